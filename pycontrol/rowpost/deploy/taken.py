@@ -6,7 +6,7 @@ refuse_taken(database, diff)     before the first change
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -31,30 +31,47 @@ Named = TypeVar("Named", bound=QueueEntry | SubscriptionEntry)
 
 @dataclass(frozen=True)
 class _Columns:
-    """What a table must have, and which columns each insert fills."""
+    """What a table must have: each column with the types that it may have. And which further columns each insert fills."""
 
-    needed: tuple[str, ...]
-    filled: tuple[str, ...]
+    types: Mapping[str, tuple[str, ...]]
+    also_filled: tuple[str, ...] = ()
 
 
-_SAGA = _Columns(("Id", "Metadata", "Data", "Concurrency"), ("Id", "Metadata", "Data", "PersistenceVersion", "SagaTypeVersion", "Concurrency"))
-_QUEUE = ("id", "expires", "headers", "body")
-_SUBSCRIPTION = ("queueaddress", "endpoint", "topic")
-_COLUMNS = {
-    "postgresql": {
-        "queue/create.sql": _Columns((*_QUEUE, "seq"), _QUEUE),
-        "queue/create_delayed.sql": _Columns(("headers", "body", "due"), ("headers", "body", "due")),
-        "subscription/create.sql": _Columns(_SUBSCRIPTION, _SUBSCRIPTION),
-        "saga/create.sql": _SAGA,
-    },
-    "sqlserver": {
+# The first type of each is the one that rowpost makes. The others are read and written as well; NServiceBus makes or made some of them.
+_TEXT = {"postgresql": ("text", "character varying"), "sqlserver": ("nvarchar", "varchar")}
+_BYTES = {"postgresql": ("bytea",), "sqlserver": ("varbinary",)}
+_NUMBER = {"postgresql": ("bigint", "integer"), "sqlserver": ("bigint", "int")}
+_NUMBERED = ("seq", "RowVersion")  # the server must fill them
+_ID = {"postgresql": ("uuid",), "sqlserver": ("uniqueidentifier",)}
+_EXPIRES = {"postgresql": ("timestamp without time zone",), "sqlserver": ("datetime", "datetime2")}
+_DUE = {"postgresql": ("timestamp with time zone",), "sqlserver": ("datetime", "datetime2")}
+_JSON = {"postgresql": ("jsonb",), "sqlserver": ("nvarchar", "varchar")}
+_SAGA = {"Id": _ID, "Metadata": _TEXT, "Data": _JSON, "Concurrency": {"postgresql": ("integer",), "sqlserver": ("int",)}}
+
+
+def _columns(engine: str) -> dict[str, _Columns]:
+    def table(columns: dict[str, dict[str, tuple[str, ...]]], *also_filled: str) -> _Columns:
+        return _Columns({name: types[engine] for name, types in columns.items()}, also_filled)
+
+    if engine == "postgresql":
+        queue = table({"id": _ID, "expires": _EXPIRES, "headers": _TEXT, "body": _BYTES, "seq": _NUMBER})
+        delayed = table({"headers": _TEXT, "body": _BYTES, "due": _DUE})
+        subscription = table({"queueaddress": _TEXT, "endpoint": _TEXT, "topic": _TEXT})
+    else:
         # a default for Recoverable is added where it has none
-        "queue/create.sql": _Columns(("Id", "Expires", "Headers", "Body", "RowVersion"), ("Id", "Expires", "Headers", "Body", "Recoverable")),
-        "queue/create_delayed.sql": _Columns(("Headers", "Body", "Due", "RowVersion"), ("Headers", "Body", "Due")),
-        "subscription/create.sql": _Columns(("QueueAddress", "Endpoint", "Topic"), ("QueueAddress", "Endpoint", "Topic")),
-        "saga/create.sql": _SAGA,
-    },
-}
+        queue = table({"Id": _ID, "Expires": _EXPIRES, "Headers": _TEXT, "Body": _BYTES, "RowVersion": _NUMBER}, "Recoverable")
+        delayed = table({"Headers": _TEXT, "Body": _BYTES, "Due": _DUE, "RowVersion": _NUMBER})
+        subscription = table({"QueueAddress": _TEXT, "Endpoint": _TEXT, "Topic": _TEXT})
+    saga = table(_SAGA, "PersistenceVersion", "SagaTypeVersion")
+    return {
+        "queue/create.sql": queue,
+        "queue/create_delayed.sql": delayed,
+        "subscription/create.sql": subscription,
+        "saga/create.sql": saga,
+    }
+
+
+_COLUMNS = {engine: _columns(engine) for engine in ("postgresql", "sqlserver")}
 
 
 def refuse_taken(database: Connection, diff: PlanDiff) -> None:
@@ -133,22 +150,34 @@ def _unfit(database: Connection, new: list[Step]) -> Iterator[str]:
     with database.translated():
         rows = database.dialect.script(database.driver_connection, RELATIONS[database.engine].replace("{names}", names))
     for step in new:
-        there = [(what, column, mandatory) for name, what, column, mandatory in rows if name == step.object_name]
+        there = [_Column(*row) for name, *row in rows if name == step.object_name]
         if there and (why := _reason(there, _COLUMNS[database.engine][_kind(step)], database.engine)):
             yield f"The {step.owner} cannot have the table {step.object_name} for {_use(step)}: {why}."
 
 
-def _reason(there: list[tuple[str, str | None, bool]], columns: _Columns, engine: str) -> str:
+@dataclass(frozen=True)
+class _Column:
+    """A column of a relation that is there. `relation` is empty if that is a table; `name` and `type` are None if it has no column."""
+
+    relation: str
+    name: str | None
+    type: str | None
+    mandatory: bool
+
+
+def _reason(there: list[_Column], columns: _Columns, engine: str) -> str:
     """Why a relation is no such table; empty if it is one."""
-    what = there[0][0]
-    if what:
-        return f"a {what} has that name"
-    present = {_same(engine, column) for _, column, _ in there if column is not None}
-    missing = [name for name in columns.needed if _same(engine, name) not in present]
+    if what := there[0].relation:
+        return f"{'an' if what[0] in 'aeiou' else 'a'} {what} has that name"
+    present = {_same(engine, each.name): each for each in there if each.name is not None}
+    missing = [name for name in columns.types if _same(engine, name) not in present]
     if missing:
         return f"another table has that name, which has no column {', '.join(missing)}"
-    filled = {_same(engine, name) for name in columns.filled}
-    mandatory = [column for _, column, mandatory in there if column is not None and mandatory and _same(engine, column) not in filled]
+    for name, types in columns.types.items():
+        if (type_ := present[_same(engine, name)].type) not in types:
+            return f"the column {name} of the table that is there is of the type {type_}, and {types[0]} is needed"
+    filled = {_same(engine, name) for name in (*columns.types, *columns.also_filled) if name not in _NUMBERED}
+    mandatory = [each.name or "" for key, each in present.items() if each.mandatory and key not in filled]
     if mandatory:
         return f"the table that is there does not allow a null in {', '.join(mandatory)}, which has no default, so that every insert would fail"
     return ""

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from rowpost.errors import SettingsError
 from rowpost.settings.engine import engine_of
 from rowpost.settings.password import SecretUrl
+from rowpost.settings.target import unknown_parameters
 
 __all__ = ["in_place", "resolve_participants"]
 
@@ -24,12 +25,16 @@ def resolve_participants(*sources: Mapping[str, str]) -> dict[str, str]:
     """Participants of all sources by name, the later one's win; `${VARIABLE}` is replaced from the process environment.
 
     Raises:
-        SettingsError: such a variable is not set, or its value cannot stand there.
+        SettingsError: such a variable is not set, or its value cannot stand there. Or a PostgreSQL URL has a parameter that its library does
+            not know.
     """
     return {name: url if isinstance(url, SecretUrl) else _resolve(url) for source in sources for name, url in source.items()}
 
 
 def _resolve(url: str) -> str:
+    if engine_of(url) == "postgresql" and (unknown := unknown_parameters(url)):
+        raise SettingsError(f"A participant's URL cannot be read. {unknown}")
+
     def value(match: re.Match[str]) -> str:
         found = os.environ.get(match[1])
         if not found:

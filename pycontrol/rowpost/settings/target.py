@@ -12,7 +12,7 @@ from itertools import takewhile
 from rowpost.settings.odbc_keywords import odbc_parts
 from rowpost.settings.yaml_node import did_you_mean
 
-__all__ = ["HIDDEN", "describe_target", "is_unambiguous", "why_unreadable"]
+__all__ = ["HIDDEN", "describe_target", "is_unambiguous", "unknown_parameters", "why_unreadable"]
 
 #: what stands for a server or a database that is not shown
 HIDDEN = "?"
@@ -20,6 +20,7 @@ _AMBIGUOUS = (
     "The PostgreSQL URL cannot be read, or a part of its password stands where its host, port or database is expected. It is not shown. "
     "Percent-encode the characters : / ? # [ ] @ and % in user, password and database; a ${VARIABLE} in the url is encoded for you."
 )
+_PASSWORD_VARIABLE = re.compile(r"password=\$\{\w+\}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _HOST = re.compile(r"[\w.,:/\[\]~+-]*")
 _PORT = re.compile(r"[\d,]*")
@@ -52,20 +53,45 @@ def why_unreadable(url: str) -> str:
     >>> why_unreadable("postgresql://app:x@db01/shop?pgbouncer=true")[:66]
     "The PostgreSQL URL has the parameter 'pgbouncer', which PostgreSQL"
     """
-    from psycopg.pq import Conninfo
-
     place, _, text = url.partition("?")
     all_names = [part.partition("=")[0] for part in text.split("&")]
     names = list(takewhile(lambda name: "password" not in name, all_names))  # what follows may be a part of a password
+    if "@" in text or not all(map(_PARAMETER.fullmatch, names)) or not is_unambiguous(place):
+        return _AMBIGUOUS
+    return _said_of_unknown(names) or _AMBIGUOUS
+
+
+def unknown_parameters(template: str) -> str:
+    """Return what a PostgreSQL URL has that libpq does not know, if its password is a variable that is not replaced yet; else an empty text.
+
+    In such a template a parameter behind the password is certainly none of its parts, so that it can be named.
+
+    >>> unknown_parameters("postgresql://db01/shop?password=${PW}&schema=public")[:64]
+    "The PostgreSQL URL has the parameter 'schema', which PostgreSQL'"
+    >>> unknown_parameters("postgresql://db01/shop?password=se&cret=1")
+    ''
+    """
+    parts = template.partition("?")[2].split("&")
+    if "@" in template.partition("?")[2] or not any(map(_PASSWORD_VARIABLE.fullmatch, parts)):
+        return ""
+    safe = takewhile(lambda part: "password" not in part.partition("=")[0] or _PASSWORD_VARIABLE.fullmatch(part), parts)
+    return _said_of_unknown([name for name, _, _ in (part.partition("=") for part in safe) if _PARAMETER.fullmatch(name)])
+
+
+def _said_of_unknown(names: list[str]) -> str:
+    """Return a sentence about the names that libpq does not know; empty if it knows all."""
+    from psycopg.pq import Conninfo
+
     known = {option.keyword.decode() for option in Conninfo.get_defaults()} | {"ssl"}
     unknown = [name for name in names if name not in known]
-    if "@" in text or not unknown or not all(map(_PARAMETER.fullmatch, names)) or not is_unambiguous(place):
-        return _AMBIGUOUS
+    if not unknown:
+        return ""
     several = len(unknown) > 1
     schema = " Name a schema with default_schema in the environment's file." if "schema" in unknown else ""
     return (
         f"The PostgreSQL URL has the parameter{'s' * several} {', '.join(map(repr, unknown))}, which PostgreSQL's library does not know"
-        f"{did_you_mean(unknown[0], known)}. Remove {'them' if several else 'it'}: other libraries' parameters mean nothing to rowpost.{schema}"
+        f"{did_you_mean(unknown[0], known) or '.'} Remove {'them' if several else 'it'}: "
+        f"other libraries' parameters mean nothing to rowpost.{schema}"
     )
 
 

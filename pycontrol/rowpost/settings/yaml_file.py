@@ -20,6 +20,7 @@ import yaml
 from rowpost.errors import SettingsError
 from rowpost.settings.password import PasswordSource, SecretUrl
 from rowpost.settings.secrets import in_place
+from rowpost.settings.target import unknown_parameters
 from rowpost.settings.yaml_node import VARIABLE, Node, did_you_mean, shorten
 
 __all__ = ["expand_secrets", "find_environment", "read_root", "user_path", "with_password"]
@@ -58,8 +59,9 @@ def find_environment(environment: str | Path) -> Path:
         if path.is_file():
             return path
     names = sorted({path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.yml")})
+    meant = did_you_mean(text, names)
     raise SettingsError(
-        f"{text}: no such environment in {' or '.join(map(str, folders))}{did_you_mean(text, names)}: "
+        f"{text}: no such environment in {' or '.join(map(str, folders))}{f'{meant} If not,' if meant else ':'} "
         f"write {text}.yml there, or name the folder in ROWPOST_ENVIRONMENTS"
     )
 
@@ -99,8 +101,11 @@ def expand_secrets(node: Node, key: str, template: str, engine: str, *, offline:
         offline: nobody will connect to it, so that a variable without a value stays as it is written.
 
     Raises:
-        SettingsError: a variable is not set or empty, its name is not one, or its value cannot stand there.
+        SettingsError: a variable is not set or empty, its name is not one, or its value cannot stand there. Or a PostgreSQL URL has a
+            parameter that its library does not know.
     """
+    if engine == "postgresql" and (unknown := unknown_parameters(template)):
+        raise node.error(key, unknown)
 
     def value_of(match: re.Match[str]) -> str:
         name = match.group(1)

@@ -286,6 +286,42 @@ def test_a_parameter_that_the_driver_does_not_know_is_named_and_no_secret_is(url
     assert "geheim" not in str(raised.value)
 
 
+@pytest.mark.parametrize("behind", ["schema=public", "sslmode=disable&schema=public&connect_timeout=3"])
+def test_a_parameter_behind_the_variable_of_a_password_is_named_too(write, monkeypatch, behind):
+    monkeypatch.setenv("SHOP_PASSWORD", "geheim")
+    template = "postgresql://h/d?user=app&password=${SHOP_PASSWORD}&" + behind
+
+    said = complaint(write(f'engine: postgresql\nurl: "{template}"'))
+    with pytest.raises(SettingsError, match="parameter 'schema'") as raised:
+        resolve_participants({"p": template})
+
+    assert "url: The PostgreSQL URL has the parameter 'schema'" in said and "default_schema" in said
+    assert "geheim" not in said + str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql://h/d?password=ge&heim=1", "postgresql://h/d?password=ge${SHOP_PASSWORD}&heim=1"])
+def test_what_follows_a_password_that_is_written_out_is_not_named(write, monkeypatch, url):
+    monkeypatch.setenv("SHOP_PASSWORD", "x")
+
+    with pytest.raises(SettingsError, match="Percent-encode") as raised:
+        connect(load_settings(write(f'engine: postgresql\nurl: "{url}"')))
+
+    assert "heim" not in str(raised.value)
+
+
+def test_a_question_of_what_was_meant_ends_its_sentence(write, tmp_path, monkeypatch):
+    (tmp_path / "stage.yml").write_text("engine: embedded")
+    monkeypatch.setenv("ROWPOST_ENVIRONMENTS", str(tmp_path))
+
+    with pytest.raises(SettingsError) as environment:
+        load_settings("stag")
+    with pytest.raises(SettingsError) as parameter:
+        connect(Settings(url="postgresql://app@h/d?sslmod=require"))
+
+    assert "did you mean stage? If not, write stag.yml" in str(environment.value)
+    assert "did you mean sslmode? Remove it" in str(parameter.value)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -64,7 +64,7 @@ class AddressMap:
         found = self._names.get(name)
         if found is None:
             raise InvalidMessage(
-                f"The address {address!r} belongs to no endpoint of the bridge{did_you_mean(name, self._names)} "
+                f"The address {address!r} belongs to no endpoint of the bridge{did_you_mean(name, self._names) or '.'} "
                 f"Add its endpoint to the side {self._side} of the bridge's file, run rowpost bridge install, and retry the message."
             )
         return self._target.canonical(parse_address(found))
