@@ -27,6 +27,7 @@ _CALL, _JAVA_CLASS = "An error occurred while calling", re.compile(r"^: ?(?:[\w$
 _GONE = "Spark's process has exited or cannot be reached. Run the command again: it continues from its last commit, and sends nothing twice."
 #: what Spark says of a Python process that did not start in time
 _SLOW_START = ("failed to connect back", "Accept timed out")
+_UNEXPLAINED = "Spark failed:"
 _MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.", "deltalake.")
 _RUST = "_internal"  # the module of deltalake's exceptions
 
@@ -54,7 +55,7 @@ def to_rowpost_error(error: Exception) -> RowpostError:
         name, words = found[-1]
         kind = getattr(errors, name, None)
         return (kind if isinstance(kind, type) and issubclass(kind, RowpostError) else SparkFailed)(words.strip())
-    return _explained(text) or SparkFailed(f"Spark failed: {_condition(text)}")
+    return _explained(text) or SparkFailed(f"{_UNEXPLAINED} {_condition(text)}")
 
 
 def is_passing(error: Exception) -> bool:
@@ -67,7 +68,8 @@ def is_passing(error: Exception) -> bool:
         return False
     if any(words in text for words in _SLOW_START):
         return True
-    if _ROWPOST_ERROR.search(text):
+    ours = _ROWPOST_ERROR.findall(text)
+    if ours and not ours[-1][1].startswith(_UNEXPLAINED):  # a batch has put Spark's words into an error of rowpost
         return False
     return type(error).__name__ == "StreamingQueryException" and _explained(text) is None
 

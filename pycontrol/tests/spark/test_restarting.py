@@ -26,6 +26,17 @@ def failing(errors, batches=()):
     return stream, counted
 
 
+TASK_FAILED = (
+    "[STREAM_FAILED] Query terminated with exception: Traceback:\nrowpost.errors.SparkFailed: Spark failed: Job aborted due to stage failure"
+)
+
+
+def test_a_job_that_fails_within_a_batch_is_started_again():
+    stream, counted = failing([StreamingQueryException(TASK_FAILED)])
+
+    assert keep_running(stream, counted, "audit", say=lambda text: None, sleep=lambda seconds: None) == "done"
+
+
 def test_each_restart_waits_twice_as_long_and_prints_one_line():
     stream, counted = failing([StreamingQueryException(SLOW_START)] * 3)
     said, waits = [], []
