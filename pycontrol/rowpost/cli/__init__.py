@@ -10,12 +10,14 @@ import signal
 import sys
 
 from rowpost.cli import hangups
+from rowpost.cli.current_folder import put_behind_python
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run the program rowpost."""
+    put_behind_python()
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot display a name must not end the program
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -97,7 +97,7 @@ def _message_and_code(error: BaseException) -> tuple[str, ExitCode]:
         case KeyboardInterrupt() | typer.Abort():
             result = "stopped by Ctrl-C: nothing was changed", ExitCode.INTERRUPTED
         case OSError():
-            result = f"{error.strerror or error}: {error.filename}", ExitCode.FAILED
+            result = f"{error.strerror or error}{'' if error.filename is None else f': {error.filename}'}", ExitCode.FAILED
         case _:
             traceback.print_exception(error)
             result = "this is a bug in rowpost: please report it with the lines above", ExitCode.BUG

@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from rowpost.cli.command import YesOption, command
+from rowpost.cli.current_folder import import_from_current_folder
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import table, visible
-from rowpost.cli.session import PRODUCTION, Session, import_from_current_folder
+from rowpost.cli.session import PRODUCTION, Session
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply, difference

@@ -7,9 +7,10 @@ from importlib.util import find_spec
 import typer
 
 from rowpost.cli.command import command
+from rowpost.cli.current_folder import import_from_current_folder
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
-from rowpost.cli.session import Session, import_from_current_folder
+from rowpost.cli.session import Session
 from rowpost.database.connection import connect
 from rowpost.database.requirements import Check, check_drivers, check_server
 from rowpost.deploy.queue_entry import QueueEntry, describe_queue

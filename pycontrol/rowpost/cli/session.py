@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -25,7 +24,7 @@ from rowpost.settings.environment import OutboxSettings, Settings, load_settings
 from rowpost.transport.acts import Actor
 from rowpost.transport.queue import Queue
 
-__all__ = ["ACTOR", "PRODUCTION", "Session", "canonical_name", "console", "import_from_current_folder"]
+__all__ = ["ACTOR", "PRODUCTION", "Session", "canonical_name", "console"]
 
 #: who acts, for the record: the database adds the login
 ACTOR = Actor("command line")
@@ -60,16 +59,6 @@ def console(stream: Any) -> Console:
     """Make a console that prints text without interpreting markup, because names and messages may look like markup."""
     width = None if stream.isatty() else UNLIMITED_WIDTH
     return _Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
-
-
-def import_from_current_folder() -> None:
-    """Make modules of the current folder importable, because handlers are imported from there.
-
-    Modules of Python and installed ones come first: a file such as `queue.py` must not take the place of one that rowpost imports.
-    """
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.append(folder)
 
 
 def canonical_name(name: str, settings: Settings) -> str:

@@ -8,9 +8,10 @@ from datetime import UTC
 import typer
 
 from rowpost.cli.command import command
+from rowpost.cli.current_folder import import_from_current_folder
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
-from rowpost.cli.session import Session, import_from_current_folder
+from rowpost.cli.session import Session
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound

@@ -51,7 +51,11 @@ def resolve_handler(name: str, takes: tuple[str, ...] = ("message", "connection"
 def _hidden_file(module_name: str) -> str | None:
     """Say which file or folder of the current folder is not imported, because Python or an installed package has a module of its name."""
     top = module_name.partition(".")[0]
-    for path in (Path.cwd() / f"{top}.py", Path.cwd() / top / "__init__.py"):
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:  # it was removed, so that it hides nothing
+        return None
+    for path in (folder / f"{top}.py", folder / top / "__init__.py"):
         found = getattr(sys.modules.get(top), "__file__", None)
         if path.is_file() and (found is None or not path.samefile(found)):
             other = "Python's own module" if top in sys.stdlib_module_names else f"the installed module {found}"

@@ -21,11 +21,13 @@ def shop(folder: Path, url: str, handler: str) -> Program:
     return Program(environment_file(folder, rest=rest), folder, SHOP_URL=url)
 
 
-def call(program: Program, *arguments: str, module: bool = False) -> subprocess.CompletedProcess:
-    """Call the program in a process of its own: the tests' fork server has imported modules already."""
+def call(program: Program, *arguments: str, module: bool = False, first: str | None = None) -> subprocess.CompletedProcess:
+    """Call the program in a process of its own: the tests' fork server has imported modules already. `first` is put before PYTHONPATH."""
     command = [sys.executable, "-m", "rowpost"] if module else [str(Path(sys.executable).with_name("rowpost"))]
     path = os.pathsep.join(filter(None, sys.path))
-    variables = {**program.variables, "PYTHONPATH": path} if module else program.variables
+    variables = {**program.variables, "PYTHONPATH": path} if module else dict(program.variables)
+    if first is not None:
+        variables["PYTHONPATH"] = os.pathsep.join((first, path))
     return subprocess.run([*command, *arguments], cwd=program.folder, env=variables, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -54,3 +56,47 @@ def test_a_handler_in_a_file_named_like_another_module_is_refused_with_a_sentenc
     assert f"'{name}' is " in ran.stderr
     assert f"in place of {tmp_path / name}.py. Rename the file" in " ".join(ran.stderr.split())
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("entry", ["", "."])
+def test_a_current_folder_in_pythonpath_comes_after_pythons_modules_in_the_program_and_its_workers(new_database, tmp_path, entry):
+    program = shop(tmp_path, new_database("embedded"), "shop:handle")
+    for name in ("celery", "psycopg"):  # an installed one is replaced, as who names a folder expects
+        (tmp_path / f"{name}.py").unlink()
+    for name in ("json", "random", "socket", "pickle"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not the module of Python')")
+
+    applied = call(program, "apply", first=entry)
+    sent = call(program, "send", "Sales", "--body", "x", first=entry)
+    ran = call(program, "run", "--until-idle", first=entry)
+
+    for done in (applied, sent, ran):
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert "1 handled" in ran.stdout
+
+
+def test_a_module_of_the_current_folder_in_pythonpath_still_comes_before_an_installed_one(new_database, tmp_path):
+    program = shop(tmp_path, new_database("embedded"), "celery:handle")
+    (tmp_path / "psycopg.py").unlink()
+    call(program, "apply")
+    call(program, "send", "Sales", "--body", "x")
+
+    ran = call(program, "run", "--until-idle", first="")
+
+    assert "1 handled" in ran.stdout, ran.stderr
+
+
+def test_a_current_folder_that_was_removed_is_told(new_database, tmp_path):
+    program = shop(tmp_path, new_database("embedded"), "shop:handle")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    rowpost = Path(sys.executable).with_name("rowpost")
+
+    ran = subprocess.run(
+        ["sh", "-c", f"rmdir {gone} && exec {rowpost} run --until-idle"],
+        cwd=gone, env=program.variables, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+    assert ran.returncode == 7, ran.stderr
+    assert "the current folder, and it has been removed" in " ".join(ran.stderr.split())
+    assert "None" not in ran.stderr and "Traceback" not in ran.stderr

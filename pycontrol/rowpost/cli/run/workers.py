@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rowpost.cli import hangups
+from rowpost.cli.current_folder import import_from_current_folder
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import DepthWatch
@@ -24,7 +25,7 @@ from rowpost.cli.run.event_text import describe_event, describe_figures, event_d
 from rowpost.cli.run.live_table import queue_table
 from rowpost.cli.run.output import lines_left_out, patient
 from rowpost.cli.run.selection import Selection
-from rowpost.cli.session import PRODUCTION, Session, import_from_current_folder
+from rowpost.cli.session import PRODUCTION, Session
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.endpoint.hosting import (
