@@ -79,6 +79,7 @@ NOT_RUN = {
         "df.write": "starts Spark; tests/spark/source/test_sink.py writes so",
         "from rowpost.spark.session": "starts Spark; tests/spark runs every job",
         "subscribePattern": "starts Spark; tests/spark/source/test_several.py reads by list and by pattern",
+        '.option("columns"': "starts Spark; tests/spark/source/test_source.py reads by this option",
         "from rowpost.spark.progress": "needs a Spark session; tests/spark/test_progress.py adds a listener",
         "pip install": "installs packages",
         "rowpost spark": "starts Spark; tests/spark/test_cli.py runs every command",
