@@ -41,7 +41,7 @@ def stream(database, make_queue):
     call.read = lambda **bounds: [dict(zip(COLUMNS, row, strict=True)) for row in call("read_range", **{**ALL, **bounds})]
     call.spool = lambda **bounds: [dict(zip(COLUMNS, row, strict=True)) for row in call("read_spool", **{**ALL, **bounds})]
     call.state = lambda: dict(
-        zip(("identity", "first", "last", "settled", "writers", "purged", "consumers", "read_only"), call("describe_stream")[0], strict=True)
+        zip(("identity", "first", "last", "settled", "writers", "purged", "consumers", "on_standby"), call("describe_stream")[0], strict=True)
     )
     return call
 
@@ -81,7 +81,7 @@ def test_a_new_queue_has_drawn_nothing_and_a_quiet_one_is_settled(stream):
     stream.send(b"a", b"b")
     quiet = stream.state()
 
-    assert (empty["first"], empty["last"], empty["settled"], empty["purged"], empty["consumers"], empty["read_only"]) == (None, 0, 0, None, 0, False)
+    assert (empty["first"], empty["last"], empty["settled"], empty["purged"], empty["consumers"], empty["on_standby"]) == (None, 0, 0, None, 0, False)
     assert (quiet["first"], quiet["last"], quiet["settled"]) == (1, 2, 2)
     assert quiet["identity"] == empty["identity"]
 

@@ -75,7 +75,7 @@ class QueueState:
         last: the last row version that was assigned.
         purged: the highest row version that a purge removed; None if the queue was never purged.
         consumers: number of connected workers.
-        read_only: whether the server is a standby, or a readable secondary.
+        on_standby: whether the server is a standby, or a readable secondary.
         writers: the transactions that write to the queue, and the watermark that they leave; None if the login has no right to see them.
     """
 
@@ -85,7 +85,7 @@ class QueueState:
     writers: Poll | None
     purged: int | None
     consumers: int
-    read_only: bool = False
+    on_standby: bool = False
 
     @property
     def poll(self) -> Poll:
@@ -97,7 +97,7 @@ class QueueState:
 
     def check_primary(self) -> None:
         """Raise StreamRefused on a standby: its writers cannot be seen, and nothing can be removed."""
-        if self.read_only:
+        if self.on_standby:
             raise StreamRefused(READ_ONLY.format(self.identity))
 
 
@@ -109,8 +109,8 @@ def open_queue(options: ReadOptions) -> Connection:
 def describe(database: Connection, queue: str) -> QueueState:
     """Poll the queue's state. Raises QueueNotFound, PermissionDenied."""
     with naming_what_is_gone(database, queue):
-        identity, first, last, watermark, writers, purged, consumers, read_only = database.call("describe_stream", queue)[0]
-    return QueueState(identity, first, last, None if writers is None else Poll.of(last, watermark, writers), purged, consumers, read_only)
+        identity, first, last, watermark, writers, purged, consumers, on_standby = database.call("describe_stream", queue)[0]
+    return QueueState(identity, first, last, None if writers is None else Poll.of(last, watermark, writers), purged, consumers, on_standby)
 
 
 def wait_for_watermark(database: Connection, queue: str, timeout_s: float, watermark: Watermark | None = None) -> int:

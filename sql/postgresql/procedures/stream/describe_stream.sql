@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost."describe_stream:{queue_key}"() RETURNS TABLE (
     stream_identity text, first_row_version bigint, last_row_version bigint, settled_row_version bigint, writers text,
-    purged_row_version bigint, consumers integer, read_only boolean
+    purged_row_version bigint, consumers integer, on_standby boolean
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -13,7 +13,7 @@ A row version is assigned before its transaction commits. A reader that continue
 sees would therefore skip the rows of slower writers.
 A writer holds its lock on the table from before it gets a row version until it ends. The locks are read after the last
 row version: a transaction that is not among the writers has committed everything up to it.
-A standby does not show the locks of the primary's writers. There settled_row_version is null, and read_only is true.
+A standby does not show the locks of the primary's writers. There settled_row_version is null, and on_standby is true.
 Atomicity: reads only.
 Locking:   none.
 */
