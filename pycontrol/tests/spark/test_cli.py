@@ -211,7 +211,7 @@ def test_schemas_are_proposed_checked_and_used_to_decode(cli, out, tmp_path):
     assert code == SETTINGS and "did you mean INT?" in said and "Traceback" not in said
 
 
-def test_erase_names_the_copies_that_it_does_not_find(cli, out, tmp_path):
+def test_erase_and_retain_name_the_copies_that_they_do_not_find(cli, out, tmp_path):
     cli("schemas", out, "--propose", tmp_path / "schemas")
     cli("decode", out, tmp_path / "tables", "--schemas", tmp_path / "schemas")
     (tmp_path / "ids").write_text("m00\n")
@@ -221,6 +221,11 @@ def test_erase_names_the_copies_that_it_does_not_find(cli, out, tmp_path):
     shutil.rmtree(tmp_path / "tables")
     code, receipt, said = cli("erase", out, "--ids", tmp_path / "ids", "--reason", "request 17")
     assert code == FINDING and str(tmp_path / "tables") in said
+
+    (tmp_path / "policy.yml").write_text("rules:\n  - {message_type: Shop.*, action: redact}\n")
+    code, counts, said = cli("retain", out, tmp_path / "policy.yml", "--apply")
+    assert (code, counts["redacted"], counts["copies_missing"]) == (FINDING, 7, [str(tmp_path / "tables")])
+    assert str(tmp_path / "tables") in said
 
 
 def test_metrics_of_days_and_a_wrong_unit(cli, out):
