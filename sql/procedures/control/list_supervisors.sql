@@ -17,6 +17,15 @@ SET NOCOUNT, XACT_ABORT ON;
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 1000
     THROW 51003, N'The number of supervisors to list must be between 1 and 1000.', 1;
 
+WITH sized AS (
+    SELECT
+        o.supervisor_id,
+        SUM(DATALENGTH(o.queues) + DATALENGTH(o.workers)) OVER (
+            PARTITION BY o.login_name ORDER BY o.seen_at DESC, o.supervisor_id ASC ROWS UNBOUNDED PRECEDING
+        ) AS so_far
+    FROM rowpost.supervisor AS o
+)
+
 SELECT TOP (@count)
     s.supervisor_id,
     s.host_name,
@@ -30,15 +39,7 @@ SELECT TOP (@count)
     CASE WHEN z.so_far <= 2000000 THEN s.queues END AS queues, -- bytes, two of each character
     CASE WHEN z.so_far <= 2000000 THEN s.workers END AS workers
 FROM rowpost.supervisor AS s
-INNER JOIN
-(
-    SELECT
-        o.supervisor_id,
-        SUM(DATALENGTH(o.queues) + DATALENGTH(o.workers)) OVER (
-            PARTITION BY o.login_name ORDER BY o.seen_at DESC, o.supervisor_id ASC ROWS UNBOUNDED PRECEDING
-        ) AS so_far
-    FROM rowpost.supervisor AS o
-) AS z ON s.supervisor_id = z.supervisor_id
+INNER JOIN sized AS z ON s.supervisor_id = z.supervisor_id
 WHERE @after_id IS NULL OR s.supervisor_id > @after_id
 ORDER BY s.supervisor_id
 OPTION (RECOMPILE); -- with the value of @after_id in the plan, each page begins at its first id

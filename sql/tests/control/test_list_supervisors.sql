@@ -42,7 +42,11 @@ INSERT INTO #listed
 (supervisor_id, host_name, process_id, environment, rowpost_version, login_name, started_at, seen_at, silent_ms, queues, workers)
 EXEC rowpost.list_supervisors @count = 10;
 
-DECLARE @shown nvarchar(10) = (SELECT STRING_AGG(l.host_name, N'') WITHIN GROUP (ORDER BY l.host_name) FROM #listed AS l WHERE l.workers IS NOT NULL AND l.queues IS NOT NULL);
+DECLARE @shown nvarchar(10) = (
+    SELECT STRING_AGG(l.host_name, N'') WITHIN GROUP (ORDER BY l.host_name)
+    FROM #listed AS l
+    WHERE l.workers IS NOT NULL AND l.queues IS NOT NULL
+);
 DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l);
 EXEC tSQLt.AssertEquals @Expected = N'bc', @Actual = @shown;
 EXEC tSQLt.AssertEquals @Expected = 3, @Actual = @rows;
