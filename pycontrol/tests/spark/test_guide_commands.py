@@ -28,6 +28,7 @@ NOT_RUN = {
     "python3 -m venv": "makes an environment of 700 MB",
     "environment/bin": "packs that environment",
     "export PYSPARK_PYTHON": "sets variables for the commands below it",
+    "replays cancel": "needs a replay that was stopped; test_replays.py cancels one",
     "addListener": "the session would keep it; test_progress.py adds one",
     '"live/"': "needs a table of live metrics; test_merged_metrics.py makes and merges one",
 }
