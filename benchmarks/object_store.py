@@ -2,7 +2,7 @@
 
 It runs `rowpost spark archive --every` against an S3 server on this machine (moto), sends messages before each batch, and counts the
 server's requests after the first batches. Merges of small files are part of the count, because they come with every tenth batch.
-Commands of maintenance are counted at the end. It needs the extra `dev`.
+`compact` is counted at the end. It needs the extra `dev`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,9 @@ def main() -> None:
         show("a batch", {kind: found[kind] / asked.batches for kind in KINDS})
         show("a day, --every 10s", {kind: found[kind] / asked.batches * DAY_BATCHES for kind in KINDS})
         show(f"{IDLE_S} intervals of a second without messages", idle)
-        for arguments in (("compact", OUT), ("verify", OUT), ("erase", OUT, "--where", "row_version = 7", "--reason", "1")):
-            before = store.requests()
-            subprocess.run([*rowpost(queues), *arguments], env=variables(store), check=True, capture_output=True)
-            show(arguments[0], store.requests() - before)
+        before = store.requests()
+        subprocess.run([*rowpost(queues), "compact", OUT], env=variables(store), check=True, capture_output=True)
+        show("compact", store.requests() - before)
         sizes = [each["Size"] for each in store.client().list_objects_v2(Bucket=BUCKET, Prefix="archive/queue=").get("Contents", ())]
         print(f"{sum(sizes) / (asked.batches + WARM_UP) / asked.messages:.0f} bytes a message in {len(sizes)} files")
 

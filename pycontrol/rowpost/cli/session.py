@@ -182,7 +182,8 @@ class Session:
     def document(self, value: Any) -> None:
         """Print a JSON document on one line of stdout."""
         stream: Any = self.out.file
-        stream.write(json_text(value, ascii_only=stream.encoding.lower() != "utf-8") + "\n")
+        encoding = stream.encoding or "utf-8"  # a StringIO has none, and takes every character
+        stream.write(json_text(value, ascii_only=encoding.lower() != "utf-8") + "\n")
         stream.flush()
 
     def note(self, text: str) -> None:

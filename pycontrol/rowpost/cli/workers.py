@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 
 import typer
@@ -13,6 +14,9 @@ from rowpost.cli.session import Session
 from rowpost.transport.supervisors import SupervisorPresence, Worker, supervisors_of
 
 __all__ = ["register"]
+
+#: workers of one login that are printed: a login that only receives may report any number of them
+PRINTED = 1000
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +31,7 @@ def workers(session: Session) -> None:
     if session.as_json:
         session.document([{**asdict(each), "supervisor_id": str(each.supervisor_id), "gone": each.gone} for each in found])
         return
+    printed: Counter[str] = Counter()
     for each in found:
         seen = f"GONE: silent for {format_seconds(each.silent)}" if each.gone else f"seen {format_seconds(each.silent)} ago"
         session.out.print(
@@ -37,8 +42,16 @@ def workers(session: Session) -> None:
         if each.unreadable:
             session.note(f"The report of the supervisor {each.supervisor_id} cannot be read. The login {each.login} wrote it.")
             continue
-        rows = [_row(each, worker) for worker in each.workers]
+        if each.too_long:
+            session.note(
+                f"The workers of the supervisor {each.supervisor_id} are left out. Newer reports of its login have 1,000,000 characters together."
+            )
+            continue
+        rows = [_row(each, worker) for worker in each.workers[: PRINTED - printed[each.login]]]
+        printed[each.login] += len(rows)
         table(session.out, ("queue", "worker", "state", "for", "message", "handled for"), rows, right=("worker",))
+        if len(rows) < len(each.workers):
+            session.note(f"{len(each.workers) - len(rows):,} more workers of this supervisor are not printed. To list them, add --json.")
     if not found:
         session.note("No supervisor has reported in the last day. To start one, run: rowpost run")
 

@@ -279,7 +279,7 @@ class SupervisorDocument(Document, frozen=True):
     """A supervisor as it last reported itself.
 
     `gone`: it is silent for so long that it has died, or cannot reach the database. `unreadable`: its report has another form, so that neither
-    queues nor workers are known.
+    queues nor workers are known. `too_long`: newer reports of its login have so many characters that this one is left out.
     """
 
     id: str
@@ -295,6 +295,7 @@ class SupervisorDocument(Document, frozen=True):
     queues: list[str]
     workers: list[WorkerDocument]
     unreadable: bool
+    too_long: bool
 
 
 class Supervisors(Document, frozen=True):

@@ -82,7 +82,7 @@ def _supervisor(each: SupervisorPresence) -> made.SupervisorDocument:
     return made.SupervisorDocument(
         id=str(each.supervisor_id), host=each.host, process_id=each.process_id, environment=each.environment, version=each.version, login=each.login,
         started_at=started, seen_at=seen, silent_seconds=each.silent, gone=each.gone, queues=list(each.queues),
-        workers=[made.WorkerDocument(**asdict(worker)) for worker in each.workers], unreadable=each.unreadable,
+        workers=[made.WorkerDocument(**asdict(worker)) for worker in each.workers], unreadable=each.unreadable, too_long=each.too_long,
     )  # fmt: skip
 
 

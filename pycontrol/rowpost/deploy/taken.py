@@ -46,11 +46,16 @@ _ID = {"postgresql": ("uuid",), "sqlserver": ("uniqueidentifier",)}
 _EXPIRES = {"postgresql": ("timestamp without time zone",), "sqlserver": ("datetime", "datetime2")}
 _DUE = {"postgresql": ("timestamp with time zone",), "sqlserver": ("datetime", "datetime2")}
 _JSON = {"postgresql": ("jsonb",), "sqlserver": ("nvarchar", "varchar")}
-_SAGA = {"Id": _ID, "Metadata": _TEXT, "Data": _JSON, "Concurrency": {"postgresql": ("integer",), "sqlserver": ("int",)}}
+_SAGA: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "Id": _ID,
+    "Metadata": _TEXT,
+    "Data": _JSON,
+    "Concurrency": {"postgresql": ("integer",), "sqlserver": ("int",)},
+}
 
 
 def _columns(engine: str) -> dict[str, _Columns]:
-    def table(columns: dict[str, dict[str, tuple[str, ...]]], *also_filled: str) -> _Columns:
+    def table(columns: Mapping[str, Mapping[str, tuple[str, ...]]], *also_filled: str) -> _Columns:
         return _Columns({name: types[engine] for name, types in columns.items()}, also_filled)
 
     if engine == "postgresql":

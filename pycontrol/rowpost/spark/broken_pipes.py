@@ -1,25 +1,40 @@
-"""Keep PySpark's worker processes from printing stack traces when Spark closes their pipe.
+"""Keep PySpark's processes from printing stack traces when Spark closes their pipe.
 
 Spark closes a worker's pipe when nothing is wrong: when a task has enough rows, when a stream stops, when the program
-ends, and after a minute without work. PySpark's daemon then prints the stack of a BrokenPipeError on the user's terminal.
+ends, and after a minute without work. PySpark's daemon, and its process that plans a stream, then print the stack of a BrokenPipeError
+on the user's terminal. So does the thread of the driver that receives the counters of tasks, with an EOFError, when Spark stops amid tasks.
 """
 
 from __future__ import annotations
 
 import sys
 import traceback
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["hide_broken_pipes"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-_DAEMON = "pyspark.daemon"
+__all__ = ["hide_broken_pipes", "hide_end_of_counters"]
+
+_DAEMON, _PLANNER = "pyspark.daemon", "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 def hide_broken_pipes() -> None:
-    """Change what this process prints, if it is a worker that PySpark's daemon started. Otherwise do nothing."""
-    specification = getattr(sys.modules["__main__"], "__spec__", None)
-    if specification is not None and specification.name == _DAEMON and traceback.print_exc is _print:
+    """Change what this process prints, if it is a worker that PySpark's daemon started, or plans a stream. Otherwise do nothing."""
+    name = getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", None)
+    if name == _DAEMON:
         traceback.print_exc = _print_unless_broken_pipe
+    if name == _PLANNER:
+        sys.excepthook = _hook_unless_broken_pipe
+
+
+def hide_end_of_counters(spark: SparkSession) -> None:
+    """Change what the driver prints if Spark closes the connection over which tasks send their counters."""
+    server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        said = server.handle_error
+        server.handle_error = lambda *request: None if isinstance(sys.exception(), EOFError | ConnectionError) else said(*request)
 
 
 _print = traceback.print_exc
@@ -28,3 +43,8 @@ _print = traceback.print_exc
 def _print_unless_broken_pipe(*args: Any, **options: Any) -> None:
     if not isinstance(sys.exception(), BrokenPipeError):
         _print(*args, **options)
+
+
+def _hook_unless_broken_pipe(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, BrokenPipeError):
+        sys.__excepthook__(kind, error, trace)

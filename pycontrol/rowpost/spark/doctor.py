@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_environment", "check_session", "check_store"]
 
-MIN_PYSPARK, BELOW_PYSPARK = (4, 0), (4, 4)
+MIN_PYSPARK, BELOW_PYSPARK = (4, 2), (4, 4)
 _PACKAGES = {
     "pyarrow": True,
     "adbc-driver-postgresql": True,
@@ -76,7 +76,7 @@ def _pyspark() -> Check:
     parts = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
     if MIN_PYSPARK <= parts < BELOW_PYSPARK:
         return Check("pyspark", "ok", found)
-    return Check("pyspark", "bad", found, f"rowpost supports 4.0 to 4.3: {install_command('spark')}")
+    return Check("pyspark", "bad", found, f"rowpost supports 4.2 and 4.3: {install_command('spark')}")
 
 
 def _package(name: str, needed: bool) -> Check:
@@ -151,11 +151,11 @@ def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = o
             "store in Spark",
             "note",
             "Spark has no file system for it",
-            "checkpoints and replays need one: add its jar, or use --checkpoint with a folder",
+            "only archive, with --checkpoint in a folder, and compact need none: add its jar for the other commands",
         )
     else:
         yield Check("store in Spark", "note", f"Spark has no file system for {store.scheme}://",
-                    f"checkpoints and replays there need the jar: --conf spark.jars.packages={coordinates(store)}. An archive with --checkpoint in a folder needs none")  # fmt: skip
+                    f"only archive, with --checkpoint in a folder, and compact need none: --conf spark.jars.packages={coordinates(store)} for the other commands")  # fmt: skip
 
 
 def _worker(spark: SparkSession) -> Check:

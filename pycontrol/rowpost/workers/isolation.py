@@ -17,7 +17,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 
-__all__ = ["become_a_group", "end_with_the_supervisor", "forget_safe_path", "in_forked_children", "kill_group", "safe_path", "signals_blocked"]
+__all__ = [
+    "become_a_group",
+    "end_with_the_supervisor",
+    "forget_safe_path",
+    "in_forked_children",
+    "kill_group",
+    "kill_worker",
+    "safe_path",
+    "signals_blocked",
+]
 
 _SAFE_PATH = "PYTHONSAFEPATH"
 _BY_ROWPOST = "rowpost"

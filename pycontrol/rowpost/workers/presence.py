@@ -11,7 +11,6 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from uuid import UUID
 
 from rowpost.errors import PermissionDenied, RowpostError
@@ -24,8 +23,8 @@ from rowpost.workers.lifelines import Lifeline
 __all__ = ["REPORT_INTERVAL_S", "PresenceReports"]
 
 REPORT_INTERVAL_S = 10.0
-#: a report has up to 1,000,000 characters; a worker has about 150
-WORKERS = 4000
+#: characters of the workers in one report, about 150 of each; `report_supervisor` refuses more
+REPORT_LENGTH = 100_000
 #: between two searches for supervisors that died
 SEARCH_INTERVAL_S = 1.0
 
@@ -89,9 +88,6 @@ class PresenceReports:
         return not known
 
     def _call(self, queues: Iterable[str], workers: Iterable[Worker], *, ended: UUID | None = None) -> Call:
-        documents = [
-            {name: value for name in Worker.__slots__ if (value := getattr(worker, name)) is not None} for worker in islice(workers, WORKERS)
-        ]
         arguments = {
             "supervisor_id": ended or self.supervisor_id,
             "host_name": socket.gethostname(),
@@ -99,7 +95,19 @@ class PresenceReports:
             "environment": self._environment,
             "rowpost_version": __version__,
             "queues": json.dumps(list(queues)),
-            "workers": json.dumps(documents),
+            "workers": _documents(workers),
             "ended": ended is not None,
         }
         return Call("report_supervisor", None, arguments)
+
+
+def _documents(workers: Iterable[Worker]) -> str:
+    """Return the JSON array of those workers, from the first one on, that have room in a report."""
+    documents, length = [], 2  # the brackets
+    for worker in workers:
+        document = json.dumps({name: value for name in Worker.__slots__ if (value := getattr(worker, name)) is not None})
+        length += len(document) + 2
+        if length > REPORT_LENGTH:
+            break
+        documents.append(document)
+    return f"[{', '.join(documents)}]"

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+from uuid import UUID
 
 import pytest
 
 from rowpost.cli.hangups import is_run
+from rowpost.database.connection import connect_url
 from tests.support.program import Program, environment_file, rowpost
 from tests.support.workers import eventually
 
@@ -68,6 +70,27 @@ def test_a_queue_that_is_not_registered_is_named(shop: Program):
     assert refused.code != 0
     assert "Nowhere" in refused.err
     assert "Traceback" not in refused.err
+
+
+def test_a_login_that_reports_very_many_workers_does_not_fill_the_list(shop: Program):
+    reported = [{"queue": "Sales", "process_id": number, "state": "idle", "seconds": 0.5} for number in range(1300)]
+    with connect_url(shop.engine, shop.variables["SHOP_URL"]) as database:
+        for number in range(12):
+            database.call(
+                "report_supervisor", supervisor_id=UUID(int=number + 1), host_name=f"host-{number:02}", process_id=1, environment="e",
+                rowpost_version="1", queues='["Sales"]', workers=json.dumps(reported),
+            )  # fmt: skip
+
+        listed = shop("workers")
+        for number in range(12):
+            database.call(
+                "report_supervisor", supervisor_id=UUID(int=number + 1), host_name="", process_id=1, environment="", rowpost_version="", queues="[]",
+                workers="[]", ended=True,
+            )  # fmt: skip
+
+    assert (listed.code, listed.out.count(" idle "), listed.out.count("process 1,")) == (0, 1000, 12)
+    assert "more workers of this supervisor are not printed. To list them, add --json." in listed.err
+    assert "are left out. Newer reports of its login have 1,000,000 characters together." in listed.err
 
 
 def test_workers_of_a_running_supervisor_are_listed_and_paused(shop: Program):

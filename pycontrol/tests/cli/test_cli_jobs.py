@@ -97,6 +97,28 @@ def test_a_key_with_jobs_for_several_queues_is_not_forgotten_without_the_queue(s
     assert refused.code == USAGE and "monday@Billing" in refused.err
 
 
+def test_the_steps_of_a_replay_are_one_job_of_the_key_that_was_typed(spark, database):
+    for step in range(3):
+        begin(database, f"m1/{step}/8de4e0ea7370")
+    stage(database, "m1/1/8de4e0ea7370@Sales")
+    begin(database, "m1/2")  # of a program that chose such a key
+    database.call_atomically("end_job", job_key="m1/2/8de4e0ea7370@Sales", run="run-1", done=False)
+
+    listed = json.loads(spark("spark", "jobs", "list", "--json").out)
+    (shown,) = json.loads(spark("spark", "jobs", "show", "m1", "--json").out)
+    (step,) = json.loads(spark("spark", "jobs", "show", "m1/1/8de4e0ea7370", "--json").out)
+    forgotten = json.loads(spark("spark", "jobs", "forget", "m1@Sales", "--yes", "--force", "--json").out)
+    left = json.loads(spark("spark", "jobs", "list", "--json").out)
+
+    assert sorted((job["key"], job["steps"], job["state"]) for job in listed if job["key"].startswith("m1")) == [
+        ("m1", 3, "running"),
+        ("m1/2", 1, "running"),
+    ]
+    assert (shown["key"], shown["steps"], shown["messages_staged"], step["steps"]) == ("m1", 3, 3, 1)
+    assert (forgotten["forgotten"], forgotten["steps"]) == (True, 3)
+    assert [job["key"] for job in left if job["key"].startswith("m1")] == ["m1/2"]
+
+
 def test_maintenance_deletes_what_jobs_that_failed_have_stored(spark, database):
     begin(database)
     stage(database)

@@ -1,6 +1,7 @@
 """What the command line reads and how it shows things: pure."""
 
 import io
+from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,7 +12,7 @@ from rowpost.cli.exits import ExitCode, Refused, exit_code
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.message import Envelope, content_type, read_header_options
 from rowpost.cli.printing import describe_body, visible
-from rowpost.cli.session import _Console
+from rowpost.cli.session import Session, _Console
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, UTC)
 
@@ -138,3 +139,10 @@ def test_the_console_shows_control_characters_of_a_text_and_obeys_none():
     _Console(file=out).print("a\x9b31mb\x1b[2Jc")
 
     assert out.getvalue() == "a\\x9b31mb\\x1b[2Jc\n"
+
+
+def test_a_result_is_printed_to_a_stream_of_a_program_that_has_no_encoding():
+    with redirect_stdout(io.StringIO()) as printed:
+        Session().document({"queue": "Größe"})
+
+    assert printed.getvalue() == '{"queue": "Größe"}\n'

@@ -6,7 +6,7 @@ import pytest
 
 from rowpost.spark.archive.schemas import MESSAGE, OUTPUTS
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark-columns.md"
 
 
 def as_table(schema) -> str:
@@ -26,3 +26,8 @@ def test_the_guide_names_the_columns_of_a_message():
     named = ", ".join(f"`{column.name}`" for column in MESSAGE)
 
     assert named in GUIDE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", sorted(GUIDE.parent.glob("spark*.md")), ids=lambda page: page.stem)
+def test_no_page_of_the_guide_is_longer_than_a_reader_takes_in_at_once(page):
+    assert len(page.read_text(encoding="utf-8").split()) <= 2500

@@ -149,9 +149,9 @@ def test_supervisors_that_were_silent_for_a_day_go_when_another_starts(make_queu
 @pytest.mark.parametrize(
     "forged",
     [
-        {"queues": "[1]"}, {"queues": "{}"}, {"queues": "no JSON"}, {"queues": "7"}, {"queues": json.dumps(["x" * 1_000_000])},
+        {"queues": "[1]"}, {"queues": "{}"}, {"queues": "no JSON"}, {"queues": "7"}, {"queues": json.dumps(["x" * 250_000])},
         {"workers": "[{}]"}, {"workers": "[1]"}, {"workers": "{}"}, {"workers": "no JSON"}, {"workers": "[" * 100_000}, {"workers": "null"},
-        {"workers": "[NaN]"}, {"workers": json.dumps([WORKER] * 20_000)}, {"workers": json.dumps([WORKER | {"queue": 1}])},
+        {"workers": "[NaN]"}, {"workers": json.dumps([WORKER] * 1_500)}, {"workers": json.dumps([WORKER | {"queue": 1}])},
         {"workers": json.dumps([WORKER | {"seconds": "long"}])}, {"workers": json.dumps([WORKER | {"message": {}}])},
         {"workers": json.dumps([WORKER | {"message_seconds": []}])},
     ],
@@ -194,6 +194,25 @@ def test_a_login_has_a_thousand_supervisors_at_most(make_queue, database, sql):
     counts = dict(sql.run("SELECT login_name = session_user, count(*) FROM rowpost.supervisor GROUP BY 1"))
     assert counts == {True: 1000, False: 1010}
     assert FIRST in {each.supervisor_id for each in supervisors_of(database)}
+
+
+def test_of_a_login_only_the_newest_reports_up_to_a_million_characters_are_read(make_queue, database, sql):
+    workers = json.dumps([WORKER | {"message": "x" * 99_800}])
+    for number in range(12):
+        report(database, UUID(int=20 - number), *([make_queue()] if number == 11 else []), workers=workers)  # the newest has the lowest id
+    sql.run("UPDATE rowpost.supervisor SET seen_at = '2020-01-01' WHERE supervisor_id = ?", UUID(int=15))
+    columns = "supervisor_id, host_name, process_id, environment, rowpost_version, login_name, started_at, seen_at, queues, workers"
+    sql.run(
+        f"INSERT INTO rowpost.supervisor ({columns}) VALUES (?, 'h', 1, 'e', '1', 'another', '2020-01-01', '2020-01-01', '[]', ?)",
+        SECOND, json.dumps([WORKER]),
+    )  # fmt: skip
+
+    found = {each.supervisor_id: each for each in supervisors_of(database)}
+
+    assert len(found) == 13
+    assert {key.int for key, each in found.items() if each.too_long and not each.workers and not each.queues} == {15, 20}
+    assert found[SECOND].workers
+    assert len(found[UUID(int=9)].queues) == 1
 
 
 def test_a_queue_that_is_dropped_takes_what_was_set_for_it_along(make_queue, database, sql):

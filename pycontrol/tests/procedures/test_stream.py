@@ -41,7 +41,7 @@ def stream(database, make_queue):
     call.read = lambda **bounds: [dict(zip(COLUMNS, row, strict=True)) for row in call("read_range", **{**ALL, **bounds})]
     call.spool = lambda **bounds: [dict(zip(COLUMNS, row, strict=True)) for row in call("read_spool", **{**ALL, **bounds})]
     call.state = lambda: dict(
-        zip(("identity", "first", "last", "settled", "writers", "purged", "consumers"), call("describe_stream")[0], strict=True)
+        zip(("identity", "first", "last", "settled", "writers", "purged", "consumers", "on_standby"), call("describe_stream")[0], strict=True)
     )
     return call
 
@@ -81,7 +81,7 @@ def test_a_new_queue_has_drawn_nothing_and_a_quiet_one_is_settled(stream):
     stream.send(b"a", b"b")
     quiet = stream.state()
 
-    assert (empty["first"], empty["last"], empty["settled"], empty["purged"], empty["consumers"]) == (None, 0, 0, None, 0)
+    assert (empty["first"], empty["last"], empty["settled"], empty["purged"], empty["consumers"], empty["on_standby"]) == (None, 0, 0, None, 0, False)
     assert (quiet["first"], quiet["last"], quiet["settled"]) == (1, 2, 2)
     assert quiet["identity"] == empty["identity"]
 
@@ -147,6 +147,24 @@ def test_what_is_not_read_yet_is_counted_up_to_a_number_and_the_oldest_is_named(
     assert [headers and json.loads(headers)["B"] for _, headers in counted] == ["a", "a", "c", None]
 
 
+def test_the_row_version_of_a_message_is_found_by_its_place_although_row_versions_have_gaps(stream, open_database):
+    stream.send(b"a", b"b", b"c", b"d")
+    first, second, third, last = (row["row_version"] for row in stream.read())
+    stream.queue.receive(1)
+    other = open_database()
+    other.begin()
+    Queue(stream.queue.name, other).send(b"not committed")
+
+    found = [
+        stream("find_row_version", above=above, upto=upto, count=count)[0].row_version
+        for above, upto, count in ((0, 2**62, 2), (second, 2**62, 1), (0, third, 2), (0, third, 3), (last, 2**62, 1), (0, 2**62, 2**31 - 1))
+    ]
+    other.rollback()
+
+    assert found == [third, third, third, None, None, None]
+    assert first < second
+
+
 def test_a_sample_measures_the_messages_of_a_small_range(stream, database, sql):
     stream.queue.send_many([OutgoingMessage(b"abc", {}), OutgoingMessage(bytes(3000), {"x": "é"}), OutgoingMessage(b"", {})])
     rows = stream.read()
@@ -177,6 +195,12 @@ def test_a_sample_of_a_large_queue_is_small_and_stands_for_all_messages(stream, 
 def test_a_count_of_none_or_too_many_is_refused(stream, count):
     with pytest.raises(InvalidCount):
         stream("describe_backlog", above=0, count=count)
+
+
+@pytest.mark.parametrize("count", [0, None])
+def test_a_place_below_one_is_refused(stream, count):
+    with pytest.raises(InvalidCount):
+        stream("find_row_version", above=0, upto=10, count=count)
 
 
 def test_another_table_of_the_same_name_is_another_stream(stream, sql, target, make_queue):

@@ -50,6 +50,7 @@ DIFFERENT = {
     ("queue/watch_queue", "Order"): WAKE_UP,
     ("saga/list_sagas", "Locking"): NO_SHARED_LOCKS,
     ("stream/describe_backlog", "Locking"): NO_SHARED_LOCKS,
+    ("stream/find_row_version", "Locking"): NO_SHARED_LOCKS,
     ("stream/sample_range", "Locking"): NO_SHARED_LOCKS,
     ("stream/describe_spool", "Locking"): NO_SHARED_LOCKS,
     ("stream/move_to_spool", "Atomicity"): TWO_STATEMENTS,

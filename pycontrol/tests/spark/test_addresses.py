@@ -15,10 +15,9 @@ from rowpost.spark.archive.leftovers import find_leftovers
 from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.parts import write_parts
 from rowpost.spark.archive.rows import read_files, relative
-from rowpost.spark.archive.schemas import ARCHIVE
+from rowpost.spark.archive.schemas import ARCHIVE, arrow_schema
 from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs.archive import ArchiveJob, read_archive
-from rowpost.spark.versions import arrow_schema
 from tests.support.program import Program
 from tests.support.spark.object_store import BUCKET, ObjectStore, object_store
 

@@ -76,7 +76,7 @@ def test_a_batch_that_is_written_twice_is_there_once_and_verbatim(spark, tmp_pat
     batch = archive(messages(spark, *rows), "Shop.audit@[odd/schema]")
     write = BatchWriter(str(tmp_path / "out"), checkpoint)
 
-    for number in (0, 1, 1, 0):
+    for number in (0, 1, 1):
         write(batch.where(f"row_version % 2 = {number}"), number)
 
     kept = read_archive(spark, str(tmp_path / "out")).collect()

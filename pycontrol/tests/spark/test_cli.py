@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from typer.testing import CliRunner
 from rowpost.cli.app import app
 from rowpost.spark.jobs.archive import BatchWriter, archive
 from rowpost.version import install_command
-from tests.support.spark.archives import old_archive
 from tests.support.spark.messages import NOON, audit_row, error_row, messages
 
 OK, FINDING, USAGE, SETTINGS, UNAVAILABLE, NOT_FOUND, FAILED = 0, 1, 2, 3, 4, 6, 7
@@ -64,6 +64,22 @@ def test_failures_prints_draws_and_lists(cli, made, tmp_path):
     assert "builtins.ValueError,Sales,Shop.PlaceOrder" in (tmp_path / "f.csv").read_text()
 
 
+def test_times_are_printed_in_utc_and_say_so_whatever_the_zone_of_the_machine_is(spark, made, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        metrics = CliRunner().invoke(app, ["spark", "metrics", str(made)]).stdout
+        failures = CliRunner().invoke(app, ["spark", "failures", str(made), "--csv", str(tmp_path / "f.csv")]).stdout
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+
+    assert "hour (UTC)" in metrics and "2024-05-17 12:00" in metrics
+    assert "last seen (UTC)" in failures and "2024-05-17 12:00" in failures
+    assert "2024-05-17T12:00:00.000000Z" in (tmp_path / "f.csv").read_text()
+
+
 def test_conversations_sums_up_and_draws_one(spark, cli, made, tmp_path):
     code, counts, _ = cli("conversations", made, "--out", tmp_path / "c")
     assert (code, counts["conversations"], counts["deepest"], counts["failed"]) == (OK, 2, 1, 2)
@@ -89,8 +105,8 @@ def test_retain_shows_and_then_does(cli, out, tmp_path):
 
 
 def test_compact_and_verify(cli, out):
-    (out / ".spark-staging-1").mkdir()
-    (out / ".spark-staging-1" / "half.parquet").write_bytes(b"PAR1")
+    day = next(out.glob("queue=audit/day=*"))
+    (day / "1f0c2a9e-0000-0000-0000-000000000000-9-1.zstd.parquet").write_bytes(b"PAR1")
 
     code, counts, _ = cli("verify", out)
     assert (code, counts["messages"], counts["duplicates"], counts["findings"], counts["leftovers"]) == (OK, 8, 0, 0, 1)
@@ -113,17 +129,6 @@ def test_erase_and_its_proof(cli, out, tmp_path):
     assert (code, counts["messages"]) == (OK, 7)
 
 
-def test_an_archive_of_an_earlier_version_is_named_with_the_command_that_takes_it_over(spark, cli, tmp_path):
-    old_archive(spark, tmp_path / "old", {"1f0c2a9e-0": [audit_row("m1")]})
-
-    code, _, said = cli("metrics", tmp_path / "old")
-    assert code == FAILED and "rowpost spark adopt" in said and "Traceback" not in said
-    code, counts, said = cli("adopt", tmp_path / "old")
-    assert (code, counts["files"], counts["messages"]) == (OK, 1, 1) and "Delta table" in said
-    assert cli("metrics", tmp_path / "old")[1]["messages"] == 1
-    assert cli("adopt", tmp_path / "old")[0] == FAILED
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -139,6 +144,10 @@ def test_an_archive_of_an_earlier_version_is_named_with_the_command_that_takes_i
         (("verify", ".", "--conf", "novalue"), USAGE, "KEY=VALUE"),
         (("verify", ".", "--conf", "spark.x.password=marker"), USAGE, "secret"),
         (("compact", ".", "--older-than", "soon"), USAGE, "soon"),
+        (("adopt", "."), USAGE, "removed. Archives of plain Parquet files"),
+        (("load", "orders.parquet", "Sales", "--map", "orders.yml", "--job", "k"), USAGE, "removed. Write the rows"),
+        (("quality", ".", "--expect", "expect.yml"), USAGE, "removed. Check decoded messages"),
+        (("targets", ".", "--targets", "targets.yml"), USAGE, "removed. Compare the metrics"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -202,7 +211,7 @@ def test_schemas_are_proposed_checked_and_used_to_decode(cli, out, tmp_path):
     assert code == SETTINGS and "did you mean INT?" in said and "Traceback" not in said
 
 
-def test_erase_names_the_copies_that_it_does_not_find(cli, out, tmp_path):
+def test_erase_and_retain_name_the_copies_that_they_do_not_find(cli, out, tmp_path):
     cli("schemas", out, "--propose", tmp_path / "schemas")
     cli("decode", out, tmp_path / "tables", "--schemas", tmp_path / "schemas")
     (tmp_path / "ids").write_text("m00\n")
@@ -213,35 +222,10 @@ def test_erase_names_the_copies_that_it_does_not_find(cli, out, tmp_path):
     code, receipt, said = cli("erase", out, "--ids", tmp_path / "ids", "--reason", "request 17")
     assert code == FINDING and str(tmp_path / "tables") in said
 
-
-def test_quality_counts_sets_aside_and_exits_with_a_finding(cli, out, tmp_path):
-    rules = tmp_path / "expect.yml"
-    rules.write_text(
-        "rules:\n  - {name: web, column: sending_endpoint, values: [Shop]}\n  - {name: small, column: body_bytes, max: 9, severity: warning}\n"
-    )
-
-    code, counts, _ = cli("quality", out, "--expect", rules, "--apart", tmp_path / "apart")
-    assert (code, counts["breaches"], counts["rules_failed"], counts["apart"]) == (FINDING, 1, 1, 8)
-    rules.write_text("rules:\n  - {name: web, column: sending_endpoint, values: [Shop], allowed: 100%}\n")
-    code, counts, _ = cli("quality", out, "--expect", rules, "--json")
-    assert (code, counts["rules"][0]["failed"], counts["rules"][0]["days"][0]["message_type"]) == (OK, 8, "Shop.PlaceOrder")
-
-    rules.write_text("rules:\n  - {name: web, colum: sending_endpoint, values: [Shop]}\n")
-    code, _, said = cli("quality", out, "--expect", rules)
-    assert code == SETTINGS and "did you mean column?" in said and "Traceback" not in said
-
-
-def test_targets_are_measured_and_a_breach_is_a_finding(cli, out, tmp_path):
-    file = tmp_path / "targets.yml"
-    file.write_text("window: 36500d\ntargets:\n  - {name: sales, endpoint: Sales, critical_time: 2s, share: 50%}\n")
-
-    code, counts, _ = cli("targets", out, "--targets", file)
-    assert (code, counts["breaches"], counts["messages"], counts["too_old"]) == (OK, 0, 8, 0)
-    file.write_text("targets:\n  - {name: sales, endpoint: Sales, critical_time: 2s, share: 99.9%}\n")
-    code, counts, _ = cli("targets", out, "--targets", file, "--since", "36500d", "--json")
-    assert (code, counts["targets"][0]["failed"], counts["targets"][0]["messages_left"]) == (FINDING, 2, -2)
-    code, counts, _ = cli("targets", out, "--targets", file)
-    assert (code, counts["messages"], counts["too_old"]) == (OK, 0, 8)
+    (tmp_path / "policy.yml").write_text("rules:\n  - {message_type: Shop.*, action: redact}\n")
+    code, counts, said = cli("retain", out, tmp_path / "policy.yml", "--apply")
+    assert (code, counts["redacted"], counts["copies_missing"]) == (FINDING, 7, [str(tmp_path / "tables")])
+    assert str(tmp_path / "tables") in said
 
 
 def test_metrics_of_days_and_a_wrong_unit(cli, out):

@@ -2,20 +2,25 @@
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyarrow import parquet
 
-from rowpost.errors import InvalidMessage
+from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.opening import open_table
+from rowpost.spark.archive.policy import Limit, Policy, Rule
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.jobs import compact, erase, replay, verify
+from rowpost.spark.bodies.schema_files import read_schemas
+from rowpost.spark.jobs import compact, decoded_tables, erase, replay, retain, verify
 from rowpost.spark.jobs.archive import read_archive
-from tests.support.spark.archives import QUERY, ArchiveMaker, old_archive
+from rowpost.spark.jobs.maintenance import Counts
+from tests.support.spark.archives import QUERY, ArchiveMaker
 from tests.support.spark.messages import NOON, audit_row, error_row
 
 MARKER = "Ada-Lovelace-1815"
@@ -88,7 +93,7 @@ def test_files_that_an_earlier_merge_replaced_go_too(spark, made):
 
 
 def test_the_messages_of_a_stopped_replay_go_and_the_others_are_still_to_be_sent(spark, made):
-    rows = made.path / "_rowpost" / "replays" / "k" / "rows"
+    rows = made.path / "_rowpost" / "replays" / "k" / "attempt-1" / "rows"
     plan = replay.number(
         replay.choose(read_archive(spark, made.address), replay.Replay("k", "Sales", ramp=(5,))), replay.Replay("k", "Sales", ramp=(5,))
     )
@@ -113,12 +118,10 @@ def leave(made: ArchiveMaker, name: str, age_s: float) -> Path:
 
 def test_leftovers_of_committed_batches_and_old_ones_go(spark, made):
     committed, old = leave(made, f"{QUERY}-1-x.zstd.parquet", 0), leave(made, "compact-x.zstd.parquet", 2 * HOUR_S)
-    (made.path / ".spark-staging-1").mkdir()
-    (made.path / ".spark-staging-1" / "half.parquet").write_bytes(MARKER.encode())
 
     receipt = erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
-    assert receipt["leftovers_deleted"] == 3
+    assert receipt["leftovers_deleted"] == 2
     assert not committed.exists() and not old.exists() and holding(made.path) == []
 
 
@@ -174,16 +177,109 @@ def test_what_is_not_there_is_proved_and_what_is_there_is_named(spark, made):
     assert verify.absent(spark, made.address, ["m20"])
 
 
-def test_an_archive_that_was_taken_over_keeps_no_byte_either(spark, tmp_path):
-    from rowpost.spark.jobs import adopt
+# ---------------------------------------------------------------------------------------------- copies
+ALL = Policy(rules=(Rule("redact", message_type="Shop.*"),))
+OF_HEADERS = erase.Selection(where=f"contains(headers, '{MARKER}')")
 
-    made = ArchiveMaker(spark, tmp_path)
-    old_archive(spark, made.path, {"1f0c2a9e-0": [personal(0), audit_row("m1")]})
-    adopt.run(str(made.path))
 
-    erase.run(spark, made.address, by_condition(), "request 17", NOW)
+def customer(number: int) -> tuple:
+    """A message with the marker in the body and in a header that a redaction removes."""
+    return audit_row(f"c{number}", body=f'{{"name": "{MARKER}"}}'.encode(), **{"x.Customer": MARKER})
 
-    assert holding(made.path) == [] and kept(spark, made) == ["m1"]
+
+class Copied:
+    """An archive of three messages, and a table with all of them. The names of two fields are those that a job could give to columns of its own."""
+
+    def __init__(self, spark, folder: Path) -> None:
+        self.spark, self.made, self.out, self.schemas = spark, ArchiveMaker(spark, folder / "made"), folder / "decoded", folder / "schemas"
+        self.made.batch(0, [customer(1), customer(2), error_row("m3")])
+        self.schemas.mkdir()
+        (self.schemas / "Shop.PlaceOrder.ddl").write_text("name STRING, action STRING, _id STRING")
+        self.decode()
+
+    def decode(self) -> int:
+        return decoded_tables.run(self.spark, self.made.address, str(self.out), read_schemas(self.schemas))["tables"][0].added
+
+    def retain(self, policy: Policy) -> dict:
+        return retain.run(self.spark, self.made.address, policy, NOW, apply=True)[1]
+
+    def change_only_the_archive(self, policy: Policy) -> None:
+        for _ in retain.phases(self.spark, open_table(self.made.address), policy, NOW, Counts(), []):
+            pass
+
+    def erase(self, selection: erase.Selection) -> tuple[int, int, int, dict]:
+        receipt = erase.run(self.spark, self.made.address, selection, "request 17", NOW)
+        return tuple(receipt[name] for name in ("erased", "copies_erased", "copies_redacted", "copies_undecided"))
+
+    def rows(self) -> list[dict]:
+        return DeltaTable(self.out / "Shop.PlaceOrder").to_pyarrow_table().to_pylist()
+
+
+@pytest.fixture
+def copied(spark, tmp_path) -> Copied:
+    return Copied(spark, tmp_path)
+
+
+def test_what_is_redacted_in_the_archive_is_redacted_in_its_copies_and_not_decoded_again(copied):
+    assert holding(copied.out)
+
+    done = copied.retain(ALL)
+
+    assert (done["redacted"], done["copies_redacted"], done["copies_deleted"], len(copied.rows())) == (3, 2, 0, 3)  # the third one's body is empty
+    assert {(row["name"], row["action"], row["_error"], row["endpoint"]) for row in copied.rows()} == {(None, None, None, "Sales")}
+    assert holding(copied.out) == [] and copied.decode() == 0
+    assert copied.retain(ALL)["copies_redacted"] == 0
+
+
+@pytest.mark.parametrize("policy", [Policy(rules=(Rule("delete", larger_than=2),)), Policy(limits=(Limit(1),))], ids=["rule", "limit"])
+def test_what_is_deleted_from_the_archive_is_deleted_from_its_copies(copied, policy):
+    done = copied.retain(policy)
+
+    assert done["deleted"] == done["copies_deleted"] > 0
+    assert holding(copied.out) == [] and copied.decode() == 0
+
+
+def test_erase_after_a_redaction_leaves_nothing_of_the_person_in_a_copy(spark, copied):
+    copied.change_only_the_archive(ALL)
+    assert {Path(finding.what).is_relative_to(copied.out) for finding in verify.absent(spark, copied.made.address, [MARKER])} == {True}
+
+    assert copied.erase(OF_HEADERS) == (0, 0, 2, {})
+    assert holding(copied.out) == [] and verify.absent(spark, copied.made.address, [MARKER]) == []
+
+
+def test_erase_says_to_which_copies_its_condition_cannot_be_applied(spark, copied):
+    copied.change_only_the_archive(Policy(rules=(Rule("delete", larger_than=2),)))
+    table = str(copied.out / "Shop.PlaceOrder")
+
+    assert copied.erase(OF_HEADERS) == (0, 0, 0, {table: 2})
+    assert {Path(finding.what).is_relative_to(table) for finding in verify.absent(spark, copied.made.address, [MARKER])} == {True}
+    assert copied.erase(erase.Selection(where="message_id LIKE 'c%'")) == (0, 2, 0, {})
+    assert verify.absent(spark, copied.made.address, [MARKER]) == [] and holding(copied.out) == []
+
+
+def test_copies_of_two_archives_in_one_table_are_told_apart(spark, copied, tmp_path):
+    other = ArchiveMaker(spark, tmp_path / "other")
+    other.batch(0, [customer(7)])
+    decoded_tables.run(spark, other.address, str(copied.out), read_schemas(copied.schemas))
+
+    assert copied.erase(OF_HEADERS) == (2, 2, 0, {})
+    assert [row["name"] for row in copied.rows() if row["name"]] == [MARKER]
+
+
+def test_a_place_that_is_gone_is_not_taken_for_one_without_the_text(spark, copied):
+    shutil.move(copied.out, copied.out.with_name("moved"))
+
+    assert copied.retain(ALL)["copies_missing"] == [str(copied.out)]
+    assert [(finding.kind, finding.what) for finding in verify.absent(spark, copied.made.address, ["never"])] == [("not searched", str(copied.out))]
+
+
+def test_a_table_whose_log_may_have_ids_is_refused_before_anything_is_changed(spark, made):
+    DeltaTable(made.path).alter.set_table_properties({"delta.dataSkippingStatsColumns": "row_version,id"})
+
+    with pytest.raises(SparkFailed, match="Copy the rows to a new table with"):
+        erase.run(spark, made.address, by_condition(), "request 17", NOW)
+
+    assert holding(made.path)
 
 
 def test_a_condition_that_cannot_be_read_changes_nothing(spark, made):

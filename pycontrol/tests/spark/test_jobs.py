@@ -1,8 +1,7 @@
-"""The jobs archive, replay and load with a queue: exactly once, and their error messages."""
+"""The jobs archive and replay with a queue: exactly once, and their error messages."""
 
 import json
 import shutil
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rowpost.cli.app import app
+from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.replays import list_replays
 from rowpost.spark.jobs import replay as replaying
 from rowpost.spark.jobs.archive import read_archive
 from tests.support.spark.messages import audit_row, error_row
@@ -93,17 +94,17 @@ def test_a_drain_takes_the_messages_and_leaves_nothing_in_the_spool(queues, cli,
     assert cli("verify", out, queue)[1]["spooled"] == 0
 
 
-def test_another_checkpoint_may_not_drain_unless_it_is_told_to_take_over(queues, cli, tmp_path):
-    queue, out = queues.make(), tmp_path / "out"
+def test_another_archive_may_not_drain_unless_it_is_told_to_take_over(queues, cli, tmp_path):
+    queue, out, other = queues.make(), tmp_path / "out", tmp_path / "other"
     queues.send(queue, [b"1", b"2"])
     cli("archive", queue, out, "--drain")
     queues.send(queue, [b"3"])
 
-    code, _, said = cli("archive", queue, out, "--drain", "--checkpoint", tmp_path / "other")
+    code, _, said = cli("archive", queue, other, "--drain")
     assert code == FAILED and queue in said and "Traceback" not in said
 
-    assert cli("archive", queue, out, "--drain", "--checkpoint", tmp_path / "third", "--take-over")[0] == OK
-    assert kept(queues, out) == [1, 2, 3]
+    assert cli("archive", queue, tmp_path / "third", "--drain", "--take-over")[0] == OK
+    assert (kept(queues, out), kept(queues, tmp_path / "third")) == ([1, 2], [3])
 
 
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
@@ -156,6 +157,9 @@ def test_failures_of_a_queue_as_it_is_and_live_metrics(queues, cli, failed, tmp_
     assert cli("metrics", "--live", audit, "--out", tmp_path / "live")[0] == OK
     hours = read_archive(queues.spark, str(tmp_path / "live")).collect()
     assert sorted((row.hour.hour, row.messages) for row in hours) == [(12, 5), (17, 1)]
+    shutil.rmtree(tmp_path / "live" / "_rowpost" / "checkpoint")
+    code, _, said = cli("metrics", "--live", audit, "--out", tmp_path / "live")
+    assert code == FAILED and audit in said and "--out" in said  # a new checkpoint would count the hours again
 
 
 def audit_time(hours: int):
@@ -210,6 +214,30 @@ def test_a_replay_that_was_stopped_sends_the_rest_of_what_it_chose(queues, cli, 
     assert waits == [5.0, 10.0]
     assert (done["messages"], done["sent_before"]) == (40, 10)
     assert bodies(queues, sales) == list(range(40))
+
+
+def test_a_replay_sends_what_its_rehearsal_said_although_a_run_with_another_filter_was_killed_before(queues, cli, archived, monkeypatch):
+    out, sales = archived
+    create = ArchiveFolder.create
+
+    def killed(folder, name, document):
+        if name.endswith("plan.json"):
+            raise KeyboardInterrupt
+        return create(folder, name, document)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(ArchiveFolder, "create", killed)
+        wrong = replaying.Replay("d0", sales, ramp=(1, 10))
+        replaying.run(queues.spark, str(out), wrong, environment=queues.environment, resolve_queues=lambda names: {sales: sales})
+    left = [each.state for each in list_replays(ArchiveFolder(str(out)))]
+    asked = ("replay", out, sales, "--job", "d0", "--where", "cast(cast(body as string) as int) < 5")
+    said = cli(*asked, "--dry-run")[1]
+    sent = cli(*asked)[1]
+
+    assert left == ["choosing"]
+    assert said["messages"] == sent["sent_now"] == 5
+    assert bodies(queues, sales) == list(range(5))
+    assert [path.name for path in (out / "_rowpost" / "replays" / "d0").iterdir() if path.is_dir()] == []
 
 
 def test_a_rehearsal_counts_by_destination_and_type_and_sends_and_stores_nothing(queues, cli, archived):
@@ -342,23 +370,3 @@ def test_a_filter_that_cannot_be_read_is_a_mistake_in_the_command(cli, archived)
     code, _, said = cli("replay", out, sales, "--job", "k7", "--where", "no_such = 1")
 
     assert code == USAGE and "no_such" in said and "exception_type" in said and "Traceback" not in said
-
-
-# ---------------------------------------------------------------------------------------------- load
-def test_files_are_loaded_once_and_other_data_under_the_key_is_refused(queues, cli, tmp_path):
-    queue = queues.make()
-    (tmp_path / "orders.csv").write_text("order_id,amount\n" + "".join(f"{n},1\n" for n in range(20)))
-    (tmp_path / "more.csv").write_text("order_id,amount\n" + "".join(f"{n},1\n" for n in range(21)))
-    (tmp_path / "map.yml").write_text("key: [order_id]\ntype: Shop.PlaceOrder\n")
-
-    def load(file):
-        return cli("load", tmp_path / file, queue, "--map", tmp_path / "map.yml", "--job", f"import-{queue}")
-
-    assert load("orders.csv")[:2] == (OK, {"key": f"import-{queue}", "queue": queue, "messages": 20})
-    assert load("orders.csv")[0] == OK
-    code, _, said = load("more.csv")
-    assert code == FAILED and "import" in said and "Traceback" not in said
-    with queues.connect() as database:
-        rows = database.driver_connection.execute(f'SELECT id, headers FROM public."{queue}"').fetchall()
-    assert len(rows) == 20 == len({row[0] for row in rows})
-    assert Counter(json.loads(row[1])["NServiceBus.EnclosedMessageTypes"] for row in rows) == {"Shop.PlaceOrder": 20}

@@ -8,8 +8,7 @@ from random import Random
 import pytest
 from deltalake import DeltaTable
 
-from rowpost.spark.archive.opening import create_table
-from rowpost.spark.archive.schemas import FLOW_MERGED, LIVE
+from rowpost.spark.archive.schemas import FLOW_MERGED
 from rowpost.spark.jobs.archive import archive, follow, read_archive
 from rowpost.spark.jobs.metrics import PERCENTILES, Lateness, merged, metrics, start_live
 from tests.support.spark.messages import NOON, audit_row, error_row, messages
@@ -105,10 +104,7 @@ def test_a_longer_wait_takes_late_messages(live):
     assert live.hours() == [(12, 2), (15, 1), (16, 1)]
 
 
-def test_a_table_of_an_earlier_version_gets_the_columns_of_the_sketches(spark, live):
-    from pyspark.sql.types import StructType
-
-    create_table(str(live.out), StructType([column for column in LIVE if not column.name.endswith("_sketch")]))
+def test_the_hours_of_a_live_table_have_sketches_and_are_merged(spark, live):
     live.send(0.1, 3)
     live.run()
 

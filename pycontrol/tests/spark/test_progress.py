@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 from rowpost.cli.app import app
 from rowpost.database.connection import connect_url
 from rowpost.errors import SettingsError
+from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.progress import JsonLines, Measured, OpenTelemetry, Prometheus, listener
 from rowpost.spark.source.backlog import age_s
-from rowpost.spark.versions import HAS_ADMISSION_CONTROL, start_query
 from rowpost.transport.queue import Queue
-from tests.support.spark.killing import ROWPOST, python_of
+from tests.support.spark.killing import ROWPOST, fill, python_of
 from tests.support.spark.messages import audit_row
 from tests.support.workers import eventually
 
@@ -65,7 +65,6 @@ def measured(queues, tmp_path):
     return go
 
 
-@pytest.mark.skipif(not HAS_ADMISSION_CONTROL, reason="Spark 4.0 and 4.1 do not ask a stream for its lag")
 def test_a_tail_says_how_many_messages_it_has_not_read_and_how_old_the_oldest_is(queues, measured):
     queue = queues.make()
     queues.send(queue, [b"1"] * 30, headers(timedelta(hours=2)))
@@ -78,7 +77,6 @@ def test_a_tail_says_how_many_messages_it_has_not_read_and_how_old_the_oldest_is
     assert found[0].spooled is None
 
 
-@pytest.mark.skipif(not HAS_ADMISSION_CONTROL, reason="Spark 4.0 and 4.1 do not ask a stream for its lag")
 def test_a_drain_says_what_is_in_the_queue_and_in_the_spool(queues, measured):
     queue = queues.make()
     queues.send(queue, [b"1"] * 50, headers(timedelta(hours=1)))
@@ -93,7 +91,6 @@ def test_a_drain_says_what_is_in_the_queue_and_in_the_spool(queues, measured):
     assert found[0].lag_seconds >= 3600
 
 
-@pytest.mark.skipif(not HAS_ADMISSION_CONTROL, reason="Spark 4.0 and 4.1 do not ask a stream for its lag")
 def test_a_tail_that_reads_nothing_says_who_holds_messages_back(queues, tmp_path):
     queue = queues.make()
     queues.spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")  # ten seconds by default
@@ -151,7 +148,7 @@ def test_the_command_writes_a_line_after_each_batch(queues, cli, tmp_path, mode)
     batches = [line for line in lines if line["rows"]]
     assert [line["rows"] for line in batches] == [20, 20, 10]
     assert [line["bytes"] for line in batches] == [rows * (5 + len(text)) for rows in (20, 20, 10)]
-    assert [line["lag_messages"] for line in batches] == ([30, 10, 0] if HAS_ADMISSION_CONTROL else [None] * 3)
+    assert [line["lag_messages"] for line in batches] == [30, 10, 0]
     assert {line["query"] for line in lines} == {f"rowpost archive {queue}"}
 
 
@@ -221,7 +218,7 @@ def test_a_program_of_its_own_adds_a_listener(queues, spark, tmp_path):
     added = listener(JsonLines(file))
     spark.streams.addListener(added)
     try:
-        writer = queues.stream(queue, ends=True).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+        writer = queues.stream(queue).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
         query = start_query(writer, every=None)
         query.awaitTermination()
         eventually(lambda: '"rows": 3' in file.read_text(), "the listener is called")
@@ -243,10 +240,10 @@ def test_a_file_in_no_folder_is_refused(tmp_path):
         JsonLines(tmp_path / "none" / "p")
 
 
-def test_a_running_command_serves_prometheus_and_sparks_web_pages(queues, spark_url, tmp_path):
+def test_a_running_command_serves_prometheus_and_sparks_web_pages_and_is_stopped_quietly_within_a_batch(queues, spark_url, tmp_path):
     queue, metrics, ui, log = queues.make(), free_port(), free_port(), tmp_path / "log"
     queues.send(queue, [b"1"] * 3)
-    command = [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", "archive", queue, str(tmp_path / "out"), "--every", "100ms",
+    command = [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", "archive", queue, str(tmp_path / "out"), "--every", "100ms", "--max-rows", "4000",
                "--prometheus", str(metrics), "--ui", str(ui), "--master", "local[2]", "--conf", "spark.driver.memory=1g"]  # fmt: skip
     with log.open("wb") as file:
         process = subprocess.Popen(
@@ -259,10 +256,13 @@ def test_a_running_command_serves_prometheus_and_sparks_web_pages(queues, spark_
             120,
         )
         page = read(f"http://127.0.0.1:{ui}/StreamingQuery/")
+        fill(queues, queue, 200_000, "{}")  # fifty batches
+        eventually(lambda: " 4003.0" in read(f"http://127.0.0.1:{metrics}/metrics"), "the first of these batches is archived", 120)
     finally:
         os.killpg(process.pid, signal.SIGINT)
-        process.wait(60)
+        code = process.wait(60)
 
     assert f"rowpost archive {queue}" in page, log.read_text()
     assert f"http://localhost:{ui}" in log.read_text()
-    assert "Traceback" not in log.read_text()
+    assert code == 130
+    assert [line for line in log.read_text().splitlines() if re.search(r"Traceback|StackOverflow|^\s+at ", line)] == []

@@ -1,16 +1,14 @@
-"""The messages that replay and load select and create, before anything is sent."""
+"""The messages that replay selects, before anything is sent."""
 
 import json
-import uuid
 from collections import Counter
 from datetime import timedelta
 
 import pytest
 
-from rowpost.errors import InvalidMessage, InvalidMessages, SettingsError
-from rowpost.spark.archive.load_map import LoadMap, read_map
+from rowpost.errors import InvalidMessage
+from rowpost.spark.explain import explained
 from rowpost.spark.jobs.archive import archive
-from rowpost.spark.jobs.load import check, load, read_files
 from rowpost.spark.jobs.replay import REPLAY_HEADER, Replay, choose, number
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
@@ -31,13 +29,21 @@ def test_a_replayed_message_keeps_id_and_body_and_loses_what_described_its_failu
     assert [name for name in headers if any(word in name for word in gone)] == []
 
 
-def test_headers_keep_their_nulls_and_those_that_cannot_be_read_go_as_they_are(spark):
-    rows = [raw('{"a": null, "b": ""}', number=1), raw("{broken", number=2)]
+def test_headers_keep_their_nulls_and_no_headers_stay_none(spark):
+    rows = [raw('{"a": null, "b": ""}', number=1), raw("", number=2)]
 
     found = {row.row_version: row.headers for row in choose(kept(spark, *rows), Replay("k", "Sales")).collect()}
 
     assert json.loads(found[1]) == {"a": None, "b": "", REPLAY_HEADER: "k"}
-    assert found[2] == "{broken"
+    assert found[2] == ""
+
+
+def test_a_message_whose_headers_no_endpoint_can_read_is_refused_before_anything_is_sent(spark):
+    archived = kept(spark, raw("{}", number=1), raw("{broken", number=2))
+
+    with pytest.raises(InvalidMessage, match=r"00000002 are not a JSON object.*headers_valid"), explained():
+        choose(archived, Replay("k", "Sales")).collect()
+    assert len(choose(archived, Replay("k", "Sales", where="headers_valid")).collect()) == 1
 
 
 def test_a_name_that_comes_twice_keeps_its_last_value(spark):
@@ -96,70 +102,3 @@ def test_a_ramp_without_a_rate_ends_with_all_the_rest(spark):
 def test_a_key_is_a_plain_name(key):
     with pytest.raises(InvalidMessage):
         Replay(key)
-
-
-# ---------------------------------------------------------------------------------------------- load
-SPEC = LoadMap(("region", "order_id"), "Shop.PlaceOrder", body=("order_id", "amount"), headers=(("Shop.Region", "region"),))
-
-
-@pytest.fixture
-def orders(spark, tmp_path):
-    path = tmp_path / "orders.csv"
-    path.write_text("region,order_id,amount\nnorth,1,2.50\nsüd,2,\n")
-    return read_files(spark, [str(path)])
-
-
-def test_a_row_becomes_a_message_whose_id_is_made_of_its_key(orders):
-    one, two = sorted(load(orders, SPEC, "import-1").collect(), key=lambda row: bytes(row.body))
-
-    namespace = uuid.uuid5(uuid.NAMESPACE_OID, "rowpost load import-1")
-    assert (one.id, two.id) == (str(uuid.uuid5(namespace, "north\x1f1")), str(uuid.uuid5(namespace, "süd\x1f2")))
-    assert json.loads(bytes(one.body)) == {"order_id": "1", "amount": "2.50"}
-    assert json.loads(bytes(two.body)) == {"order_id": "2", "amount": None}
-    headers = json.loads(two.headers)
-    assert headers["NServiceBus.MessageId"] == two.id and headers["Shop.Region"] == "süd"
-    assert headers["NServiceBus.EnclosedMessageTypes"] == "Shop.PlaceOrder" and headers["Rowpost.Load"] == "import-1"
-
-
-def test_a_table_that_cannot_be_loaded_is_refused_before_anything_is_sent(spark, orders):
-    assert check(orders, SPEC) == 2
-    with pytest.raises(InvalidMessages, match="no column customer"):
-        check(orders, LoadMap(("customer",), "T"))
-    with pytest.raises(InvalidMessages, match="1 of 2 rows have no amount"):
-        check(orders, LoadMap(("amount",), "T"))
-    with pytest.raises(InvalidMessages, match="2 of 4 rows repeat"):
-        check(orders.union(orders), SPEC)
-
-
-def test_one_column_may_be_the_body_as_it_is(spark):
-    df = spark.createDataFrame([(1, b"\x00\x01")], "number int, payload binary")
-
-    (row,) = load(df, LoadMap(("number",), "T", body_column="payload"), "k").collect()
-
-    assert bytes(row.body) == b"\x00\x01"
-
-
-def test_files_of_several_kinds_are_refused(spark):
-    with pytest.raises(InvalidMessages, match="--format"):
-        read_files(spark, ["a.csv", "b.parquet"])
-    with pytest.raises(InvalidMessages, match="xlsx"):
-        read_files(spark, ["a.xlsx"])
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [("", "key: missing"), ("key: a", "key: must be a list"), ("key: [a]", "type: missing"), ("{key: [a], type: T, body: 1}", "body"),
-     ("{key: [a], type: T, body: [a], body_column: b}", "one of them"), ("{key: [a], type: T, bdy: 1}", "did you mean body"),
-     ("{key: [a], type: T, headers: 1}", "headers"), ("{key: [a], type: T, headers: {h: 1}}", "headers.h"), ("[", "line 1")],
-)  # fmt: skip
-def test_a_map_that_cannot_be_meant_is_refused_with_what_to_write(tmp_path, text, says):
-    (tmp_path / "map.yml").write_text(text)
-
-    with pytest.raises(SettingsError, match=says):
-        read_map(tmp_path / "map.yml")
-
-
-def test_a_map_is_read(tmp_path):
-    (tmp_path / "map.yml").write_text("key: [a]\ntype: T\nbody: [a, b]\nheaders:\n  Shop.Customer: c\n")
-
-    assert read_map(tmp_path / "map.yml") == LoadMap(("a",), "T", ("a", "b"), headers=(("Shop.Customer", "c"),))

@@ -8,20 +8,35 @@ import struct
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
+from rowpost.spark.archive.opening import open_table
+from rowpost.spark.archive.policy import read_policy
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.versions import HAS_FILTERS
+from rowpost.spark.bodies.schema_files import read_schemas
+from rowpost.spark.jobs import compact, decoded_tables, erase, metrics, rehearsal, replay, retain, verify
+from rowpost.spark.jobs.archive import ArchiveJob, archive, read_archive
+from rowpost.spark.jobs.archive import run as run_archive
+from rowpost.spark.jobs.conversations import conversations, edges
+from rowpost.spark.jobs.failures import failures
+from rowpost.spark.session import session
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage
+from tests.support.spark.archives import ArchiveMaker
 from tests.support.spark.killing import python_of
+from tests.support.spark.messages import audit_row, error_row, messages
 from tests.support.workers import eventually
 
 ENOUGH = """
 import sys
 from rowpost.spark.session import session
-from rowpost.spark.versions import HAS_FILTERS
 spark = session(master="local[2]", config={"spark.driver.memory": "1g"})
 reader = spark.read.format("rowpost").option("environment", sys.argv[1]).option("queue", sys.argv[2])
 print(len(reader.option("maxBytesPerBatch", 1024).load().limit(1).collect()))
@@ -31,6 +46,40 @@ print(len(reader.option("maxBytesPerBatch", 1024).load().limit(1).collect()))
 PLANNER = "pyspark.sql.worker.plan_data_source_read"
 PLANNER_OF_QUEUES = f"import pyspark_rowpost\nfrom {PLANNER} import main\n"
 
+#: A session whose settings are those of rowpost's own sessions nowhere. Its days and its hours begin at other times than those of UTC.
+USERS = {
+    "spark.sql.session.timeZone": "America/St_Johns",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.sources.partitionOverwriteMode": "STATIC",
+    "spark.sql.parquet.compression.codec": "snappy",
+    "spark.sql.parquet.outputTimestampType": "INT96",
+    "spark.sql.python.filterPushdown.enabled": "false",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "10000",
+}
+#: Half an hour after midnight in UTC, which is the day and the month before for that user. That user's day has 25 hours.
+LATE = datetime(2026, 11, 1, 0, 30, tzinfo=UTC)
+NOW = LATE + timedelta(days=1)
+
+
+@contextmanager
+def set_by_the_user(spark: SparkSession) -> Iterator[dict[str, str | None]]:
+    """Let the session have USERS, as if its user had started it. Yields all its settings."""
+    before = {name: spark.conf.get(name) for name in USERS}
+    try:
+        for name, value in USERS.items():
+            spark.conf.set(name, value)
+        yield settings(spark)
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def settings(spark: SparkSession) -> dict[str, str | None]:
+    """Return every setting of a session: those that were set, and those of SQL that have their default."""
+    return {row.key: row.value for row in spark.sql("SET -v").collect()} | dict(spark.conf.getAll)
+
 
 def test_times_are_utc_and_written_as_every_engine_reads_them(spark):
     said = spark.sql("SELECT CAST(TIMESTAMP '2026-11-20 12:00:00' AS string) AS said").first().said
@@ -38,6 +87,93 @@ def test_times_are_utc_and_written_as_every_engine_reads_them(spark):
     assert said == "2026-11-20 12:00:00"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+
+
+def test_a_session_of_the_user_gets_the_data_source_and_keeps_every_setting(spark):
+    with set_by_the_user(spark) as before:
+        got = session("rowpost", master="local[9]")
+        of_a_thread_without_one = ThreadPoolExecutor(1).submit(session).result()
+
+        assert settings(spark) == before and USERS.items() <= before.items()
+    assert got is of_a_thread_without_one is spark
+
+
+def test_an_overwrite_of_the_users_own_table_replaces_all_of_it(spark, tmp_path):
+    own = str(tmp_path / "own")
+    spark.createDataFrame([(1, 1), (2, 2)], "p int, n int").write.partitionBy("p").parquet(own)
+
+    session().createDataFrame([(1, 3)], "p int, n int").write.mode("overwrite").partitionBy("p").parquet(own)
+
+    assert [tuple(row) for row in spark.read.parquet(own).select("p", "n").collect()] == [(1, 3)]
+
+
+def test_every_job_does_the_same_in_a_session_of_the_user_and_leaves_its_settings(spark, queues, tmp_path):
+    expected = [*jobs(spark, queues, tmp_path / "own")]
+
+    with set_by_the_user(spark) as before:
+        for (name, wanted), (_, found) in zip(expected, jobs(session(), queues, tmp_path / "users"), strict=True):
+            assert found == wanted, name
+            assert settings(spark) == before, name
+
+
+def jobs(spark: SparkSession, queues, folder: Path) -> Iterator[tuple[str, object]]:
+    """Run each job, and yield its name and what it has done."""
+    folder.mkdir()
+    (folder / "schemas").mkdir()
+    (folder / "schemas" / "Shop.PlaceOrder.ddl").write_text("OrderId BIGINT, At TIMESTAMP, Day DATE")
+    rows = [
+        audit_row("m1", sent=LATE, body=b'{"OrderId": 1, "At": "2026-11-01T00:30:00", "Day": "2026-11-01"}', ConversationId="c1"),
+        audit_row("m2", sent=LATE + timedelta(minutes=29), RelatedTo="m1", ConversationId="c2"),
+        audit_row("m3", sent=LATE - timedelta(days=40), body=b"x" * 2000),
+        error_row("e1", at=LATE),
+    ]
+    yield "archive(df)", shown(archive(messages(spark, *rows), "audit").drop("archived_at", "id", "row_version"))
+
+    queue, to, environment = queues.make(), queues.make(), queues.environment
+    with queues.connect() as database:
+        Queue(queue, database).send_many([OutgoingMessage(row[6], row[5]) for row in rows])
+    tail = run_archive(spark, ArchiveJob(queue, str(folder / "tail"), environment))
+    yield "archive", (tail["messages"], shown(read_archive(spark, str(folder / "tail")).drop("archived_at", "id", "queue")))
+    live = metrics.start_live(spark, queue, str(folder / "live"), str(folder / "checkpoint"), environment=environment, lateness="0 seconds")
+    live.awaitTermination()
+    yield "metrics --live", shown(read_archive(spark, str(folder / "live")).drop("queue", "processing_ms_sketch", "critical_ms_sketch"))
+
+    made = ArchiveMaker(spark, folder / "made")
+    for number in range(2):
+        made.batch(number, rows[number::2])
+    kept = read_archive(spark, made.address)
+    hours = metrics.metrics(kept)
+    for name, df in {
+        "metrics": hours, "days": metrics.merged(hours, "day"), "months": metrics.merged(hours, "month"),
+        "edges": edges(kept), "conversations": conversations(kept), "failures": failures(kept, NOW),
+    }.items():  # fmt: skip
+        yield name, shown(df.drop("processing_ms_sketch", "critical_ms_sketch"))
+    decoded_tables.run(spark, made.address, str(folder / "decoded"), read_schemas(folder / "schemas"))
+    decoded = read_archive(spark, str(folder / "decoded" / "Shop.PlaceOrder"))
+    yield "decode", shown(decoded.drop("id", "row_version"))
+
+    asked = replay.Replay(folder.name, to, where="message_id <> 'e1'", ramp=(1,), pause_s=0)
+    yield "replay --dry-run", [group["messages"] for group in rehearsal.rehearse(spark, made.address, asked, same)["would_send"]]
+    sent = replay.run(spark, made.address, asked, environment=environment, resolve_queues=same)
+    yield "replay", (sent["messages"], sent["steps"], queues.depth(to))
+
+    (folder / "policy.yml").write_text("rules:\n  - {queue: audit, older_than: 20d, action: redact}\n")
+    changes, done = retain.run(spark, made.address, read_policy(folder / "policy.yml"), NOW, apply=True)
+    yield "retain", ([(each["day"], each["action"], each["messages"]) for each in changes], done)
+    compact.run(spark, made.address, NOW)
+    yield "compact", sorted(file.rows for file in open_table(made.address).files())
+    receipt = erase.run(spark, made.address, erase.Selection(where="message_id = 'm1'"), "asked for", NOW)
+    yield "erase", (receipt["erased"], receipt["copies_erased"])
+    report = verify.run(spark, made.address)
+    yield "verify", ([day[:3] for day in report.days], report.findings, verify.absent(spark, made.address, ["2026-11-01T00:30:00"]))
+
+
+def same(names):
+    return {name: name for name in names}
+
+
+def shown(df: DataFrame) -> list[str]:
+    return sorted(map(str, df.collect()))
 
 
 def test_a_message_goes_through_parquet_as_it_is(spark, tmp_path):
@@ -61,7 +197,6 @@ def test_a_reader_that_has_enough_leaves_no_stack_on_the_terminal(queues):
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.skipif(not HAS_FILTERS, reason="Spark 4.0 has no workers that listen at a socket")
 def test_a_worker_without_work_leaves_no_stack_on_the_terminal(tmp_path):
     (tmp_path / "pyspark_planner_of_queues.py").write_text(PLANNER_OF_QUEUES)
 

@@ -73,7 +73,19 @@ def test_nothing_is_archived_into_the_table_of_another_program(refused, queues, 
     assert deltalake.DeltaTable(str(other)).version() == before
 
 
-@pytest.mark.parametrize("name", ["metrics", "verify", "compact", "adopt"])
+def test_parquet_files_without_a_log_are_not_an_archive_and_no_table_is_made_over_them(refused, queues, tmp_path):
+    day = tmp_path / "plain" / "queue=audit" / "day=2024-05-17"
+    day.mkdir(parents=True)
+    (day / "a.parquet").write_bytes(b"PAR1")
+
+    for arguments in (("metrics", day.parents[1]), ("archive", queues.make(), day.parents[1])):
+        code, said = refused(*arguments)
+        assert code == FAILED and "is not an archive. Name another folder." in said
+
+    assert not (day.parents[1] / "_delta_log").exists()
+
+
+@pytest.mark.parametrize("name", ["metrics", "verify", "compact"])
 def test_a_damaged_log_is_named(refused, tmp_path, name):
     log = tmp_path / "damaged" / "_delta_log"
     log.mkdir(parents=True)
@@ -85,7 +97,7 @@ def test_a_damaged_log_is_named(refused, tmp_path, name):
 
 
 def test_a_scheme_that_nobody_knows_is_refused(refused, queues):
-    assert refused("adopt", "foo://x/y")[0] == FAILED
+    assert refused("compact", "foo://x/y")[0] == FAILED
     assert refused("archive", queues.make(), "foo://x/y")[0] == UNAVAILABLE
 
 

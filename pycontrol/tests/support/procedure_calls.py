@@ -44,6 +44,7 @@ CALLS = {
         "describe_stream": {},
         "list_writers": {},
         "describe_backlog": {"above": 0, "count": 1000},
+        "find_row_version": {"above": 0, "upto": 2**62, "count": 1},
         "sample_range": {"above": 0, "upto": 2**62},
         "read_range": {"above": 0, "upto": 2**62, "headers_contain": "{"},
         "move_to_spool": {"owner": "stream-1", "count": 10},

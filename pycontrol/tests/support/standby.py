@@ -12,7 +12,7 @@ import pytest
 from tests.support.postgres import Server
 from tests.support.workers import eventually
 
-__all__ = ["Pair", "PasswordServer", "pair", "password_server"]
+__all__ = ["Pair", "PasswordServer", "lasting_pair", "pair", "password_server"]
 
 
 class Pair:
@@ -28,14 +28,18 @@ class Pair:
         self._standby.copy(self._primary)
         self._standby.start()
 
-    def fail_over(self) -> None:
-        """Stop the primary at once and promote the standby, which has everything but has reached no restart point since it began."""
+    def caught_up(self) -> str:
+        """Wait until the standby has everything, and return its URL."""
         with psycopg.connect(self.url, autocommit=True) as primary:
             at = primary.execute("SELECT pg_current_wal_lsn()").fetchone()[0]
-        self.url = self._standby.url()
-        with psycopg.connect(self.url, autocommit=True) as standby:
+        with psycopg.connect(self._standby.url(), autocommit=True) as standby:
             caught_up = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
             eventually(lambda: standby.execute(caught_up, (at,)).fetchone()[0], "the standby has everything")
+        return self._standby.url()
+
+    def fail_over(self) -> None:
+        """Stop the primary at once and promote the standby, which has everything but has reached no restart point since it began."""
+        self.url = self.caught_up()
         self._primary.stop()
         self._standby.promote()
 
@@ -66,6 +70,13 @@ def password_server() -> Iterator[PasswordServer]:
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     """A primary with a standby that follows it; both are stopped after the test."""
+    with _started(Pair) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lasting_pair() -> Iterator[Pair]:
+    """The same for all tests of a module, which do not fail over."""
     with _started(Pair) as made:
         yield made
 

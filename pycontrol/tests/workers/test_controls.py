@@ -316,6 +316,18 @@ def test_what_a_newer_release_reports_of_a_worker_is_left_out(shop, database):
     assert supervisor.workers == (Worker(shop.name, 1, "idle", 0.0),)
 
 
+def test_a_report_of_more_workers_than_have_room_is_taken_with_the_first_ones(shop, database):
+    reports = PresenceReports(shop.settings("note"))
+    reports.report([shop.name], [Worker(shop.name, number, "busy", 0.5, str(UUID(int=number)), 0.25) for number in range(5000)])
+    ((_, _, arguments),) = reports.calls
+    database.call("report_supervisor", **arguments)
+
+    (supervisor,) = supervisors_of(database)
+
+    assert 500 < len(supervisor.workers) < 1000
+    assert [each.process_id for each in supervisor.workers] == list(range(len(supervisor.workers)))
+
+
 # ------------------------------------------------------------------ other settings
 def with_worker(settings, queue, **changes):
     queues = tuple(replace(each, worker=replace(each.worker, **changes)) if each.name == queue and each.worker else each for each in settings.queues)

@@ -7,8 +7,8 @@ CREATE OR ALTER PROCEDURE rowpost.report_supervisor
     @process_id int,
     @environment nvarchar(200),
     @rowpost_version nvarchar(50), -- of rowpost in the supervisor
-    @queues nvarchar(max), -- JSON array of the names of the queues that it receives from
-    @workers nvarchar(max), -- JSON array of its workers
+    @queues nvarchar(max), -- JSON array of the names of the queues that it receives from, up to 250000 characters
+    @workers nvarchar(max), -- JSON array of its workers, up to 100000 characters
     @ended bit = NULL -- 1: it has ended and is listed no more; NULL as 0
 AS
 /*
@@ -41,11 +41,11 @@ END;
 
 IF ISNULL(ISJSON(@queues), 0) = 0
    OR ISNULL(ISJSON(@workers), 0) = 0
-   OR LEN(@queues) > 1000000 -- characters; readers load all reports
-   OR LEN(@workers) > 1000000
+   OR LEN(@queues) > 250000 -- characters; readers load many reports
+   OR LEN(@workers) > 100000
    OR LEFT(LTRIM(@queues), 1) <> N'['
    OR LEFT(LTRIM(@workers), 1) <> N'['
-    THROW 51033, N'A supervisor''s report must have a JSON array of queue names and one of workers, with up to 1000000 characters each.', 1;
+    THROW 51033, N'A supervisor''s report must have a JSON array of queue names and one of workers, with up to 250000 and 100000 characters.', 1;
 
 IF EXISTS (SELECT 1 FROM OPENJSON(@queues) AS j WHERE j.[type] <> 1) -- 1: string, 2: number, 5: object
    OR EXISTS (
@@ -65,7 +65,7 @@ IF EXISTS (SELECT 1 FROM OPENJSON(@queues) AS j WHERE j.[type] <> 1) -- 1: strin
            OR (p.[key] = N'message_seconds' AND p.[type] NOT IN (0, 2))
     )
 )
-    THROW 51033, N'A supervisor''s report must have a JSON array of queue names and one of workers, with up to 1000000 characters each.', 1;
+    THROW 51033, N'A supervisor''s report must have a JSON array of queue names and one of workers, with up to 250000 and 100000 characters.', 1;
 
 UPDATE s
 SET s.seen_at = @now, s.queues = @queues, s.workers = @workers

@@ -9,6 +9,7 @@ A row version is assigned before its transaction commits. A reader that continue
 sees would therefore skip the rows of slower writers.
 A writer holds its intent lock on the table from before it gets a row version until it ends. The locks are read after the
 last row version: a transaction that is not among the writers has committed everything up to it.
+A readable secondary does not show the locks of the primary's writers. There settled_row_version is NULL, and on_standby is 1.
 Rights:    to see locks needs VIEW SERVER STATE, from SQL Server 2022 on VIEW SERVER PERFORMANCE STATE, in Azure SQL Database
            VIEW DATABASE STATE. Without the right writers and settled_row_version are NULL, and everything else is returned.
 Atomicity: reads only.
@@ -26,6 +27,7 @@ DECLARE @last bigint = (
 );
 DECLARE @settled bigint;
 DECLARE @writers nvarchar(max);
+DECLARE @on_standby bit = CASE WHEN DATABASEPROPERTYEX(DB_NAME(), N'Updateability') = N'READ_ONLY' THEN 1 ELSE 0 END;
 DECLARE @sees_locks bit = CASE
     WHEN CAST(SERVERPROPERTY('EngineEdition') AS int) IN (5, 12) THEN HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'VIEW DATABASE STATE')
     WHEN HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER STATE') = 1 THEN 1
@@ -58,7 +60,7 @@ END CATCH;
 
 SET XACT_ABORT ON;
 
-IF @writers = N'[]'
+IF @writers = N'[]' AND @on_standby = 0
     SET @settled = @last;
 
 SELECT
@@ -73,7 +75,8 @@ SELECT
         FROM sys.dm_exec_sessions AS s
         WHERE s.database_id = DB_ID()
           AND s.program_name LIKE N'rowpost worker ' + REPLACE(REPLACE(REPLACE(N'{queue_name}', N'[', N'[[]'), N'_', N'[_]'), N'%', N'[%]') + N' %'
-    ) AS consumers
+    ) AS consumers,
+    @on_standby AS on_standby
 FROM sys.tables AS t
 WHERE t.object_id = @table;
 GO

@@ -24,6 +24,33 @@ DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
+CREATE OR ALTER PROCEDURE control_list_supervisors.[test list_supervisors leaves out the older reports of a login that reports too much]
+AS
+CREATE TABLE #listed
+(
+    supervisor_id uniqueidentifier, host_name nvarchar(200), process_id int, environment nvarchar(200), rowpost_version nvarchar(50),
+    login_name nvarchar(128), started_at datetime2(3), seen_at datetime2(3), silent_ms bigint, queues nvarchar(max), workers nvarchar(max)
+);
+DECLARE @long nvarchar(max) = REPLICATE(CONVERT(nvarchar(max), N'x'), 600000);
+INSERT INTO rowpost.supervisor (supervisor_id, host_name, process_id, environment, rowpost_version, login_name, started_at, seen_at, queues, workers)
+VALUES
+('aaaaaaaa-0000-0000-0000-000000000001', N'a', 8, N'e', N'1', N'x', SYSUTCDATETIME(), DATEADD(MINUTE, -5, SYSUTCDATETIME()), N'[]', @long),
+('aaaaaaaa-0000-0000-0000-000000000002', N'b', 8, N'e', N'1', N'x', SYSUTCDATETIME(), SYSUTCDATETIME(), N'[]', @long),
+('aaaaaaaa-0000-0000-0000-000000000003', N'c', 8, N'e', N'1', N'y', SYSUTCDATETIME(), DATEADD(MINUTE, -5, SYSUTCDATETIME()), N'[]', @long);
+
+INSERT INTO #listed
+(supervisor_id, host_name, process_id, environment, rowpost_version, login_name, started_at, seen_at, silent_ms, queues, workers)
+EXEC rowpost.list_supervisors @count = 10;
+
+DECLARE @shown nvarchar(10) = (
+    SELECT STRING_AGG(l.host_name, N'') WITHIN GROUP (ORDER BY l.host_name)
+    FROM #listed AS l
+    WHERE l.workers IS NOT NULL AND l.queues IS NOT NULL
+);
+DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l);
+EXEC tSQLt.AssertEquals @Expected = N'bc', @Actual = @shown;
+EXEC tSQLt.AssertEquals @Expected = 3, @Actual = @rows;
+GO
 CREATE OR ALTER PROCEDURE control_list_supervisors.[test list_supervisors refuses a count of zero]
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51003;

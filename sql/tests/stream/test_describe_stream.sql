@@ -9,12 +9,12 @@ AS
 CREATE TABLE #state
 (
     stream_identity nvarchar(400), first_row_version bigint, last_row_version bigint, settled_row_version bigint, writers nvarchar(max),
-    purged_row_version bigint, consumers int
+    purged_row_version bigint, consumers int, on_standby bit
 );
 EXEC rowpost.[send_messages:Sample]
     @messages = N'[{"ordinal":0,"headers":"a"},{"ordinal":1,"headers":"b"},{"ordinal":2,"headers":"c"}]';
 
-INSERT INTO #state (stream_identity, first_row_version, last_row_version, settled_row_version, writers, purged_row_version, consumers)
+INSERT INTO #state (stream_identity, first_row_version, last_row_version, settled_row_version, writers, purged_row_version, consumers, on_standby)
 EXEC rowpost.[describe_stream:Sample];
 
 DECLARE @right int = (
@@ -24,6 +24,7 @@ DECLARE @right int = (
       AND t.first_row_version = (SELECT MIN(s.RowVersion) FROM dbo.Sample AS s)
       AND t.settled_row_version = t.last_row_version
       AND t.writers = N'[]'
+      AND t.on_standby = 0
 );
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 GO
@@ -33,7 +34,7 @@ AS
 CREATE TABLE #state
 (
     stream_identity nvarchar(400), first_row_version bigint, last_row_version bigint, settled_row_version bigint, writers nvarchar(max),
-    purged_row_version bigint, consumers int
+    purged_row_version bigint, consumers int, on_standby bit
 );
 CREATE TABLE #purged (purged int);
 EXEC rowpost.[send_messages:Sample]
@@ -42,7 +43,7 @@ DECLARE @second bigint = (SELECT s.RowVersion FROM dbo.Sample AS s WHERE s.Heade
 INSERT INTO #purged (purged)
 EXEC rowpost.[purge_queue:Sample] @count = 2;
 
-INSERT INTO #state (stream_identity, first_row_version, last_row_version, settled_row_version, writers, purged_row_version, consumers)
+INSERT INTO #state (stream_identity, first_row_version, last_row_version, settled_row_version, writers, purged_row_version, consumers, on_standby)
 EXEC rowpost.[describe_stream:Sample];
 
 DECLARE @purged bigint = (SELECT t.purged_row_version FROM #state AS t);

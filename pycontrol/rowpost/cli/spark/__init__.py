@@ -1,15 +1,39 @@
-"""The commands `rowpost spark …`: analysis.py, archives.py, bodies.py, sending.py and jobs.py hold one part of them each.
+"""The commands `rowpost spark …`: analysis.py, archives.py, bodies.py, sending.py, jobs.py and replays.py hold one part of them each.
 
 running.py holds what they share. Spark itself is imported when a command runs, so that all other commands start without it.
 """
 
-import typer
+from typing import Any
 
-from rowpost.cli.spark import analysis, archives, bodies, jobs, sending
+import typer
+from typer.core import TyperGroup
+
+from rowpost.cli.exits import ExitCode
+from rowpost.cli.spark import analysis, archives, bodies, jobs, replays, sending
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].", no_args_is_help=True)
+_RECIPES = "docs/guides/spark-recipes.md"
+_REMOVED = {
+    "adopt": "Archives of plain Parquet files are not supported: read them with spark.read.parquet, and archive to a new folder.",
+    "load": f"Write the rows with df.write.format('rowpost') and message_id: see 'Load rows into a queue' in {_RECIPES}.",
+    "quality": f"Check decoded messages with a condition: see 'Check the quality of messages' in {_RECIPES}.",
+    "targets": f"Compare the metrics with your limits in SQL: see 'Measure service targets' in {_RECIPES}.",
+}
+
+
+class _Commands(TyperGroup):
+    """Tells users of a command that was removed what to do instead."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _REMOVED:
+            typer.echo(f"rowpost: The command `rowpost spark {cmd_name}` was removed. {_REMOVED[cmd_name]}", err=True)
+            raise typer.Exit(ExitCode.USAGE)
+        return super().get_command(ctx, cmd_name)
+
+
+app = typer.Typer(help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].", no_args_is_help=True, cls=_Commands)
 for _part in (analysis, archives, bodies, sending):
     _part.register(app)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(replays.app, name="replays")

@@ -1,10 +1,9 @@
-"""rowpost spark doctor, metrics, conversations, failures, targets: check the installation and evaluate an archive."""
+"""rowpost spark doctor, metrics, conversations, failures: check the installation and evaluate an archive."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -54,7 +53,6 @@ def register(app: typer.Typer) -> None:
     command(app, "metrics")(metrics)
     command(app, "conversations")(conversations)
     command(app, "failures")(failures)
-    command(app, "targets")(targets)
 
 
 def doctor(
@@ -131,6 +129,7 @@ def metrics(
     with running(session, master, conf, "metrics", ui) as spark:
         from rowpost.spark.archive.plots import plot_metrics
         from rowpost.spark.archive.schemas import ESSENTIAL
+        from rowpost.spark.archive.times import in_utc
         from rowpost.spark.jobs.archive import read_archive
         from rowpost.spark.jobs.metrics import merged, skipped
         from rowpost.spark.jobs.metrics import metrics as measured
@@ -140,7 +139,7 @@ def metrics(
         df = hours if by == "hour" else merged(hours, "day" if by == "day" else "month").withColumnRenamed("period", "hour")
         df = df.orderBy("hour", "endpoint", "message_type")
         _written(df if by == "hour" else df.withColumnRenamed("hour", "period"), out)
-        rows = [row.asDict() for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()]
+        rows = [row.asDict() | {"hour": in_utc(row.hour)} for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()]
         left_out = skipped(kept)
     if plot is not None:
         plot_metrics(rows, plot)
@@ -151,7 +150,7 @@ def metrics(
 
 
 def _print_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str) -> None:
-    names = (by, "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
+    names = (f"{by} (UTC)", "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
     form = "%Y-%m-%d %H:%M" if by == "hour" else "%Y-%m-%d"
     cells = [(f"{r['hour']:{form}}", r["endpoint"], r["message_type"], f"{r['messages']:,}", f"{r['failed']:,}",
               *(_ms(r[f"{kind}_ms_{p}"]) for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
@@ -163,12 +162,18 @@ def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tu
     from rowpost.spark.archive.schemas import LIVE
     from rowpost.spark.jobs.archive import follow, trigger_of
     from rowpost.spark.jobs.metrics import Lateness, start_live
+    from rowpost.spark.jobs.restarting import keep_running
 
     every, late = (None if text is None else trigger_of(parse_duration(text)) for text in times)
     checkpoint = f"{create_table(out, LIVE).path}/_rowpost/checkpoint"
     lateness = Lateness(spark, checkpoint)
-    query = start_live(spark, queue, out, checkpoint, environment=session.environment, every=every, lateness=late or "0 seconds")
-    done = follow(query, counter(session, "{of} messages measured in {done} batches"), receive, lateness)
+    counted: dict[int, int] = {}
+
+    def run() -> dict[str, int]:
+        query = start_live(spark, queue, out, checkpoint, environment=session.environment, every=every, lateness=late or "0 seconds")
+        return follow(query, counter(session, "{of} messages measured in {done} batches"), receive, lateness, counted)
+
+    done = run() if every is None else keep_running(run, counted, queue)
     if lateness.late:
         session.note(f"{lateness.late:,} messages came more than {times[1]} after their hour had ended, and are in no hour. "
                      "To measure them, wait longer with --late, or compute the metrics from an archive.")  # fmt: skip
@@ -257,6 +262,7 @@ def failures(
     result_folder(out)
     with session.deployed() if queue else nullcontext(), running(session, master, conf, "failures") as spark:
         from rowpost.spark.archive.plots import plot_failures
+        from rowpost.spark.archive.times import in_utc
         from rowpost.spark.jobs.failures import failures as grouped
         from rowpost.spark.jobs.failures import write_csv
 
@@ -268,9 +274,9 @@ def failures(
     if plot is not None:
         plot_failures([row.asDict() for row in rows], plot)
     if not session.as_json:
-        names = ("exception", "endpoint", "message type", "messages", "last 24 h", "before", "last seen", "sample")
+        names = ("exception", "endpoint", "message type", "messages", "last 24 h", "before", "last seen (UTC)", "sample")
         cells = [(r.exception_type, r.endpoint, r.message_type, f"{r.messages:,}", f"{r.last_24h:,}", f"{r.previous_24h:,}",
-                  f"{r.last_seen:%Y-%m-%d %H:%M}" if r.last_seen else "", (r.sample_message or "")[:80]) for r in rows[:count]]  # fmt: skip
+                  f"{in_utc(r.last_seen):%Y-%m-%d %H:%M}" if r.last_seen else "", (r.sample_message or "")[:80]) for r in rows[:count]]  # fmt: skip
         table(session.out, names, cells, right=names[3:6])
     counts(session, {"groups": len(rows), "messages": sum(r.messages for r in rows), "last_24h": sum(r.last_24h for r in rows),
                      "previous_24h": sum(r.previous_24h for r in rows), "csv": csv, "plot": plot, "out": out})  # fmt: skip
@@ -292,48 +298,8 @@ def _error_queue(session: Session, queue: str, spark: SparkSession) -> DataFrame
 
 def _written(df: DataFrame, out: str | None) -> None:
     if out is not None:
-        df.write.mode("overwrite").option("partitionOverwriteMode", "static").parquet(out)
+        df.write.mode("overwrite").options(partitionOverwriteMode="static", compression="zstd").parquet(out)
 
 
 def _ms(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f} ms"
-
-
-def targets(
-    session: Session,
-    archive: ArchiveArgument,
-    targets: Annotated[
-        Path,
-        typer.Option("--targets", metavar="FILE", help="A YAML file with targets: see docs/guides/spark-bodies.md.", exists=True, dir_okay=False),
-    ],
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="DURATION", help="Measure only this time back from now, such as 7d, instead of the file's window."),
-    ] = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-) -> ExitCode:
-    """Show the share of messages within their targets by endpoint and message type, and the error budget. Exit code 1 on a breach."""
-    from rowpost.spark.archive.targets import read_targets
-
-    wanted = read_targets(targets)
-    wanted = wanted if since is None else replace(wanted, window=parse_duration(since))
-    local_folder(archive)
-    with running(session, master, conf, "targets") as spark:
-        from rowpost.spark.jobs.targets import run
-
-        rows, left_out = run(spark, archive, wanted, datetime.now(UTC))
-    breaches = sum(row["breach"] for row in rows)
-    if not session.as_json:
-        names = ("target", "endpoint", "message type", "messages", "outside", "failed", "share", "wanted", "budget used", "messages left", "result")
-        cells = [(r["target"], r["endpoint"] or "", r["message_type"] or "", f"{r['messages']:,}", f"{r['outside']:,}", f"{r['failed']:,}", _percent(r["share"]),
-                  _percent(r["wanted"]), _percent(r["budget_used"], 0), f"{r['messages_left']:,}", "breach" if r["breach"] else "ok" if r["messages"] else "no messages")
-                 for r in rows]  # fmt: skip
-        table(session.out, names, cells, right=names[3:10])
-    counts(session, {"breaches": breaches, "messages": sum(r["messages"] for r in rows), "window_days": wanted.window.total_seconds() / 86_400, **left_out,
-                     **({"targets": rows} if session.as_json else {})})  # fmt: skip
-    return ExitCode.FINDING if breaches else ExitCode.OK
-
-
-def _percent(share: float | None, digits: int = 3) -> str:
-    return "" if share is None else f"{share:.{digits}%}"

@@ -1,4 +1,4 @@
-"""rowpost spark archive, adopt, retain, compact, erase, verify: write archives and maintain them."""
+"""rowpost spark archive, retain, compact, erase, verify: write archives and maintain them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     """Add the commands to a group."""
     command(app, "archive")(archive)
-    command(app, "adopt")(adopt)
     command(app, "retain")(retain)
     command(app, "compact")(compact)
     command(app, "erase")(erase)
@@ -71,7 +70,12 @@ def archive(
         int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain 50000.")
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="Where Spark stores its progress. Default: a folder in DIR. A new one continues where the archive ends.",
+        ),
     ] = None,
     fail_when_held: Annotated[
         bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")
@@ -90,7 +94,7 @@ def archive(
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
     readable_folder(folder)
     with session.deployed() as database:
-        _check_queues(session, database, names, mode)
+        _check_queues(session, database, names)
         with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
             from rowpost.spark.jobs import archive as jobs
 
@@ -117,11 +121,14 @@ def _check_options(mode: str, *, once: bool, every: str | None, of_drain: bool, 
         raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
 
 
-def _check_queues(session: Session, database: Connection, names: list[str], mode: str) -> None:
+def _check_queues(session: Session, database: Connection, names: list[str]) -> None:
     """Check that the queues can be archived, before Java starts. Raises QueueNotFound, FeatureMissing, StreamRefused."""
     registered = registered_queues(database, names, session.settings.naming).values()
-    for each in registered:
-        database.call("describe_spool" if mode == "drain" else "describe_stream", each)
+    with imported():
+        from rowpost.spark.source.queue_stream import describe
+
+        for each in registered:
+            describe(database, each).check_primary()
 
 
 def _why_held(queue: str, done: Mapping[str, Any]) -> str:
@@ -138,24 +145,6 @@ def _holder(process: int | None, since: str | None, application: str | None) -> 
     return who + (f" ({application})" if application else "") + (f" since {since}" if since else "")
 
 
-def adopt(
-    session: Session,
-    archive: ArchiveArgument,
-    checkpoint: Annotated[
-        list[str] | None, typer.Option("--checkpoint", metavar="DIR", help="The checkpoint of a stream, if it is not in DIR. May be repeated.")
-    ] = None,
-) -> None:
-    """Make a Delta table of an archive of an earlier version, without copying its files. Stop all jobs on it first."""
-    local_folder(archive)
-    with imported():
-        from rowpost.spark.jobs import adopt as job
-
-        done = job.run(archive, checkpoint or ())
-    if not session.as_json:
-        _warn_plain_readers(session)
-    counts(session, done)
-
-
 def _warn_plain_readers(session: Session) -> None:
     session.note(
         "Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as a Delta table."
@@ -165,12 +154,14 @@ def _warn_plain_readers(session: Session) -> None:
 def retain(
     session: Session,
     archive: ArchiveArgument,
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A YAML file with rules: see docs/guides/spark.md.", exists=True, dir_okay=False)],
+    policy: Annotated[
+        Path, typer.Argument(metavar="POLICY", help="A YAML file with rules: see docs/guides/spark-archive.md.", exists=True, dir_okay=False)
+    ],
     apply: Annotated[bool, typer.Option("--apply", help="Change the archive. Without it, only show the changes.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
-) -> None:
-    """Delete or redact messages in an archive by rules. Without --apply, only show what would change."""
+) -> ExitCode:
+    """Delete or redact messages in an archive and in its decoded tables by rules. Without --apply, only show what would change. Exit code 1 if such a table is missing."""
     from rowpost.spark.archive.policy import read_policy
 
     rules = read_policy(policy)
@@ -184,7 +175,9 @@ def retain(
         table(session.out, names, [(s["queue"], s["day"], s["action"], f"{s['messages']:,}", f"{s['bytes']:,}") for s in steps], right=names[3:])
         if not apply:
             session.note("Nothing was changed. To make these changes, add --apply." if steps else "No message matches a rule.")
+    _name_missing(session, done["copies_missing"], "delete the rows there")
     counts(session, {"applied": apply, "planned": sum(s["messages"] for s in steps), **done, **({"steps": steps} if session.as_json else {})})
+    return ExitCode.FINDING if done["copies_missing"] else ExitCode.OK
 
 
 def compact(
@@ -237,11 +230,18 @@ def erase(
             session.note(
                 f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. Run the command again when it has committed them, or with --idle if it was killed."
             )
-        for place in done["copies_missing"]:
-            session.note(f"Messages were copied to {place}, where no table is now. If you moved it, erase them there: rowpost spark erase PLACE --ids FILE. "
-                         "If you deleted it, delete its file in _rowpost/copies of the archive.")  # fmt: skip
+        for place, rows in done["copies_undecided"].items():
+            session.note(f"The condition cannot be applied to {rows:,} rows of {place}: the archive has no such messages any more, and the table lacks a column "
+                         f"of the condition. Erase them by their ids (--ids), or by the table's own columns: rowpost spark erase {place} --where SQL.")  # fmt: skip
+    _name_missing(session, done["copies_missing"], "erase them there: rowpost spark erase PLACE --ids FILE")
     counts(session, done)
-    return ExitCode.FINDING if done["unfinished"] or done["copies_missing"] else ExitCode.OK
+    return ExitCode.FINDING if done["unfinished"] or done["copies_missing"] or done["copies_undecided"] else ExitCode.OK
+
+
+def _name_missing(session: Session, places: list[str], moved: str) -> None:
+    for place in places if not session.as_json else ():
+        session.note(f"Messages were copied to {place}, where no table is now. If you moved it, {moved}. "
+                     "If you deleted it, delete its file in _rowpost/copies of the archive.")  # fmt: skip
 
 
 def verify(
@@ -262,7 +262,7 @@ def verify(
         typer.Option(
             "--absent",
             metavar="FILE",
-            help="Search all files of the archive for the ids or texts in this file, one in each line.",
+            help="Search all files of the archive, and of its decoded tables, for the ids or texts in this file, one in each line.",
             exists=True,
             dir_okay=False,
         ),
@@ -277,12 +277,14 @@ def verify(
         from rowpost.spark.jobs import verify as job
         from rowpost.spark.jobs.archive import read_queue
         from rowpost.spark.jobs.erase import read_lines
+        from rowpost.spark.source.queue_stream import describe
 
         mended = {"swept": job.sweep_all(archive) if sweep else 0, **(job.repair(spark, archive) if repair else {})}
         if name is None or database is None:
             report, spooled = job.run(spark, archive), {}
         else:
-            waiting = job.Waiting(name, read_queue(spark, name, session.environment, columns=("id", "row_version")))
+            messages, epoch = read_queue(spark, name, session.environment, columns=("id", "row_version")), describe(database, name).identity
+            waiting = job.Waiting(name, messages, epoch)
             report, spooled = job.run(spark, archive, waiting), {"spooled": _spooled(database, name)}
         present = [] if absent is None else job.absent(spark, archive, read_lines(absent))
     findings = [*report.findings, *present]

@@ -1,10 +1,9 @@
-"""rowpost spark decode, schemas, quality: bodies as typed columns, the files with their schemas, and what is expected of messages."""
+"""rowpost spark decode, schemas: bodies as typed columns, and the files with their schemas."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,27 +11,20 @@ import typer
 
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
-from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.cli.spark.running import ArchiveArgument, ConfOption, MasterOption, counter, counts, local_folder, running
 
 if TYPE_CHECKING:
-    from rowpost.spark.jobs.quality import Outcome
     from rowpost.spark.jobs.schemas import Change, Proposal
 
-__all__ = ["SinceOption", "register"]
-
-SinceOption = Annotated[
-    str | None, typer.Option("--since", metavar="DURATION", help="Only messages of the last days, such as 7d, by the archive's days.")
-]
+__all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to a group."""
     command(app, "decode")(decode)
     command(app, "schemas")(schemas)
-    command(app, "quality")(quality)
 
 
 def decode(
@@ -120,65 +112,3 @@ def _print_changes(session: Session, changes: Sequence[Change]) -> ExitCode:
     counts(session, {"changes": len(changes), "types": len({c.message_type for c in changes}),
                      **({"details": [asdict(c) for c in changes]} if session.as_json else {})})  # fmt: skip
     return ExitCode.FINDING if changes else ExitCode.OK
-
-
-def quality(
-    session: Session,
-    archive: ArchiveArgument,
-    expect: Annotated[
-        Path, typer.Option("--expect", metavar="FILE", help="A YAML file with rules: see docs/guides/spark-bodies.md.", exists=True, dir_okay=False)
-    ],
-    apart: Annotated[
-        str | None,
-        typer.Option(
-            "--apart",
-            metavar="OUT",
-            help="Add failing messages, with the names of the rules, to a Delta table in this folder.",
-        ),
-    ] = None,
-    since: SinceOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-) -> ExitCode:
-    """Compare messages with expectations of their types. Exit code 1 if a rule of severity error fails above its allowed share."""
-    from rowpost.spark.bodies.expectations import read_expectations
-
-    expectations, span = read_expectations(expect), None if since is None else parse_duration(since)
-    local_folder(archive)
-    with running(session, master, conf, "quality") as spark:
-        from rowpost.spark.bodies.schema_files import read_schemas
-        from rowpost.spark.jobs.quality import run
-
-        known = {} if expectations.schemas is None else read_schemas(expectations.schemas)
-        outcomes, done = run(spark, archive, expectations, known, today=datetime.now(UTC).date(), span=span, apart=apart)
-    breaches = [each.rule.name for each in outcomes if each.is_breach]
-    if not session.as_json:
-        _print_outcomes(session, outcomes)
-    details = {"rules": [_as_json(each) for each in outcomes]} if session.as_json else {}
-    counts(session, {"rules_failed": sum(1 for each in outcomes if each.failed), "breaches": len(breaches), **done, "out": apart, **details})
-    return ExitCode.FINDING if breaches else ExitCode.OK
-
-
-def _print_outcomes(session: Session, outcomes: Sequence[Outcome]) -> None:
-    cells = [
-        (each.rule.name, day["message_type"] or "", day["day"], f"{day['messages']:,}", f"{day['failed']:,}", day["example"] or "")
-        for each in outcomes for day in each.days if day["failed"]
-    ]  # fmt: skip
-    if cells:
-        table(session.out, ("rule", "message type", "day", "messages", "failed", "example"), cells, right=("messages", "failed"))
-    totals = [
-        (each.rule.name, each.rule.severity, f"{each.messages:,}", f"{each.failed:,}", f"{each.share:.3%}", f"{each.rule.allowed:.3%}",
-         "breach" if each.is_breach else "ok" if not each.failed else "within" if each.rule.severity == "error" else "warning")
-        for each in outcomes
-    ]  # fmt: skip
-    table(
-        session.out,
-        ("rule", "severity", "messages", "failed", "share", "allowed", "result"),
-        totals,
-        right=("messages", "failed", "share", "allowed"),
-    )
-
-
-def _as_json(outcome: Outcome) -> dict[str, object]:
-    return {"rule": outcome.rule.name, "severity": outcome.rule.severity, "messages": outcome.messages, "failed": outcome.failed,
-            "share": outcome.share, "allowed": outcome.rule.allowed, "breach": outcome.is_breach, "days": list(outcome.days)}  # fmt: skip

@@ -12,14 +12,14 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
-from rowpost.transport.jobs import WriteJob, find_jobs, forget_job, list_jobs
+from rowpost.transport.jobs import NamedJob, WriteJob, find_jobs, forget_job, list_jobs
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Show and forget jobs that write to queues.", no_args_is_help=True)
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The job's key, or KEY@QUEUE.")]
-_COLUMNS = ("key", "queue", "state", "mode", "messages", "sent", "staged", "changed (UTC)", "started by", "login")
+_COLUMNS = ("key", "queue", "state", "mode", "steps", "messages", "sent", "staged", "changed (UTC)", "started by", "login")
 _ACTIVE = ("running", "sending")
 
 
@@ -31,11 +31,11 @@ def list_(
 ) -> None:
     """List jobs, the one that changed last first. Operators see the jobs of all logins."""
     with session.deployed() as database:
-        found = [job for job in list_jobs(database, limit) if state in (None, job.state)]
+        found = [job for job in list_jobs(database, limit) if state in (None, job.whole.state)]
     if session.as_json:
         session.document([_document(job) for job in found])
     elif found:
-        table(session.out, _COLUMNS, [_row(job) for job in found], right=("messages", "sent", "staged"))
+        table(session.out, _COLUMNS, [_row(job) for job in found], right=("steps", "messages", "sent", "staged"))
     else:
         session.out.print("There are no jobs.")
 
@@ -63,23 +63,25 @@ def forget(
     with session.deployed() as database:
         found = _find(database, key)
         if len(found) > 1:
-            raise Refused(f"The key {key!r} has jobs for several queues. Name one: {' or '.join(job.job_key for job in found)}.", ExitCode.USAGE)
+            names = " or ".join(job.whole.job_key for job in found)
+            raise Refused(f"The key {key!r} has jobs for several queues. Name one: {names}.", ExitCode.USAGE)
         (job,) = found
-        if job.state in _ACTIVE and not force:
+        whole = job.whole
+        if whole.state in _ACTIVE and not force:
             raise Refused(
-                f"The job {job.job_key!r} is {job.state} since {job.changed_at:%Y-%m-%d %H:%M:%S} UTC, started by {job.started_by}. "
+                f"The job {whole.job_key!r} is {whole.state} since {whole.changed_at:%Y-%m-%d %H:%M:%S} UTC, started by {whole.started_by}. "
                 "If you run it again under its key, it sends the rest. If its process has ended and you want to give it up, add --force.",
                 ExitCode.FAILED,
             )
-        session.confirm(f"Forget the job {job.job_key!r}? {_sent(job)} If it runs again, these are sent again.", yes)
+        session.confirm(f"Forget the job {whole.job_key!r}? {_sent(whole)} If it runs again, these are sent again.", yes)
         gone = forget_job(database, job)
     if session.as_json:
         session.document({"forgotten": gone is not None, **_document(gone or job)})
     else:
-        session.out.print(f"Forgot the job {job.job_key}. {_sent(gone or job)}", markup=False)
+        session.out.print(f"Forgot the job {whole.job_key}. {_sent((gone or job).whole)}", markup=False)
 
 
-def _find(database: Connection, key: str) -> list[WriteJob]:
+def _find(database: Connection, key: str) -> list[NamedJob]:
     found = find_jobs(database, key)
     if not found:
         raise Refused(f"There is no job {key!r} of this login. To list the jobs, run: rowpost spark jobs list", ExitCode.NOT_FOUND)
@@ -90,14 +92,16 @@ def _sent(job: WriteJob) -> str:
     return f"It had sent {job.messages_sent:,} messages in {job.parts_sent} parts to {job.destination}; they stay there."
 
 
-def _document(job: WriteJob) -> dict[str, object]:
+def _document(named: NamedJob) -> dict[str, object]:
+    job = named.whole
     times = {"started_at": f"{job.started_at.isoformat()}Z", "changed_at": f"{job.changed_at.isoformat()}Z"}
-    return {"key": job.key, **asdict(job), **times}
+    return {"key": job.key, "steps": len(named.steps), **asdict(job), **times}
 
 
-def _row(job: WriteJob) -> tuple[object, ...]:
+def _row(named: NamedJob) -> tuple[object, ...]:
+    job = named.whole
     messages = "-" if job.messages is None else f"{job.messages:,}"
     return (
-        job.key, job.destination, job.state, job.mode, messages, f"{job.messages_sent:,}", f"{job.messages_staged:,}",
+        job.key, job.destination, job.state, job.mode, len(named.steps), messages, f"{job.messages_sent:,}", f"{job.messages_staged:,}",
         f"{job.changed_at:%Y-%m-%d %H:%M:%S}", job.started_by or "-", job.owner_login,
     )  # fmt: skip

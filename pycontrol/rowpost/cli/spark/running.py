@@ -76,6 +76,7 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
     A session that existed before the block is not stopped. `ui` is the port of Spark's web pages, which are off without it.
     """
     try:
+        from rowpost.spark.broken_pipes import hide_end_of_counters
         from rowpost.spark.explain import explained
         from rowpost.spark.session import is_connect, is_running
         from rowpost.spark.session import session as start
@@ -90,6 +91,8 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
         task, existed = bar.add_task("Starting Spark", total=None), is_running()
         spark = start(f"rowpost {doing}", master=master, config=settings)
         bar.update(task, description=doing)
+        if not is_connect(spark) and not existed:
+            hide_end_of_counters(spark)
         if ui is not None and not is_connect(spark):
             session.note(f"Spark's web pages: {spark.sparkContext.uiWebUrl or 'not available, because this session started without them'}")
         ended = threading.Event()

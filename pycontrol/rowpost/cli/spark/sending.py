@@ -1,9 +1,8 @@
-"""rowpost spark replay, load: send messages from an archive or from files."""
+"""rowpost spark replay: send messages from an archive."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,7 +40,6 @@ JobOption = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands to a group."""
     command(app, "replay")(replay)
-    command(app, "load")(load)
 
 
 def replay(
@@ -112,28 +110,3 @@ def _ramp(text: str | None) -> tuple[int, ...]:
     if not all(part.strip().isascii() and part.strip().isdigit() and int(part) > 0 for part in parts):
         raise Refused(f"--ramp must be a list of positive numbers such as 1,10,100 (got {text!r}).", ExitCode.USAGE)
     return tuple(int(part) for part in parts)
-
-
-def load(
-    session: Session,
-    files: Annotated[list[str], typer.Argument(metavar="FILES...", help="Parquet, CSV or JSON files.")],
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The destination.", autocompletion=queue_names)],
-    spec: Annotated[
-        Path, typer.Option("--map", metavar="FILE", help="A YAML file that maps columns to id, headers and body.", exists=True, dir_okay=False)
-    ],
-    job: JobOption,
-    format: Annotated[str | None, typer.Option("--format", metavar="parquet|csv|json", help="The file format. Default: by the files' names.")] = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-) -> None:
-    """Send the rows of files as messages, each once per job key. A message's id is made from its row's key."""
-    from rowpost.spark.archive.load_map import read_map
-
-    mapped = read_map(spec)
-    with session.deployed() as database:
-        name = next(iter(registered_queues(database, [session.name(queue)], session.settings.naming).values()))
-        with running(session, master, conf, f"load {job}") as spark:
-            from rowpost.spark.jobs import load as jobs
-
-            done = jobs.run(spark, files, name, mapped, job, format=format, environment=session.environment)
-    counts(session, done)

@@ -1,7 +1,10 @@
-"""Parse the headers of an Arrow batch into the columns of an archive, in the task that writes its files.
+"""Parse message headers into the columns of an archive: the only parser of headers, for the archiver's tasks and for DataFrames.
 
-`archived` gives the rows that `jobs.archive.archive` gives for a DataFrame; a test compares the two. Spark's own functions take most
-of the archiver's time if they parse every message: a row has to be converted twice, and each header is searched for in a map.
+`archived` takes the Arrow batches of a task that writes an archive's files, `parsed` takes columns, and `headers_of` one text.
+headers.py has them as functions of DataFrames. Spark's own functions are not used: they read a time in the session's time zone,
+accept texts that are not JSON, and took most of the archiver's time, because a row has to be converted twice.
+
+A header that cannot be read is null, and `headers_valid` tells whether the headers are JSON. No header raises an error.
 """
 
 from __future__ import annotations
@@ -16,12 +19,61 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowpost.spark.archive.headers import DAY_TIMES, EARLIEST_DAY, FAILED_TABLE, FIRST_TYPE, LATEST_YEAR, NAMES, TIMES
-from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, PROCESSING_ENDPOINT
+from rowpost.wire.headers import (
+    CONTENT_TYPE,
+    CONVERSATION_ID,
+    DELIVER_AT,
+    ENCLOSED_MESSAGE_TYPES,
+    EXCEPTION_MESSAGE,
+    EXCEPTION_TYPE,
+    FAILED_QUEUE,
+    MESSAGE_ID,
+    MESSAGE_INTENT,
+    ORIGINATING_ENDPOINT,
+    ORIGINATING_MACHINE,
+    PROCESSING_ENDED,
+    PROCESSING_ENDPOINT,
+    PROCESSING_MACHINE,
+    PROCESSING_STARTED,
+    RELATED_TO,
+    TIME_OF_FAILURE,
+    TIME_SENT,
+)
+from rowpost.wire.message_types import FULL_NAME
 
-__all__ = ["archived"]
+__all__ = ["archived", "headers_of", "parsed"]
 
-_WIRE = {**NAMES, **TIMES, "message_id": MESSAGE_ID, "enclosed_types": ENCLOSED_MESSAGE_TYPES, "processing_endpoint": PROCESSING_ENDPOINT}
+# Columns that have a header's text, and columns that have its time.
+_NAMES = {
+    "conversation_id": CONVERSATION_ID,
+    "related_to": RELATED_TO,
+    "intent": MESSAGE_INTENT,
+    "sending_endpoint": ORIGINATING_ENDPOINT,
+    "sending_machine": ORIGINATING_MACHINE,
+    "machine": PROCESSING_MACHINE,
+    "content_type": CONTENT_TYPE,
+    "exception_type": EXCEPTION_TYPE,
+    "exception_message": EXCEPTION_MESSAGE,
+    "failed_queue": FAILED_QUEUE,
+}
+_TIMES = {
+    "time_sent": TIME_SENT,
+    "processing_started": PROCESSING_STARTED,
+    "processing_ended": PROCESSING_ENDED,
+    "deliver_at": DELIVER_AT,
+    "time_of_failure": TIME_OF_FAILURE,
+}
+# Times before 1970 or after this one are not read.
+_LATEST_YEAR = datetime(9999, 1, 1, tzinfo=UTC)
+# The times that determine the day of a message, the first one that it has.
+_DAY_TIMES = ("processing_ended", "time_of_failure", "time_sent")
+# Messages of earlier times are stored by the time at which they were archived.
+_EARLIEST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
+# The name of the first type, with its generic arguments and without its assembly.
+_FIRST_TYPE = "^" + FULL_NAME
+# The table in the address of a failed queue.
+_FAILED_TABLE = r'^(?:"(?:[^"]|"")+"\.)?"?((?:[^"@]|"")+)'
+_WIRE = {**_NAMES, **_TIMES, "message_id": MESSAGE_ID, "enclosed_types": ENCLOSED_MESSAGE_TYPES, "processing_endpoint": PROCESSING_ENDPOINT}
 _Headers = msgspec.defstruct("_Headers", [(name, str | None, None) for name in _WIRE], rename=_WIRE, gc=False)
 _NONE = _Headers()
 _decode = msgspec.json.Decoder(_Headers).decode
@@ -32,24 +84,35 @@ _MICROSECONDS = pa.timestamp("us", "UTC")
 
 
 def archived(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add the columns of schemas.PARSED and `day` to messages (schemas.MESSAGE) with `archived_at` and `queue`.
-
-    A header that cannot be read is null; it never raises an error.
-    """
-    headers = [_read(text) for text in batch.column("headers").to_pylist()]
-    values = zip(*(msgspec.structs.astuple(each or _NONE) for each in headers), strict=True) if headers else [()] * len(_WIRE)
-    found = {name: _filled(pa.array(each, pa.string())) for name, each in zip(_WIRE, values, strict=True)}
-    found |= {name: _times(found[name]) for name in TIMES}
-    found["headers_valid"] = pa.array([each is not None for each in headers], pa.bool_())
-    found["message_id"] = pc.coalesce(found["message_id"], batch.column("id"))
-    found["message_type"] = _each_distinct(found.pop("enclosed_types"), _first_type)
-    found["endpoint"] = pc.coalesce(found.pop("processing_endpoint"), _each_distinct(found["failed_queue"], _failed_table))
+    """Add the columns of schemas.PARSED and `day` to messages (schemas.MESSAGE) with `archived_at` and `queue`."""
+    found = parsed(batch.column("id"), batch.column("headers"), batch.column("archived_at"))
     found["body_bytes"] = pc.fill_null(pc.binary_length(batch.column("body")), 0).cast(pa.int64())
-    found["day"] = _day(batch.column("archived_at").cast(_MICROSECONDS), *(found[name] for name in DAY_TIMES))
     return pa.RecordBatch.from_arrays([*batch.columns, *found.values()], names=[*batch.schema.names, *found])
 
 
-def _read(text: str) -> Any:
+def parsed(ids: pa.Array, headers: pa.Array, archived_at: pa.Array) -> dict[str, pa.Array]:
+    """Return the columns of schemas.PARSED but `body_bytes`, and `day`, which is null if a message has neither a time nor `archived_at`."""
+    read = [_read(text) for text in headers.to_pylist()]
+    values = zip(*(msgspec.structs.astuple(each or _NONE) for each in read), strict=True) if read else [()] * len(_WIRE)
+    found = {name: _filled(pa.array(each, pa.string())) for name, each in zip(_WIRE, values, strict=True)}
+    found |= {name: _times(found[name]) for name in _TIMES}
+    found["headers_valid"] = pa.array([each is not None for each in read], pa.bool_())
+    found["message_id"] = pc.coalesce(found["message_id"], ids)
+    found["message_type"] = _each_distinct(found.pop("enclosed_types"), _first_type)
+    found["endpoint"] = pc.coalesce(found.pop("processing_endpoint"), _each_distinct(found["failed_queue"], _failed_table))
+    found["day"] = _day(archived_at.cast(_MICROSECONDS), *(found[name] for name in _DAY_TIMES))
+    return found
+
+
+def headers_of(text: str | None) -> dict[str, str | None] | None:
+    """Return all headers; None if they are not a JSON object. The last of duplicate names is used, as handlers do."""
+    try:
+        return {name: _as_text(value) for name, value in _decode_raw(text or "").items()}
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+def _read(text: str | None) -> Any:
     """Return the headers; None if they are not a JSON object. No headers at all are valid."""
     if not text:
         return _NONE
@@ -61,17 +124,14 @@ def _read(text: str) -> Any:
 
 def _read_unusual(text: str) -> Any:
     """Read headers whose values are not all texts: such a value becomes the JSON text that it is."""
-    try:
-        values = _decode_raw(text)
-        return _Headers(**{name: _as_text(values.get(wire)) for name, wire in _WIRE.items()})
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
+    values = headers_of(text)
+    return None if values is None else _Headers(**{name: values.get(wire) for name, wire in _WIRE.items()})
 
 
-def _as_text(value: msgspec.Raw | None) -> str | None:
-    if value is None or bytes(value) == b"null":
-        return None
+def _as_text(value: msgspec.Raw) -> str | None:
     text = bytes(value)
+    if text == b"null":
+        return None
     return msgspec.json.decode(text, type=str) if text.startswith(b'"') else msgspec.json.format(text, indent=-1).decode()
 
 
@@ -87,7 +147,7 @@ def _times(texts: pa.Array) -> pa.Array:
         times = times.cast(pa.timestamp("us")).cast(_MICROSECONDS)
     except pa.ArrowInvalid:  # one of them has no such day or hour
         times = pa.array([_time(text) for text in texts.to_pylist()], _MICROSECONDS)
-    return pc.if_else(pc.and_(pc.greater_equal(times, datetime(1970, 1, 1, tzinfo=UTC)), pc.less_equal(times, LATEST_YEAR)), times, None)
+    return pc.if_else(pc.and_(pc.greater_equal(times, datetime(1970, 1, 1, tzinfo=UTC)), pc.less_equal(times, _LATEST_YEAR)), times, None)
 
 
 def _time(text: str | None) -> datetime | None:
@@ -100,7 +160,7 @@ def _time(text: str | None) -> datetime | None:
 def _day(archived_at: pa.Array, *times: pa.Array) -> pa.Array:
     """Return the day of the first time that can be right: a wrong one must not create a folder for a day in the year 9999."""
     latest = pc.add(archived_at, pa.scalar(timedelta(days=1), pa.duration("us")))
-    plausible = [pc.if_else(pc.and_(pc.less_equal(time, latest), pc.greater_equal(time, EARLIEST_DAY)), time, None) for time in times]
+    plausible = [pc.if_else(pc.and_(pc.less_equal(time, latest), pc.greater_equal(time, _EARLIEST_DAY)), time, None) for time in times]
     return pc.coalesce(*plausible, archived_at).cast(pa.date32())
 
 
@@ -112,12 +172,12 @@ def _each_distinct(values: pa.Array, convert: Callable[[str], str | None]) -> pa
 
 @lru_cache(maxsize=4096)
 def _first_type(header: str) -> str | None:
-    return _group(FIRST_TYPE, header)
+    return _group(_FIRST_TYPE, header)
 
 
 @lru_cache(maxsize=4096)
 def _failed_table(address: str) -> str | None:
-    return _group(FAILED_TABLE, address)
+    return _group(_FAILED_TABLE, address)
 
 
 def _group(pattern: str, text: str) -> str | None:

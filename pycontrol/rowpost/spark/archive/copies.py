@@ -1,4 +1,4 @@
-"""Remember where messages of an archive were copied to, so that `erase` reaches the copies: tables of decoded and of failing messages.
+"""Remember where messages of an archive were copied to, so that `erase` and `retain` reach the copies: tables of decoded messages.
 
 Each place is a JSON file in the archive's folder `_rowpost/copies`. A place is a table, or a folder of tables.
 """

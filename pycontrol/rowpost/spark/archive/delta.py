@@ -18,6 +18,7 @@ import pyarrow as pa
 from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
 from rowpost.spark.archive.address import delta_uri, located
 from rowpost.spark.archive.folder import LOG_FOLDER, ArchiveFolder
+from rowpost.spark.archive.identity import Recorded, from_log, in_log
 from rowpost.spark.archive.parts import PARTITIONS, STATISTICS, NewFile
 from rowpost.spark.archive.table import KEPT_HOURS, NOTE, ArchiveTable, DataFile
 from rowpost.version import install_command
@@ -25,7 +26,7 @@ from rowpost.version import install_command
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-    from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+    from deltalake.transaction import AddAction, RemoveAction
 except ImportError as error:
     raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('spark')}") from error
 
@@ -38,6 +39,7 @@ __all__ = ["DeltaArchive"]
 _CONSTRAINT = "delta.constraints."
 _STATISTICS_OF = "delta.dataSkippingStatsColumns"
 _CHANGE_DATA = "_change_data"
+_RECORDED = f"{NOTE}.recorded"
 _PROPERTIES = {
     "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
@@ -51,6 +53,7 @@ class DeltaArchive(ArchiveTable):
         super().__init__(path, located(path))
         self._table = table
         self._listed: tuple[int, list[DataFile]] | None = None
+        self._recorded: tuple[int, Mapping[str, Recorded]] | None = None
         self._batches: dict[str, int] = {}  # of this snapshot, because deltalake reads the whole log to find one
         self._check_partitions()
 
@@ -58,7 +61,7 @@ class DeltaArchive(ArchiveTable):
     def open(cls, path: str) -> DeltaArchive:
         """Read the newest snapshot. Raises ArchiveNotFound, SettingsError, SparkFailed."""
         uri = delta_uri(path)
-        _check_adopted(path)
+        _check_no_plain_files(path)
         try:
             return cls(path, DeltaTable(uri))
         except TableNotFoundError as error:
@@ -75,7 +78,7 @@ class DeltaArchive(ArchiveTable):
     def create(cls, path: str, schema: StructType) -> DeltaArchive:
         """Read the newest snapshot. Creates the table if there is none. Raises SettingsError, SparkFailed."""
         uri = delta_uri(path)
-        _check_adopted(path)
+        _check_no_plain_files(path)
         try:
             if not DeltaTable.is_deltatable(uri):
                 DeltaTable.create(uri, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_properties(schema))
@@ -83,13 +86,6 @@ class DeltaArchive(ArchiveTable):
             if not DeltaTable.is_deltatable(uri):  # otherwise another process has just created it
                 raise SparkFailed(f"Cannot create an archive in {path}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
         return cls.open(path)
-
-    @staticmethod
-    def adopt(path: str, schema: StructType, files: Iterable[NewFile], batches: Mapping[str, int]) -> None:
-        """Create the table of files that are there, in one entry of the log."""
-        properties = CommitProperties(custom_metadata={NOTE: {"job": "adopt"}}, app_transactions=[Transaction(*each) for each in batches.items()])
-        create_table_with_add_actions(delta_uri(path), Schema.from_json(schema.json()), _added(files), "error", list(PARTITIONS),
-                                      configuration=_properties(schema), commit_properties=properties)  # fmt: skip
 
     @property
     def version(self) -> int:
@@ -126,7 +122,7 @@ class DeltaArchive(ArchiveTable):
 
     def add_columns(self, columns: StructType, note: Mapping[str, Any]) -> None:
         fields = Schema.from_json(columns.json()).fields
-        self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata={NOTE: dict(note)}))
+        self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=self._metadata(note)))
 
     def refresh(self) -> None:
         before = self.version
@@ -135,14 +131,33 @@ class DeltaArchive(ArchiveTable):
             self._batches.clear()
 
     def last_batch(self, query: str) -> int:
-        """Return the number of the last batch that a query has committed, or -1. A table that was adopted knows 8 characters of its id."""
         if query not in self._batches:
-            found = [self._table.transaction_version(key) for key in (query, query[:8])]
-            self._batches[query] = max(-1 if number is None else number for number in found)
+            number = self._table.transaction_version(query)
+            self._batches[query] = -1 if number is None else number
         return self._batches[query]
 
+    def recorded(self) -> Mapping[str, Recorded]:
+        """Read the newest entry of rowpost in the log: each one repeats what those before it have stored."""
+        if self._recorded is None or self._recorded[0] != self.version:
+            self._recorded = self.version, from_log(self._last_entry().get(_RECORDED, {}))
+        return self._recorded[1]
+
+    def _last_entry(self) -> dict[str, Any]:
+        for version in range(self.version, -1, -1):
+            try:
+                lines = self.folder.text(f"{LOG_FOLDER}/{version:020}.json").splitlines()
+            except FileNotFoundError:  # the log loses entries that are a week old
+                return {}
+            found: dict[str, Any] = next((info for line in lines if '"commitInfo"' in line and (info := json.loads(line).get("commitInfo"))), {})
+            if NOTE in found:
+                return found
+        return {}
+
+    def _metadata(self, note: Mapping[str, Any], recorded: Mapping[str, Recorded] | None = None) -> dict[str, Any]:
+        return {NOTE: dict(note), _RECORDED: in_log(self.recorded() if recorded is None else recorded)}
+
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
-               note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
+               recorded: Mapping[str, Recorded] | None = None, note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
         add, now = list(add), time.time_ns() // 1_000_000
         self._check_written(add)
         actions: list[AddAction | RemoveAction] = [
@@ -150,7 +165,7 @@ class DeltaArchive(ArchiveTable):
         ]
         actions += _added(add, same_rows=same_rows)
         done = [Transaction(query, number) for query, number in (batches or {}).items()]
-        properties = CommitProperties(custom_metadata={NOTE: dict(note)}, max_commit_retries=0, app_transactions=done)
+        properties = CommitProperties(custom_metadata=self._metadata(note, recorded), max_commit_retries=0, app_transactions=done)
         try:
             self._table.create_write_transaction(actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties)
         except CommitFailedError as error:
@@ -163,6 +178,7 @@ class DeltaArchive(ArchiveTable):
         self._table.update_incremental()
         if self.version == before + 1:
             self._batches.update(batches or {})
+            self._recorded = None if recorded is None else (self.version, recorded)
         else:  # other writers have committed too
             self._batches.clear()
         return True
@@ -233,7 +249,8 @@ class DeltaArchive(ArchiveTable):
     def check_plain_log(self) -> None:
         if not self.has_plain_log:
             raise SparkFailed(
-                f"Cannot erase in {self.path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {self.path}"
+                f"Cannot erase in {self.path}: its property {_STATISTICS_OF} allows statistics of ids and headers in the log, which stay there. "
+                f"Copy the rows to a new table with {_STATISTICS_OF} = '{','.join(STATISTICS)}', erase there, and delete this one."
             )
 
     def check_writable(self) -> None:
@@ -266,10 +283,11 @@ def _added(files: Iterable[NewFile], *, same_rows: bool = False) -> list[AddActi
     return [AddAction(file.path, file.bytes, {"queue": file.queue, "day": file.day}, now, not same_rows, file.statistics) for file in files]
 
 
-def _check_adopted(path: str) -> None:
-    """Raise SparkFailed for an archive of an earlier version."""
+def _check_no_plain_files(path: str) -> None:
+    """Raise SparkFailed for Parquet files without a table, so that a new table does not hide the messages in them."""
     folder = ArchiveFolder(path)
     if not folder.is_delta and any(name.startswith("queue=") and not info.is_file for name, info in folder.contents(recursive=False)):
         raise SparkFailed(
-            f"The archive in {path} is of an earlier version, which stored plain Parquet files. Take it over with: rowpost spark adopt {path}"
+            f"{path} has Parquet files of queues, but no log of a Delta table, so it is not an archive. Name another folder. "
+            "If the log was lost, restore it from a backup; spark.read.parquet reads the files without it."
         )

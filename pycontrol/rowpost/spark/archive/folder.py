@@ -12,16 +12,15 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from pyarrow import ArrowInvalid, fs, parquet
+from pyarrow import ArrowInvalid, Table, fs, parquet
 
 from rowpost.spark.archive.address import local_path, located
 
-__all__ = ["LOG_FOLDER", "METADATA_FOLDER", "ArchiveFolder", "filesystem", "is_object_store"]
+__all__ = ["LOG_FOLDER", "METADATA_FOLDER", "REPLAYS", "ArchiveFolder", "filesystem", "is_object_store"]
 
 METADATA_FOLDER = "_rowpost"
 LOG_FOLDER = "_delta_log"
-_STAGING = (".spark-staging-", "_temporary")
-_REPLAYS = f"{METADATA_FOLDER}/replays"
+REPLAYS = f"{METADATA_FOLDER}/replays"
 
 
 class ArchiveFolder:
@@ -57,20 +56,13 @@ class ArchiveFolder:
 
     def data_files(self) -> list[tuple[str, fs.FileInfo]]:
         """Return all Parquet files below the folder that are not part of the table's log or of a replay, with staged ones."""
-        hidden = (f"{LOG_FOLDER}/", f"{_REPLAYS}/")
+        hidden = (f"{LOG_FOLDER}/", f"{REPLAYS}/")
         return [(path, info) for path, info in self.contents() if info.is_file and path.endswith(".parquet") and not path.startswith(hidden)]
 
     def replays(self) -> list[str]:
-        """Return the folders of the replays whose messages are still stored."""
-        return [
-            path
-            for path, info in self.contents(_REPLAYS, recursive=False)
-            if not info.is_file and (self.exists(f"{path}/rows") or self.exists(f"{path}/rows-kept"))
-        ]
-
-    def staging(self) -> list[str]:
-        """Return the folders in which a killed Spark job of an earlier version wrote."""
-        return [path for path, _ in self.contents(recursive=False) if path.startswith(_STAGING)]
+        """Return the folders that store messages of replays: one for each attempt to choose them."""
+        found = {path.rpartition("/")[0] for path, _ in self.contents(REPLAYS) if path.endswith(("/rows", "/rows-kept"))}
+        return sorted(found)
 
     def footer(self, path: str) -> parquet.FileMetaData | None:
         """Read the footer of a Parquet file. Returns None for a file that is missing or incomplete."""
@@ -134,12 +126,8 @@ class ArchiveFolder:
 
     def read(self, name: str) -> dict | None:
         """Read a JSON file below `_rowpost`. Returns None if it does not exist or is being written."""
-        return self.read_json(f"{METADATA_FOLDER}/{name}")
-
-    def read_json(self, path: str) -> dict | None:
-        """Read a JSON file. Returns None if it does not exist or is being written."""
         try:
-            return json.loads(self.text(path))
+            return json.loads(self.text(f"{METADATA_FOLDER}/{name}"))
         except (FileNotFoundError, json.JSONDecodeError):
             return None
 
@@ -148,10 +136,18 @@ class ArchiveFolder:
         with self.files.open_input_stream(self._at(path)) as file:
             return file.read().decode()
 
-    def table(self, path: str, columns: Sequence[str]) -> list[dict]:
-        """Read columns of a small Parquet file."""
+    def read_table(self, path: str, columns: Sequence[str]) -> Table:
+        """Read columns of a Parquet file."""
         with self.files.open_input_file(self._at(path)) as file:
-            return parquet.read_table(file, columns=list(columns)).to_pylist()
+            return parquet.read_table(file, columns=list(columns))
+
+    def write_table(self, path: str, rows: Table) -> None:
+        """Write a Parquet file of numbers, which are stored as differences."""
+        if not self._is_object_store:
+            self.files.create_dir(self._at(path).rpartition("/")[0], recursive=True)
+        with self.files.open_output_stream(self._at(path)) as out:
+            encoding = dict.fromkeys(rows.column_names, "DELTA_BINARY_PACKED")
+            parquet.write_table(rows, out, compression="zstd", use_dictionary=False, column_encoding=encoding)
 
     def age_s(self, name: str) -> float:
         """Return the seconds since a file below `_rowpost` was written, 0 if it does not exist."""

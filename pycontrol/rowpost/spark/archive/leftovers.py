@@ -19,13 +19,13 @@ __all__ = ["Leftover", "find_leftovers", "sweep"]
 
 _BATCH = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(\d+)-")
 _FINISHED_AFTER = timedelta(hours=1)
-_OWN = re.compile(r"queue=[^/]*/day=[^/]*/|_rowpost/new/")  # other folders may belong to other programs
+_OWN = re.compile(r"queue=[^/]*/day=[^/]*/")  # other folders may belong to other programs
 _PARTITION = re.compile(r"queue=([^/]*)/day=(\d{4}-\d\d-\d\d)/")
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """A file or folder, relative to the archive's folder. `is_over` tells that no writer can still commit it."""
+    """A file, relative to the archive's folder. `is_over` tells that no writer can still commit it."""
 
     path: str
     is_over: bool
@@ -51,12 +51,10 @@ def find_leftovers(table: ArchiveTable, now: datetime | None = None) -> list[Lef
             "Check the path, and restore missing files from a backup."
         )
     known = {file.path for file in table.files()} | set(table.replaced())
-    staging = table.folder.staging()
-    found = [
+    return [
         Leftover(path, _is_committed(table, path) or now - info.mtime > _FINISHED_AFTER)
         for path, info in files if path not in known and _OWN.match(path)
     ]  # fmt: skip
-    return sorted([*found, *(Leftover(path, True) for path in staging)], key=lambda each: each.path)
 
 
 def sweep(table: ArchiveTable, leftovers: Sequence[Leftover]) -> list[str]:

@@ -23,7 +23,7 @@ from rowpost.errors import SparkFailed
 from rowpost.spark.archive.arrow_headers import archived
 from rowpost.spark.archive.folder import ArchiveFolder, filesystem
 from rowpost.spark.archive.parts import PARTITIONS, NewFile, write_parts
-from rowpost.spark.versions import arrow_schema
+from rowpost.spark.archive.schemas import arrow_schema
 
 __all__ = ["GROUP", "PartsSink", "rows_of"]
 

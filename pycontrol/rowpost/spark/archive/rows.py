@@ -1,6 +1,7 @@
 """Read the files of an archive's table as a DataFrame, and write a DataFrame as new files of it.
 
-Spark reads the files of one snapshot, so it needs no jar of the table's format, and a reader never sees half a change.
+Spark reads the files of one snapshot, so it needs no jar of the table's format, and a reader never sees half a change. In an object store, it
+needs that store's jar. Files are written and merged with pyarrow, which needs none.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from pyspark.sql.types import StructType
 
 from rowpost.spark.archive.parts import PARTITIONS, NewFile
 from rowpost.spark.archive.parts_sink import GROUP, PartsSink
-from rowpost.spark.archive.parts_source import FILE, PartsSource, in_tasks
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.session import activate
-from rowpost.spark.stores import is_reachable
-from rowpost.spark.versions import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["FILE", "merge_files", "read_files", "read_table", "relative", "write_files"]
+
+#: The column with a row's file, if it is asked for.
+FILE = "_file"
 
 
 def read_table(spark: SparkSession, table: ArchiveTable) -> DataFrame:
@@ -40,20 +41,17 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
     Files in folders named by the partition are read together, so that Spark skips folders that a filter excludes.
     """
     schema = table.schema
-    if not is_reachable(spark, table.path):
-        return _read_in_python(spark, table, files, StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())]))
-    shapes: dict[tuple, list[DataFile]] = defaultdict(list)
+    folders: dict[tuple[str, str] | None, list[DataFile]] = defaultdict(list)
     for file in files:
-        shapes[file.shape or (file.queue, file.day, None)].append(file)
+        folders[None if file.is_in_own_folder else (file.queue, file.day)].append(file)
     names = [*schema.fieldNames(), *([FILE] if with_file else [])]
     frames = []
-    for shape, same in shapes.items():
-        named = shape[-1] is not None
-        columns = [column for column in schema if named or column.name not in PARTITIONS]
+    for partition, same in folders.items():
+        columns = [column for column in schema if partition is None or column.name not in PARTITIONS]
         reader = spark.read.schema(StructType(columns)).option("basePath", table.path)
         frame = reader.parquet(*(f"{table.path}/{file.path}" for file in same))
-        if not named:
-            frame = frame.withColumn("queue", F.lit(shape[0])).withColumn("day", F.lit(shape[1]).cast("date"))
+        if partition is not None:
+            frame = frame.withColumn("queue", F.lit(partition[0])).withColumn("day", F.lit(partition[1]).cast("date"))
         frames.append(frame.withColumn(FILE, F.col("_metadata.file_path")).select(names) if with_file else frame.select(names))
     if not frames:
         return spark.createDataFrame([], StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())]))
@@ -63,20 +61,13 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
     return combined
 
 
-def _read_in_python(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFile], schema: StructType) -> DataFrame:
-    """Read files with pyarrow, because Spark has no jar for their store."""
-    register(spark, PartsSource)
-    tasks = in_tasks((file.path, file.queue, file.day, file.bytes) for file in files)
-    return spark.read.format(PartsSource.name()).schema(schema).option("path", table.folder.path).option("tasks", json.dumps(tasks)).load()
-
-
 def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = False) -> list[NewFile]:
     """Write rows as files that are not committed yet. `name` starts the names of the files.
 
     With `parse`, the rows are messages with `archived_at` and `queue`, and the tasks parse their headers.
     """
     spark, unique = df.sparkSession, f"{name}-{uuid.uuid4().hex[:8]}"
-    register(spark, PartsSink)
+    spark.dataSource.register(PartsSink)
     activate(spark)
     writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.path).option("name", unique)
     writer.option("schema", table.file_schema().json()).option("parse", str(parse).lower()).save()

@@ -1,6 +1,6 @@
 """Define the columns of what the data source reads and the jobs write.
 
-All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark.md shows the
+All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark-columns.md shows the
 schemas in OUTPUTS; tests/docs/test_spark_guide.py compares it with this module.
 """
 
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -39,6 +41,7 @@ __all__ = [
     "OUTGOING",
     "OUTPUTS",
     "PARSED",
+    "arrow_schema",
     "shaped",
 ]
 
@@ -200,3 +203,8 @@ OUTPUTS = {
 def shaped(df: DataFrame, schema: StructType) -> DataFrame:
     """Select the columns of a schema, in its order and with its types."""
     return df.select([F.col(column.name).cast(column.dataType).alias(column.name) for column in schema])
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Convert columns to those of the Arrow batches that Spark accepts. Times are in UTC."""
+    return to_arrow_schema(schema, timezone="UTC")

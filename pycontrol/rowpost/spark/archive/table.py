@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.identity import Recorded
 from rowpost.spark.archive.parts import PARTITIONS, NewFile
 
 if TYPE_CHECKING:
@@ -44,13 +45,10 @@ class DataFile:
     modified: int = 0
 
     @property
-    def shape(self) -> tuple[str, ...] | None:
-        """The names in folders such as queue=audit/day=2026-11-20. None if they do not start with the partition's columns and values."""
-        pairs = [part.partition("=") for part in self.path.split("/")[:-1]]
-        values = [(name, unquote(value)) for name, _, value in pairs]
-        if values[:2] != [("queue", self.queue), ("day", self.day)] or not all(equals for _, equals, _ in pairs):
-            return None
-        return tuple(name for name, _ in values)
+    def is_in_own_folder(self) -> bool:
+        """Whether its folder is named by its partition, such as queue=audit/day=2026-11-20. Other programs use other folders too."""
+        values = [(name, unquote(value)) for name, _, value in (part.partition("=") for part in self.path.split("/")[:-1])]
+        return values == [("queue", self.queue), ("day", self.day)]
 
 
 class ArchiveTable(ABC):
@@ -115,14 +113,19 @@ class ArchiveTable(ABC):
         """Return the number of the last batch that a query has committed, or -1."""
 
     @abstractmethod
+    def recorded(self) -> Mapping[str, Recorded]:
+        """Return what the snapshot confirms of each queue, by epoch. Nothing if its last commit is of an earlier version."""
+
+    @abstractmethod
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
-               note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
+               recorded: Mapping[str, Recorded] | None = None, note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
         """Add and remove files in one change. Returns False, and changes nothing, if the snapshot is not the newest.
 
         Args:
             add: files that are written. Raises SparkFailed if one does not exist.
             remove: files of this snapshot.
             batches: the batch of a query that these files complete, by the query's id.
+            recorded: what the table confirms of each queue from then on. By default, what this snapshot confirms.
             note: what the log says about the change: no data of messages.
             same_rows: the files added have the rows of those removed. A stream of a Delta table skips such a change.
 

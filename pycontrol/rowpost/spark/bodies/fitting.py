@@ -5,6 +5,11 @@ has no column, what is of another type, and what is missing. It never raises an 
 
 JSON has types, so a text is not taken as a number, nor a number as a text. XML has none, so its texts are read by the types of
 the columns.
+
+Spark's `from_json` is not used, because it loses values without an error, and Spark has no column for what is left over (`rescuedDataColumn`
+is an option of Databricks). It leaves out fields without a column and what follows the first value, takes the number 1.10 for the text 1.1,
+rounds 1.234 to a DECIMAL(4,2), and takes 0 for a time in 1970. It reads no list of messages and no byte order mark.
+`test_sparks_own_readers_lose_what_decode_keeps` compares them.
 """
 
 from __future__ import annotations

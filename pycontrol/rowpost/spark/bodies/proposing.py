@@ -2,6 +2,9 @@
 
 Numbers are proposed in types that hold later values too: whole ones as BIGINT, others as DECIMAL(38,10), or DOUBLE if they have
 more digits. If the values of a field are of several kinds, the most frequent kind is proposed; the others are rescued.
+
+Spark's own inference (`spark.read.json`, `schema_of_json`) is not used, because it does not count messages: one wrong value makes a column a
+STRING, a field that is always null becomes one too, a dictionary becomes a STRUCT with a column for each key, and a number with a fraction a DOUBLE.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 `ArchiveJob` describes a job, `run` executes it, and `read_archive` reads the result.
 
 Spark logs the range of a batch before it reads the rows, and logs the batch as done after it was written. An interrupted
-batch is read again with the same rows. The table's log has the number of each query's last batch, so that a repeated batch
-is not added again. The day of a message must not depend on the time of writing: `archived_at` is the batch time in Spark's log.
+batch is read again with the same rows. The table's log has the offsets of each queue (archive/identity.py), so that a repeated batch
+is not added again, and a checkpoint that does not belong to the table is refused. A new checkpoint continues where the table ends. The day of a message must not depend on the time of writing: `archived_at` is the batch time in Spark's log.
 """
 
 from __future__ import annotations
@@ -15,30 +15,35 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rowpost.errors import SparkFailed
 from rowpost.spark.archive.address import check_checkpoint, located
 from rowpost.spark.archive.folder import METADATA_FOLDER
-from rowpost.spark.archive.headers import message_day, parse_headers
+from rowpost.spark.archive.headers import parse_headers
+from rowpost.spark.archive.identity import Batch, Offset, by_epoch, check_known, check_start, is_new, names_by_epoch, recorded_after
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.opening import create_table, open_table
+from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.jobs.batch_errors import short_errors
 from rowpost.spark.jobs.compact import merge, small_files
+from rowpost.spark.jobs.restarting import keep_running
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
+from rowpost.spark.source.checkpoint import Checkpoint, finalize
 from rowpost.spark.source.held import what_is_held
 from rowpost.spark.stores import check_reachable
-from rowpost.spark.versions import start_query, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 __all__ = [
     "AUTOMATIC_FILES",
@@ -51,7 +56,9 @@ __all__ = [
     "read_queue",
     "run",
     "start",
+    "start_query",
     "trigger_of",
+    "where_it_begins",
 ]
 
 #: Small files of one day, of about the same size, that the archiver merges.
@@ -67,7 +74,7 @@ Progress = Callable[[int, int], None]
 
 def archive(df: DataFrame, queue: str) -> DataFrame:
     """Convert messages (schemas.MESSAGE) to archived messages (schemas.ARCHIVE). Works on streams too."""
-    return shaped(parse_headers(_arrived(df, queue)).withColumn("day", message_day()), ARCHIVE)
+    return shaped(parse_headers(_arrived(df, queue), day=True), ARCHIVE)
 
 
 def _arrived(df: DataFrame, queue: str) -> DataFrame:
@@ -110,6 +117,11 @@ class ArchiveJob:
     checkpoint: str | None = None
     options: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The names of the queues."""
+        return tuple(dict.fromkeys(self.queue.split(",")))
+
     @cached_property
     def checkpoint_location(self) -> str:
         """Where Spark stores its progress. Raises SettingsError."""
@@ -117,8 +129,9 @@ class ArchiveJob:
 
 
 def default_checkpoint(path: str, queue: str, mode: str) -> str:
-    """Return the checkpoint within an archive's folder, in a folder that readers ignore."""
-    safe = "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):02X}" for c in queue)
+    """Return the checkpoint within an archive's folder, in a folder that readers ignore. The order of several queues does not matter."""
+    names = ",".join(sorted(set(queue.split(","))))
+    safe = "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):02X}" for c in names)
     return f"{path.rstrip('/')}/{METADATA_FOLDER}/checkpoints/{safe}-{mode}"
 
 
@@ -127,26 +140,35 @@ def run(
 ) -> dict[str, object]:
     """Archive all current messages, or run until stopped if `every` is set.
 
+    With `every`, the stream starts again after an error that may pass (restarting.py).
+
     `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
     check_reachable(
         spark,
         job.checkpoint_location,
         "the checkpoint",
-        "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.",
+        "Or name a folder that outlives this machine with --checkpoint; archiving itself needs no jar.",
     )
     table = create_table(job.path, ARCHIVE)
     before = table.version
     try:
-        done = follow(start(spark, job), progress, receivers)
+        counted: dict[int, int] = {}
+        attempt = partial(_attempt, spark, job, progress, receivers, counted)
+        done = attempt() if job.every is None else keep_running(attempt, counted, job.queue)
         if is_connect(spark):  # it may have discarded the progress of an ended stream
             table.refresh()
-            new = [note["rows"] for note in table.notes(before) if note.get("job") == "archive" and note["queue"] == job.queue]
+            notes = [note for note in table.notes(before) if note.get("job") == "archive" and note["queue"] == job.queue]
+            new = [note["rows"] for note in notes if note["rows"]]
             done = {"batches": len(new), "messages": sum(new)}
     except KeyboardInterrupt:
-        _finish(spark, job)
+        _finish(spark, job, table)
         raise
-    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish(spark, job), **_held(spark, job)}
+    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish(spark, job, table), **_held(spark, job)}
+
+
+def _attempt(spark: SparkSession, job: ArchiveJob, progress: Progress, receivers: Sequence[Receiver], counted: dict[int, int]) -> dict[str, Any]:
+    return follow(start(spark, job), progress, receivers, counted=counted)
 
 
 def _held(spark: SparkSession, job: ArchiveJob) -> dict[str, object]:
@@ -158,24 +180,27 @@ def _connection_options(job: ArchiveJob) -> dict[str, str]:
     return {"subscribe": job.queue} | ({} if job.environment is None else {"environment": job.environment})
 
 
-def _finish(spark: SparkSession, job: ArchiveJob) -> int:
-    """Delete the last batch from the spool: Spark would report its commit to the source only with the next batch."""
+def _finish(spark: SparkSession, job: ArchiveJob, table: ArchiveTable) -> int:
+    """Delete the last batch from the spool, if the table has it: Spark would report its commit to the source only with the next batch."""
     if job.mode == "tail":
         return 0
-    from rowpost.spark.source.checkpoint import finalize
+    table.refresh()
+    return finalize(_connection_options(job), job.checkpoint_location, spark, confirmed=_ends(table))
 
-    return finalize(_connection_options(job), job.checkpoint_location, spark)
+
+def _ends(table: ArchiveTable) -> dict[str, Offset]:
+    return {epoch: each.end for epoch, each in table.recorded().items()}
 
 
 def follow(
     query: StreamingQuery, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = (),
-    late: Callable[[Mapping[str, Any]], int] | None = None,
+    late: Callable[[Mapping[str, Any]], int] | None = None, counted: dict[int, int] | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted.
 
-    `late` returns the late messages of each of Spark's progresses.
+    `late` returns the late messages of each of Spark's progresses. `counted` has the messages of the batches of an earlier start.
     """
-    counted: dict[int, int] = {}
+    counted = {} if counted is None else counted
     received: set[str] = set()
     try:
         ended = False
@@ -216,22 +241,44 @@ def read_queue(spark: SparkSession, queue: str, environment: str | None = None, 
 
 
 def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
-    """Start the stream."""
+    """Start the stream. Raises SparkFailed if its checkpoint and the table do not belong together."""
+    table = create_table(job.path, ARCHIVE)
+    way_out = (
+        f"To continue where the archive ends, delete the folder {job.checkpoint_location}, or name a new one with --checkpoint: "
+        "no message is then archived twice."
+    )
+    checkpoint = Checkpoint(job.checkpoint_location, spark)
+    begins = where_it_begins(table, checkpoint, job.queues, way_out, drain=job.mode == "drain")
     reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
     options = {"environment": job.environment, "startingOffsets": "earliest"}
     rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
     options["maxOffsetsPerTrigger"] = None if rows is None else str(rows)
-    for name, value in [*options.items(), *job.options, *stream_options(ends=job.every is None).items()]:
+    for name, value in [*options.items(), *job.options]:
         if value is not None:
             reader = reader.option(name, value)
-    writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue, parse=True)
+    reader = reader.option("confirmedOffsets", json.dumps(begins))
+    writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue, parse=True, begins=begins, way_out=way_out)
     stream = _arrived(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
     stream = stream.option("checkpointLocation", job.checkpoint_location)
     return start_query(stream, job.every)
 
 
+def start_query(writer: DataStreamWriter, every: str | None) -> StreamingQuery:
+    """Start a stream with an interval between batches, such as "10 seconds". If it is None, the stream reads what is there, and ends."""
+    return (writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)).start()
+
+
+def where_it_begins(table: ArchiveTable, checkpoint: Checkpoint, queues: Sequence[str], way_out: str, *, drain: bool = False) -> dict[str, Offset]:
+    """Return the offsets, by epoch, at which a new checkpoint continues. Raises SparkFailed if a checkpoint does not belong to a table."""
+    progress, records = checkpoint.progress(), table.recorded()
+    if not drain:  # what a drain has archived is not in the queue any more
+        check_known(progress, records, {file.queue for file in table.files()} & set(queues), table.address)
+    check_start(progress, records, -1 if progress.query is None else table.last_batch(progress.query), table.address, queues, way_out)
+    return {epoch: each.end for epoch, each in records.items() if each.queue in queues}
+
+
 class BatchWriter:
-    """Write one batch of a stream to a table, once: the log of the table has the query and the number of its last batch.
+    """Write one batch of a stream to a table, once: the log of the table has the query, the number and the offsets of its last batch.
 
     Args:
         path: the table: a folder or a URI.
@@ -239,33 +286,64 @@ class BatchWriter:
         schema: the columns of the table, if it does not exist yet.
         queue: named in the log.
         parse: the batches are messages with `archived_at` and `queue`, whose headers the writing tasks parse; otherwise they have the table's columns.
+        begins: where the source begins queues that are not in the checkpoint, by epoch.
+        way_out: says how to continue when a batch is refused.
+
+    Raises:
+        SparkFailed: the batch is not the next one of the table.
     """
 
-    def __init__(self, path: str, checkpoint: str, schema: StructType = ARCHIVE, queue: str | None = None, *, parse: bool = False) -> None:
+    def __init__(
+        self, path: str, checkpoint: str, schema: StructType = ARCHIVE, queue: str | None = None, *, parse: bool = False,
+        begins: Mapping[str, Offset] | None = None, way_out: str = "",
+    ) -> None:  # fmt: skip
         self.path, self.checkpoint, self.schema, self.queue, self.parse = path, checkpoint, schema, queue, parse
+        self.begins, self.way_out = begins or {}, way_out
         self._query: str | None = None
+        self._last: tuple[int, Mapping[str, Offset]] = (-1, {})  # the last batch and its end, which Spark would read from a store again
         self._table: ArchiveTable | None = None
         self._vacuumed = time.monotonic()
 
+    @short_errors()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        if self._query is None:
-            # Spark writes the query's id to the checkpoint; a Spark Connect server cannot get it from the query
-            text = "".join(row.value for row in df.sparkSession.read.text(f"{self.checkpoint}/metadata").collect())
-            self._query = json.loads(text)["id"]
         table = self._table = self._table or create_table(self.path, self.schema)
+        batch = self._batch(df.sparkSession, table, batch_id)
         table.refresh()
-        if table.last_batch(self._query) >= batch_id:
+        if not is_new(batch, table.recorded(), table.last_batch(batch.query)):
             return
         table.check_writable()
         table.check_columns(self.schema.fieldNames() if self.schema != ARCHIVE else ESSENTIAL)
-        new = write_files(df, table, f"{self._query}-{batch_id}", parse=self.parse)
-        note = {"job": "archive", "queue": self.queue, "batch": batch_id, "rows": sum(file.rows for file in new)}
-        while new and not table.commit(new, batches={self._query: batch_id}, note=note):
-            table.refresh()
-            if table.last_batch(self._query) >= batch_id:  # another process has repeated this batch
+        new = write_files(df, table, f"{batch.query}-{batch_id}", parse=self.parse)
+        if (new or batch.moved) and self._commit(table, batch, new):
+            self._compact(df.sparkSession, table)
+
+    def _batch(self, spark: SparkSession, table: ArchiveTable, number: int) -> Batch:
+        """Describe a batch by the checkpoint. A queue that is new in it begins where the source was told to."""
+        stored = Checkpoint(self.checkpoint, spark)
+        self._query = self._query or stored.query  # a Spark Connect server cannot get it from the query
+        if self._query is None:
+            raise SparkFailed(f"The checkpoint {self.checkpoint} has no file metadata with the id of its query. {self.way_out}".rstrip())
+        end = stored.offset(number)
+        before = self._last[1] if self._last[0] == number - 1 else by_epoch(stored.offset(number - 1))
+        self._last = number, by_epoch(end)
+        names = names_by_epoch(end, self.queue or "")
+        return Batch(table.address, self._query, number, {**self.begins, **before}, by_epoch(end), names, self.way_out)
+
+    def _commit(self, table: ArchiveTable, batch: Batch, new: Sequence[NewFile]) -> bool:
+        """Add the files of a batch. Returns False if another process has added the same batch meanwhile."""
+        note = {"job": "archive", "queue": self.queue, "batch": batch.number, "rows": sum(file.rows for file in new)}
+        added = False
+        try:
+            while is_new(batch, table.recorded(), table.last_batch(batch.query)):
+                after = recorded_after(batch, table.recorded())
+                if table.commit(new, batches={batch.query: batch.number}, recorded=after, note=note):
+                    added = True
+                    break
+                table.refresh()
+        finally:
+            if not added:
                 table.folder.delete(file.path for file in new)
-                return
-        self._compact(df.sparkSession, table)
+        return added
 
     def _compact(self, spark: SparkSession, table: ArchiveTable) -> None:
         """Merge small files when there are many, unless another job maintains the archive now."""

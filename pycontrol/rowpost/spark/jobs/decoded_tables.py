@@ -4,11 +4,12 @@ The tables are folders of OUT, named by their types, and partitioned by queue an
 that the archive has got since the last run, and adds the messages that a table does not have yet: (queue, id, row_version) is
 the key of a message. A run that was killed, and one after a merge of the archive's files, therefore doubles nothing.
 
-The archive remembers OUT in `_rowpost/copies`, so that `erase` reaches the tables.
+The archive remembers OUT in `_rowpost/copies`, so that `erase` and `retain` reach the tables.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,24 +23,23 @@ from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.parts import PARTITIONS, NewFile
-from rowpost.spark.archive.rows import read_files
+from rowpost.spark.archive.rows import read_files, write_files
 from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.bodies.decoding import decoded_type
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name
-from rowpost.spark.jobs.appending import append, not_in
 from rowpost.spark.jobs.archive import AUTOMATIC_FILES
 from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.jobs.decode import decode_type, undecoded
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-__all__ = ["ROW", "Decoded", "new_columns", "run", "table_schema"]
+__all__ = ["KEY", "ROW", "Decoded", "new_columns", "run", "sources", "table_schema"]
 
-#: The columns of an archive that each table of a type has.
+#: The columns of an archive that each table of a type has, and those that identify a message.
 ROW = ("message_id", "id", "row_version", "time_sent", "endpoint", *PARTITIONS)
-KEY = ("queue", "id", "row_version")
+KEY = ["queue", "id", "row_version"]
 _NOT_KEPT = ("message_type", "content_type", "body")
 _NEEDED = (*ROW, *_NOT_KEPT)
 _STATE = "decoded.json"
@@ -62,6 +62,11 @@ def table_schema(schema: Schema) -> T.StructType:
     own = {column.name: column for column in ARCHIVE}
     first = [T.StructField(name, own[name].dataType) for name in ROW if name not in PARTITIONS]
     return T.StructType([*first, *decoded_type(schema), *(T.StructField(name, own[name].dataType, False) for name in PARTITIONS)])
+
+
+def sources(table: str) -> list[str]:
+    """Return the paths of the archives whose messages were decoded to a table."""
+    return list(ArchiveFolder(table.rstrip("/").rpartition("/")[0]).read(_STATE) or {})
 
 
 def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.StructType:
@@ -185,15 +190,19 @@ class _Table:
         return done
 
     def _write(self, spark: SparkSession, table: ArchiveTable, source: ArchiveTable, files: Sequence[DataFile]) -> list[NewFile]:
+        """Add the messages that the table does not have, in one commit, however often and by whomever this is repeated."""
         columns = T.StructType([column for column in table.schema if column.name not in ROW])
-        messages = read_files(spark, source, files).select(*_NEEDED).where(F.col("message_type") == self.schema.message_type)
+        messages = read_files(spark, source, files).select(*_NEEDED).where(F.col("message_type") == self.schema.message_type).dropDuplicates(KEY)
         days = {(file.queue, file.day) for file in files}
-
-        def rows() -> DataFrame:
-            unknown = not_in(spark, table, messages.dropDuplicates(list(KEY)), KEY, days)
-            return decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT)
-
-        return append(table, "decode", rows, {"archive": source.folder.path, "archive_version": source.version})
+        note = {"job": "decode", "archive": source.folder.path, "archive_version": source.version}
+        while True:
+            table.refresh()
+            there = [file for file in table.files() if (file.queue, file.day) in days]
+            unknown = messages.join(read_files(spark, table, there).select(KEY), KEY, "left_anti") if there else messages
+            new = write_files(decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT), table, f"decode-{uuid.uuid4().hex[:8]}")
+            if not new or table.commit(new, note={**note, "rows": sum(file.rows for file in new)}):
+                return new
+            table.folder.delete(file.path for file in new)  # another process has changed the table meanwhile
 
     def _counted(self, spark: SparkSession, table: ArchiveTable, new: Sequence[NewFile]) -> Decoded:
         files = [DataFile(file.path, file.queue, file.day, file.bytes, file.rows) for file in new]

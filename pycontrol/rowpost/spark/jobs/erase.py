@@ -2,7 +2,7 @@
 
 Only files that hold such messages are rewritten. All files that the table has replaced are then deleted, because an earlier
 merge may have copied the messages: time travel ends there. The selected messages of unfinished replays are erased too, and
-so are leftovers of killed jobs, and the copies in tables of decoded and of failing messages (archive/copies.py). The receipt says when, why and how much, but not what.
+so are leftovers of killed jobs, and the copies in tables of decoded messages (copied.py). The receipt says when, why and how much, but not what.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import getpass
 import socket
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
 from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError
-from rowpost.spark.archive.copies import places, tables_in
+from rowpost.spark.archive.copies import places
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
@@ -28,7 +29,10 @@ from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.rows import FILE, read_files, relative
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.jobs.copied import DELETE, MATCHES, REDACT, Change, Copies, actions_of, follow, has_body
+from rowpost.spark.jobs.decoded_tables import KEY, sources
 from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
+from rowpost.spark.jobs.retain import is_redacted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,9 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Selection", "phases", "read_lines", "run"]
 
-MATCHES = "_matches"
 _ID_COLUMNS = ("id", "message_id")
-_KEY = ("queue", "id", "row_version")
 
 
 @dataclass(frozen=True)
@@ -62,38 +64,41 @@ class Selection:
                 raise InvalidMessage(f"The condition is not valid: {first} The columns are {', '.join(df.columns)}.") from error
             matches = F.coalesce(F.expr(self.where), F.lit(False))
         if self.ids:
-            ids = df.sparkSession.createDataFrame([(each.lower(),) for each in self.ids], "_id string").distinct()
+            ids = df.sparkSession.createDataFrame([(each.lower(),) for each in self.ids], "id string").distinct()
             for name in _ID_COLUMNS:
-                own = F.broadcast(ids.select(F.col("_id").alias(f"_{name}")))
-                df = df.join(own, F.lower(F.col(name)) == F.col(f"_{name}"), "left")
-                matches |= F.col(f"_{name}").isNotNull()
-        marked = df.withColumn(MATCHES, matches)
-        return marked.drop(*(f"_{name}" for name in _ID_COLUMNS)) if self.ids else marked
+                own = F.broadcast(ids.select(F.col("id").alias(f"_rowpost_{name}")))
+                df = df.join(own, F.lower(F.col(name)) == F.col(f"_rowpost_{name}"), "left")
+                matches |= F.col(f"_rowpost_{name}").isNotNull()
+        return df.withColumn(MATCHES, matches).drop(*(f"_rowpost_{name}" for name in _ID_COLUMNS))
 
+    def of(self, df: DataFrame) -> DataFrame:
+        """Return the selected messages."""
+        return self.mark(df).where(MATCHES).drop(MATCHES)
 
-@dataclass(frozen=True)
-class Chosen:
-    """The copies to erase: those of chosen rows of an archive (queue, id and row version), and those with one of the ids."""
+    def mark_copies(self, df: DataFrame) -> DataFrame:
+        """Add the column MATCHES to copies. If they lack a column of the condition, only the ids decide."""
+        return (self if self.is_valid_for(df) else replace(self, where=None)).mark(df)
 
-    keys: tuple[tuple[str, str, int], ...]
-    ids: tuple[str, ...] = ()
-
-    def mark(self, df: DataFrame) -> DataFrame:
-        """Add the column MATCHES to copies of messages."""
-        own = df.sparkSession.createDataFrame(list(self.keys), "_queue string, _id string, _row_version long")
-        marked = Selection(ids=self.ids).mark(df).join(
-            F.broadcast(own), [F.col("queue") == F.col("_queue"), F.col("id") == F.col("_id"), F.col("row_version") == F.col("_row_version")], "left"
-        )  # fmt: skip
-        return marked.withColumn(MATCHES, F.col(MATCHES) | F.col("_id").isNotNull()).drop("_queue", "_id", "_row_version")
+    def is_valid_for(self, df: DataFrame) -> bool:
+        """Tell whether rows have all columns of the condition."""
+        try:
+            self.mark(df)
+        except InvalidMessage:
+            return False
+        return True
 
 
 @dataclass
-class Copies:
-    """What was done to copies of messages: rows that were erased, places that are gone, files that a job may be about to commit."""
+class _Copied(Copies):
+    """What was done to copies.
 
-    erased: int = 0
+    Attributes:
+        unfinished: files that a job may be about to commit.
+        undecided: rows to which the condition cannot be applied, by the path of their table: the archive has no such messages any more.
+    """
+
     unfinished: int = 0
-    missing: list[str] = field(default_factory=list)
+    undecided: dict[str, int] = field(default_factory=dict)
 
 
 def read_lines(path: Path) -> tuple[str, ...]:
@@ -126,64 +131,70 @@ def run(
     Raises:
         ArchiveNotFound: there is no archive in `path`.
         InvalidMessage: the condition is not valid.
-        SparkFailed: another job maintains the archive, its log must be replaced first, or a file cannot be read.
+        SparkFailed: another job maintains the archive, its log may have statistics of ids, or a file cannot be read.
     """
     table, counts = open_table(path), Counts()
     table.check_columns(("id", "row_version"))  # the tables of `decode` are erased too
     table.check_plain_log()
     table.check_writable()  # before copies are erased by what its files say
+    copied = _Copied()
     with lease(table.folder, "erase"):
-        copied = erase_copies(spark, table, selection, idle=idle)  # first: the archive says which messages they are
+        table.refresh()  # what `decode` has read meanwhile has copies
+        if places(table.folder):
+            _erase_copies(spark, table, selection, copied, idle=idle)  # first: the archive says which messages they are
         for _ in phases(spark, table, selection, counts):
             progress(counts.rows_before - counts.rows_after, counts.files_before)
         leftovers = find_leftovers(table)
         swept = sweep(table, [each for each in leftovers if idle or each.is_over])
-        unsure = _holding(spark, table, selection, [each for each in leftovers if each.path not in swept])
+        unsure = _holding(spark, table, selection.of, [each for each in leftovers if each.path not in swept])
         replayed = sum(_erase_replay(spark, table, selection, place) for place in table.folder.replays())
     receipt = {
         "time": now.isoformat(timespec="seconds"), "reason": reason, "user": _user(), "host": socket.gethostname(), "archive": table.path,
         "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used], "ids": len(selection.ids),
         "erased": counts.rows_before - counts.rows_after, "files_rewritten": counts.files_before,
-        "leftovers_deleted": len(swept), "replayed_erased": replayed, "copies_erased": copied.erased, "copies_missing": copied.missing,
+        "leftovers_deleted": len(swept), "replayed_erased": replayed, "copies_erased": copied.deleted, "copies_redacted": copied.redacted,
+        "copies_missing": copied.missing, "copies_undecided": copied.undecided,
         "unfinished": len(unsure) + copied.unfinished, "version": table.version,
     }  # fmt: skip
     table.folder.write(f"erasures/{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}.json", receipt)
     return receipt
 
 
-def phases(spark: SparkSession, table: ArchiveTable, selection: Selection | Chosen, counts: Counts) -> Iterator[str]:
+def phases(spark: SparkSession, table: ArchiveTable, selection: Selection, counts: Counts) -> Iterator[str]:
     """Erase messages from the table, and delete the replaced files."""
     yield from work(spark, table, "erase", lambda files: _steps(spark, table, selection, files), counts)
     table.vacuum(at_once=True)
     yield "vacuumed"
 
 
-def erase_copies(spark: SparkSession, archive: ArchiveTable, selection: Selection, *, idle: bool = False) -> Copies:
-    """Erase the selected messages from all tables to which messages of the archive were copied."""
-    done, where = Copies(), places(archive.folder)
-    if not where:
-        return done
-    keys = selection.mark(read_files(spark, archive, archive.files())).where(MATCHES).select(*_KEY).distinct().collect()
-    chosen = Chosen(tuple((row.queue, row.id, row.row_version) for row in keys), selection.ids)
-    for place in where:
-        try:
-            tables = list(tables_in(place))
-        except ArchiveNotFound:
-            done.missing.append(place)
-            continue
-        for table in tables:
-            counts = Counts()
-            with lease(table.folder, "erase"):
-                for _ in phases(spark, table, chosen, counts):
-                    pass
-                leftovers = find_leftovers(table)
-                swept = sweep(table, [each for each in leftovers if idle or each.is_over])
-                done.unfinished += len(_holding(spark, table, chosen, [each for each in leftovers if each.path not in swept]))
-            done.erased += counts.rows_before - counts.rows_after
-    return done
+def _erase_copies(spark: SparkSession, archive: ArchiveTable, selection: Selection, done: _Copied, *, idle: bool) -> None:
+    """Erase the selected messages from all tables to which messages of the archive were copied. What `retain` has redacted is redacted there too."""
+    kept = read_files(spark, archive, archive.files())
+    actions = actions_of(selection.mark(kept), F.when(F.col(MATCHES), F.lit(DELETE)).when(is_redacted(), F.lit(REDACT))).persist()
+    change = Change(actions, selection.mark_copies)
+    for table in follow(spark, archive, "erase", change, done):
+        leftovers = find_leftovers(table)
+        swept = sweep(table, [each for each in leftovers if idle or each.is_over])
+        done.unfinished += len(_holding(spark, table, change.of, [each for each in leftovers if each.path not in swept]))
+        rows = read_files(spark, table, table.files())
+        if not selection.is_valid_for(rows):
+            unknown = rows.where(has_body(rows)).join(_keys_of_sources(spark, kept, archive, table), list(KEY), "left_anti").count()
+            done.undecided |= {table.path: unknown} if unknown else {}
+    actions.unpersist()
 
 
-def _steps(spark: SparkSession, table: ArchiveTable, selection: Selection | Chosen, files: Sequence[DataFile]) -> list[Step]:
+def _keys_of_sources(spark: SparkSession, kept: DataFrame, archive: ArchiveTable, table: ArchiveTable) -> DataFrame:
+    """Return the keys of the messages in all archives of which a table has copies. One that was deleted has none."""
+    keys = kept.select(*KEY)
+    for path in sources(table.path):
+        if path != archive.folder.path:
+            with suppress(ArchiveNotFound):
+                other = open_table(path)
+                keys = keys.union(read_files(spark, other, other.files()).select(*KEY))
+    return keys
+
+
+def _steps(spark: SparkSession, table: ArchiveTable, selection: Selection, files: Sequence[DataFile]) -> list[Step]:
     found = selection.mark(read_files(spark, table, files, with_file=True)).where(MATCHES).groupBy(FILE).count().collect()
     known = {file.path: file for file in files}
 
@@ -193,12 +204,12 @@ def _steps(spark: SparkSession, table: ArchiveTable, selection: Selection | Chos
     return without_rows({known[relative(table, row[FILE])]: row["count"] for row in found}, keep)
 
 
-def _holding(spark: SparkSession, table: ArchiveTable, selection: Selection | Chosen, leftovers: Sequence[Leftover]) -> list[str]:
+def _holding(spark: SparkSession, table: ArchiveTable, selected: Callable[[DataFrame], DataFrame], leftovers: Sequence[Leftover]) -> list[str]:
     """Return the files that a job may be about to commit, and that hold a selected message or cannot be read yet."""
     found = []
     for each in leftovers:
         complete = table.folder.footer(each.path) is not None
-        if not complete or selection.mark(read_files(spark, table, [each.as_file()])).where(MATCHES).limit(1).count():
+        if not complete or selected(read_files(spark, table, [each.as_file()])).limit(1).count():
             found.append(each.path)
     return found
 
@@ -212,7 +223,8 @@ def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection
     marked = selection.mark(_as_archived(df, table.schema))
     number = marked.where(MATCHES).count()
     if number:
-        marked.where(~F.col(MATCHES)).select(df.columns).write.mode("overwrite").partitionBy("step").parquet(f"{table.path}/{kept}")
+        folder.delete([kept])  # of an erasure that was killed: a step that is empty now would stay in it
+        marked.where(~F.col(MATCHES)).select(df.columns).write.partitionBy("step").parquet(f"{table.path}/{kept}")
         folder.delete([rows])
         folder.move(kept, rows)
     return number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from rowpost.spark.archive.headers import header, read_headers
 from rowpost.spark.archive.schemas import FAILURE_GROUPS, shaped
+from rowpost.spark.archive.times import in_utc
 from rowpost.wire.headers import EXCEPTION_STACK_TRACE
 
 if TYPE_CHECKING:
@@ -35,14 +36,14 @@ def failures(df: DataFrame, now: datetime) -> DataFrame:
     stack = F.substring(F.sha2(F.regexp_replace(text, r"0x[0-9a-fA-F]+|\d+", ""), 256), 1, _HASH_LENGTH)
     failed = df.where(F.col("exception_type").isNotNull() | F.col("time_of_failure").isNotNull())
     failed = failed.where(F.col("processing_ended").isNull()).withColumns({"failed_at": at, "stack_hash": stack})
-    day, two = F.expr("INTERVAL 24 HOURS"), F.expr("INTERVAL 48 HOURS")
+    one, two = (F.lit(now - timedelta(hours=hours)) for hours in (24, 48))  # an interval of Spark's would be of days of the session's time zone
     grouped = failed.groupBy(*_GROUP).agg(
         F.max_by("exception_message", "failed_at").alias("sample_message"),
         F.min("failed_at").alias("first_seen"),
         F.max("failed_at").alias("last_seen"),
         F.count(F.lit(1)).alias("messages"),
-        F.count_if(F.col("failed_at") > end - day).alias("last_24h"),
-        F.count_if((F.col("failed_at") <= end - day) & (F.col("failed_at") > end - two)).alias("previous_24h"),
+        F.count_if(F.col("failed_at") > one).alias("last_24h"),
+        F.count_if((F.col("failed_at") <= one) & (F.col("failed_at") > two)).alias("previous_24h"),
     )
     trend = F.try_divide(F.col("last_24h").cast("double"), F.col("previous_24h"))
     return shaped(grouped.withColumn("trend", trend), FAILURE_GROUPS).orderBy(F.desc("messages"), *_GROUP)
@@ -65,5 +66,5 @@ def write_csv(path: Path, rows: Iterable[Row]) -> int:
 
 def _cell(value: object) -> object:
     if isinstance(value, datetime):
-        return f"{value.isoformat(timespec='microseconds')}Z"
+        return f"{in_utc(value):%Y-%m-%dT%H:%M:%S.%fZ}"
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.parts import NewFile
+from rowpost.spark.archive.removed import remember_removed
 from rowpost.spark.archive.rows import merge_files, read_files, write_files
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FILE_BYTES", "Counts", "Plan", "Step", "without_rows", "work"]
 
 _T = TypeVar("_T")
+_DELETING = ("erase", "retain")
 #: The size of the files that jobs write, in bytes.
 FILE_BYTES = 128 << 20
 
@@ -177,8 +179,13 @@ def _merged(spark: SparkSession, table: ArchiveTable, step: Step, name: str) -> 
 def _commit(table: ArchiveTable, kind: str, step: Step, new: Sequence[NewFile]) -> bool:
     """Commit a step. Returns False if another job has replaced one of its files."""
     note = {"job": kind, "rows": sum(file.rows for file in new)}
+    deletes = kind in _DELETING and "headers" in table.schema.fieldNames()
+    removed = _attempt(table, step.files, lambda: remember_removed(table, step.files, new)) if deletes else []
+    if removed is None:
+        return False
     while not table.commit(new, step.files, note=note, same_rows=bool(step.groups)):
         table.refresh()
         if not table.are_live(step.files):
+            table.folder.delete(removed)
             return False
     return True

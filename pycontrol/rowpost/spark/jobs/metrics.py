@@ -12,14 +12,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.opening import create_table
 from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
-from rowpost.spark.jobs.archive import BatchWriter, archive
-from rowpost.spark.versions import HAS_SKETCHES, start_query, stream_options
+from rowpost.spark.archive.times import day_of, start_of
+from rowpost.spark.jobs.archive import BatchWriter, archive, start_query, where_it_begins
+from rowpost.spark.source.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -69,14 +69,12 @@ def merged(hours: DataFrame, unit: Literal["day", "month"] = "day") -> DataFrame
     """Merge hours (schemas.FLOW_HOURLY, from one or several queues) to days or months (schemas.FLOW_MERGED).
 
     Percentiles come from the sketches of the hours: each is the value of a rank that is at most 0.005 away from the one
-    that is named. The result has sketches too. Raises SparkFailed on Spark 4.0, which has no sketches.
+    that is named. The result has sketches too.
     """
-    if not HAS_SKETCHES:
-        raise SparkFailed("Hours are merged by sketches of their times, which Spark has from version 4.1 on. Use Spark 4.1 or newer.")
     sums = [F.sum(name).alias(name) for name in ("messages", "failed", "clamped", "bytes")]
     largest = [F.max(f"{name}_max").alias(f"{name}_max") for name in _SKETCHED]
     sketches = [F.kll_merge_agg_double(f"{name}_sketch", SKETCH_K).alias(f"{name}_sketch") for name in _SKETCHED]
-    grouped = hours.groupBy(F.date_trunc(unit, "hour").alias("period"), "endpoint", "message_type").agg(*sums, *largest, *sketches)
+    grouped = hours.groupBy(start_of(unit, F.col("hour")).alias("period"), "endpoint", "message_type").agg(*sums, *largest, *sketches)
     for name in _SKETCHED:
         sketch = F.when(F.col(f"{name}_max").isNotNull(), F.col(f"{name}_sketch"))
         ranks = F.array(*(F.lit(rank) for rank in PERCENTILES.values()))
@@ -105,12 +103,11 @@ def live(messages: DataFrame, queue: str, lateness: str = MAX_LATENESS) -> DataF
     """Compute the metrics of a stream of messages (schemas.MESSAGE).
 
     An hour is emitted when a message arrives whose time is `lateness` after the end of that hour. Messages of the hour that
-    arrive later are in no hour; `Lateness` counts them, from Spark 4.1 on.
+    arrive later are in no hour; `Lateness` counts them.
     """
     timed = with_times(archive(messages, queue))
-    if HAS_SKETCHES:
-        hours = F.expr(f"approx_top_k(unix_seconds(date_trunc('hour', at)), {_COUNTED_HOURS}, {_TRACKED_HOURS})")
-        timed = timed.observe(_HOURS, hours.alias("hours"), F.count_if(F.col("at").isNull()).alias("skipped"))
+    hours = F.expr(f"approx_top_k(unix_seconds(at) - pmod(unix_seconds(at), {_HOUR_S}), {_COUNTED_HOURS}, {_TRACKED_HOURS})")
+    timed = timed.observe(_HOURS, hours.alias("hours"), F.count_if(F.col("at").isNull()).alias("skipped"))
     return metrics(timed.withWatermark("at", lateness))
 
 
@@ -159,21 +156,22 @@ def _milliseconds_of(time: str) -> int:
 
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
                every: str | None = None, lateness: str = MAX_LATENESS) -> StreamingQuery:  # fmt: skip
-    """Write the metrics of a stream to the table in `path`, each hour once."""
+    """Write the metrics of a stream to the table in `path`, each hour once. Raises SparkFailed if the checkpoint does not belong to the table."""
     table = create_table(path, LIVE)
-    missing = [column for column in LIVE if column.name not in table.schema.fieldNames()]
-    if missing:  # the table is of an earlier version
-        table.add_columns(StructType(missing), {"job": "metrics", "columns": [column.name for column in missing]})
+    way_out = "Write the metrics to another folder with --out."
+    stored = Checkpoint(checkpoint, spark)
+    if where_it_begins(table, stored, (queue,), way_out) and stored.query is None:
+        raise SparkFailed(f"{path} has hours of {queue} from another checkpoint than {checkpoint}, which would write them again. {way_out}")
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)
-    reader = reader.options(**stream_options(ends=every is None))
-    hours = live(reader.load(), queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
-    stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue)).option("checkpointLocation", checkpoint)
+    hours = live(reader.load(), queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", day_of(F.col("hour")))
+    stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue, way_out=way_out))
+    stream = stream.option("checkpointLocation", checkpoint)
     return start_query(stream, every)
 
 
 def _sketch(name: str) -> Column:
-    return F.kll_sketch_agg_double(_not_negative(name), SKETCH_K) if HAS_SKETCHES else F.first(F.lit(None).cast("binary"))
+    return F.kll_sketch_agg_double(_not_negative(name), SKETCH_K)
 
 
 def _milliseconds(start: str, end: Column) -> Column:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
+from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.headers import parse_headers
+from rowpost.spark.archive.replays import ReplayStore
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.replay import Replay, choose, known_plan
@@ -28,23 +29,21 @@ def rehearse(spark: SparkSession, path: str, replay: Replay, resolve_queues: Cal
         QueueNotFound: a destination does not exist.
         SparkFailed: the key was used for another replay.
     """
-    folder = ArchiveFolder(path)
-    plan = known_plan(folder, replay)
-    left, sent = (choose(read_archive(spark, path, ESSENTIAL), replay), 0) if plan is None else _left(spark, folder, replay, plan)
+    store = ReplayStore(ArchiveFolder(path), replay.key)
+    plan = known_plan(store, replay)
+    left, sent = (choose(read_archive(spark, path, ESSENTIAL), replay), 0) if plan is None else _left(spark, store, plan)
     groups = [] if left is None else _groups(left)
     queues = resolve_queues(sorted({group["queue"] for group in groups}))
     found = [{**group, "queue": queues[group["queue"]]} for group in groups]
     return {"key": replay.key, "dry_run": True, "messages": sum(group["messages"] for group in found), "sent_before": sent, "would_send": found}
 
 
-def _left(spark: SparkSession, folder: ArchiveFolder, replay: Replay, plan: Mapping[str, Any]) -> tuple[DataFrame | None, int]:
+def _left(spark: SparkSession, store: ReplayStore, plan: Mapping[str, Any]) -> tuple[DataFrame | None, int]:
     """Return the messages of a plan that are not sent yet, or None, and how many are sent."""
-    place = f"replays/{replay.key}"
-    done = folder.read(f"{place}/sent.json") or {"steps": 0, "messages": 0}
+    done = store.sent()
     if done["steps"] >= len(plan["steps"]):
         return None, done["messages"]
-    rows = spark.read.parquet(f"{folder.path}/{METADATA_FOLDER}/{place}/rows")
-    return rows.where(F.col("step") >= done["steps"]), done["messages"]
+    return spark.read.parquet(store.rows(plan["attempt"])).where(F.col("step") >= done["steps"]), done["messages"]
 
 
 def _groups(chosen: DataFrame) -> list[dict[str, Any]]:

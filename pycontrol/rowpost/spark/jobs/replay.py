@@ -20,8 +20,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from rowpost.errors import InvalidMessage, SparkFailed
-from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
-from rowpost.spark.archive.headers import read_headers
+from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.headers import readable_headers
+from rowpost.spark.archive.replays import ReplayStore
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.session import activate
@@ -120,8 +121,8 @@ def choose(df: DataFrame, replay: Replay) -> DataFrame:
 
 
 def _headers(key: str) -> Column:
-    """Remove the headers of the earlier handling and failure. Headers that cannot be parsed stay unchanged."""
-    headers = read_headers(F.col("headers"))
+    """Remove the headers of the earlier handling and failure. A task raises InvalidMessage for headers that no endpoint can read."""
+    headers = readable_headers(F.col("headers"), F.col("id"))
     kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(EXCEPTION_INFO))
     marked = F.map_concat(kept, F.create_map(F.lit(REPLAY_HEADER), F.lit(key)))
     return F.coalesce(F.to_json(marked, {"ignoreNullFields": "false"}), F.col("headers"))
@@ -187,27 +188,25 @@ def run(
         InvalidMessage: the condition is not valid.
         SparkFailed: the key was used for another replay.
     """
-    folder = ArchiveFolder(path)
-    plan = _plan(spark, path, folder, replay, resolve_queues)
-    place = f"replays/{replay.key}"
-    done = (folder.read(f"{place}/sent.json") or {"steps": 0, "messages": 0}) if plan["messages"] else {"steps": 0, "messages": 0}
+    store = ReplayStore(ArchiveFolder(path), replay.key)
+    plan = _plan(spark, path, store, replay, resolve_queues)
+    done = store.sent() if plan["messages"] else {"steps": 0, "messages": 0}
     before, began = done["messages"], clock()
     for index in range(done["steps"], len(plan["steps"])):
         of_step = {row["destination"]: row["messages"] for row in plan["steps"][index]}
         progress(done["messages"], plan["messages"])
-        if of_step:
-            rows = spark.read.parquet(f"{folder.path}/{METADATA_FOLDER}/{place}/rows/step={index}")
+        with store.unless_cancelled():
             for destination, messages in of_step.items():
                 queue = plan["queues"][destination]
-                _wait_for_depth(replay, messages, partial(depth, queue), sleep)
-                rows_there = rows.where(F.col("destination") == destination)
-                send(rows_there, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
+                _wait_for_depth(replay, messages, partial(depth, queue), sleep, store)
+                rows = spark.read.parquet(f"{store.rows(plan['attempt'])}/step={index}").where(F.col("destination") == destination)
+                send(rows, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
-        folder.write(f"{place}/sent.json", done)
+        store.note_sent(done)
         if index + 1 < len(plan["steps"]):
             _wait(replay, index, done["messages"] - before, began, clock, sleep)
     progress(plan["messages"], plan["messages"])
-    folder.remove(f"{place}/rows" if plan["messages"] else place)
+    store.finish()
     return {"key": replay.key, "messages": plan["messages"], "sent_now": done["messages"] - before, "sent_before": before,
             "steps": len(plan["steps"]), "queues": sorted(set(plan["queues"].values()))}  # fmt: skip
 
@@ -226,21 +225,23 @@ def _wait(replay: Replay, index: int, sent: int, began: float, clock: Callable[[
         sleep(pause)
 
 
-def _wait_for_depth(replay: Replay, messages: int, depth: Callable[[], int], sleep: Callable[[float], None]) -> None:
-    """Wait until the destination has room for so many messages."""
+def _wait_for_depth(replay: Replay, messages: int, depth: Callable[[], int], sleep: Callable[[float], None], store: ReplayStore) -> None:
+    """Wait until the destination has room for so many messages. Raises SparkFailed if the replay is cancelled meanwhile."""
     while replay.max_depth is not None and depth() + messages > replay.max_depth:
         sleep(DEPTH_INTERVAL_S)
+        store.check_not_cancelled()
 
 
-def known_plan(folder: ArchiveFolder, replay: Replay) -> dict | None:
-    """Return the plan that an earlier run of the key stored, or None. Raises SparkFailed if that run was another replay."""
-    known, asked = folder.read(f"replays/{replay.key}/plan.json"), _asked(replay)
+def known_plan(store: ReplayStore, replay: Replay) -> dict[str, Any] | None:
+    """Return the plan that an earlier run of the key stored, or None. Raises SparkFailed if that run was another replay, or was cancelled."""
+    known, asked = store.plan(), _asked(replay)
     differing = [] if known is None else [words for name, words in _FIXED_BY_KEY.items() if known["asked"].get(name) != asked[name]]
     if differing:
         raise SparkFailed(
             f"The key {replay.key!r} was already used for another replay: {' and '.join(differing)} differ. "
             "Nothing was sent. Use a new key, or repeat the earlier command unchanged."
         )
+    store.check_not_cancelled()
     return known
 
 
@@ -249,26 +250,33 @@ def _asked(replay: Replay) -> dict[str, Any]:
 
 
 def _plan(
-    spark: SparkSession, path: str, folder: ArchiveFolder, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]
-) -> dict:
-    """Return the plan that an earlier run of this key stored. If there is none, select the messages and store a plan."""
-    place = f"replays/{replay.key}"
-    known = known_plan(folder, replay)
+    spark: SparkSession, path: str, store: ReplayStore, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]
+) -> dict[str, Any]:
+    """Return the plan that an earlier run of this key stored. If there is none, choose the messages and store a plan."""
+    known = known_plan(store, replay)
     if known is not None:
         return known
-    rows = f"{folder.path}/{METADATA_FOLDER}/{place}/rows"
     chosen = number(choose(read_archive(spark, path, ESSENTIAL), replay), replay)
     # resolve the destinations before writing anything
     queues = dict(resolve_queues([row.destination for row in chosen.select("destination").distinct().collect()]))
-    chosen.drop("day").write.mode("overwrite").partitionBy("step").parquet(rows)
+    attempt = store.new_attempt()
+    chosen.drop("day").write.partitionBy("step").parquet(store.rows(attempt))
     steps: list[list[dict]] = []
     if queues:
-        counted = spark.read.parquet(rows).groupBy("step", "destination").count().orderBy("step", "destination").collect()
+        counted = spark.read.parquet(store.rows(attempt)).groupBy("step", "destination").count().orderBy("step", "destination").collect()
         steps = [[] for _ in range(max(row.step for row in counted) + 1)]
         for row in counted:
             steps[row.step].append({"destination": row.destination, "messages": row["count"]})
     messages = sum(row["messages"] for step in steps for row in step)
-    plan = {"asked": _asked(replay), "messages": messages, "queues": queues, "steps": steps}
-    if messages:  # a key that selects nothing can be used again
-        folder.write(f"{place}/plan.json", plan)
-    return plan
+    plan = {"asked": _asked(replay), "attempt": attempt, "messages": messages, "queues": queues, "steps": steps}
+    if not messages:  # a key that selects nothing can be used again
+        store.discard(attempt)
+        return plan
+    store.create_plan(plan)
+    known = known_plan(store, replay)
+    if known is None:
+        raise SparkFailed(f"Another run of the replay {replay.key!r} is storing its plan now, or was killed meanwhile. Nothing was sent. "
+                          f"Run the command again; if this remains, run: rowpost spark replays cancel {path} {replay.key}")  # fmt: skip
+    if known["attempt"] != attempt:  # another run was faster
+        store.discard(attempt)
+    return known

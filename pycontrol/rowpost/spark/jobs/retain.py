@@ -9,10 +9,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from pyspark.sql import functions as F
 
+from rowpost.spark.archive.copies import places
 from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.opening import open_table
@@ -20,6 +23,7 @@ from rowpost.spark.archive.policy import Policy, Rule, pattern
 from rowpost.spark.archive.rows import FILE, read_files, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.jobs.copied import DELETE, REDACT, Change, Copies, actions_of, follow
 from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
 from rowpost.wire.headers import (
     CONTENT_TYPE,
@@ -42,7 +46,7 @@ from rowpost.wire.headers import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "over_limits", "phases", "plan", "redact", "run"]
+__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "over_limits", "phases", "plan", "redact", "run"]
 
 #: The header that marks a redacted message.
 REDACTED_HEADER = "Rowpost.Redacted"
@@ -59,7 +63,7 @@ def decide(df: DataFrame, rules: Iterable[Rule], now: datetime) -> DataFrame:
     """Add `action` to archived messages: delete, redact or null. The first rule that matches applies."""
     decided = F.lit(None).cast("string")
     for rule in reversed(list(rules)):
-        action = F.when(~_is_redacted(), F.lit("redact")) if rule.action == "redact" else F.lit(rule.action)
+        action = F.when(~is_redacted(), F.lit("redact")) if rule.action == "redact" else F.lit(rule.action)
         decided = F.when(_matches(rule, now), action).otherwise(decided)
     return df.withColumn(_ACTION, decided)
 
@@ -75,8 +79,9 @@ def _matches(rule: Rule, now: datetime) -> Column:
     return matches
 
 
-def _is_redacted() -> Column:
-    return F.coalesce(F.map_contains_key(read_headers(F.col("headers")), REDACTED_HEADER), F.lit(False))
+def is_redacted() -> Column:
+    """Return the condition that `redact` has written the headers. Within a value, JSON escapes each quotation mark."""
+    return F.coalesce(F.contains("headers", F.lit(f'"{REDACTED_HEADER}":"true"')), F.lit(False))
 
 
 def redact(df: DataFrame) -> DataFrame:
@@ -186,18 +191,35 @@ def phases(spark: SparkSession, table: ArchiveTable, policy: Policy, now: dateti
 def run(
     spark: SparkSession, path: str, policy: Policy, now: datetime, *, apply: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> tuple[list[PlannedChange], dict[str, int]]:  # fmt: skip
+) -> tuple[list[PlannedChange], dict[str, Any]]:  # fmt: skip
     """Return the plan and counts of the changes. Nothing is changed unless `apply` is true. Raises ArchiveNotFound, SparkFailed.
 
-    The replaced files are deleted at once, so that nothing deleted stays on the disk. Time travel ends there.
+    The tables of `decode` follow the archive. The replaced files are deleted at once, so that nothing deleted stays on the disk. Time travel
+    ends there.
     """
-    table, counts = open_table(path), Counts()
+    table, counts, copied = open_table(path), Counts(), Copies()
     table.check_columns(ESSENTIAL)
     table.check_writable()  # the files of such a table do not say what would be done, either
-    if not apply:
-        return plan(spark, table, policy, now, table.files())[0], {"days": 0, "deleted": 0, "redacted": 0}
     changes: list[PlannedChange] = []
-    with lease(table.folder, "retain"):
-        for _ in phases(spark, table, policy, now, counts, changes):
-            progress(counts.steps, counts.steps)
-    return changes, {"days": len(counts.days), "deleted": counts.rows_before - counts.rows_after, "redacted": counts.changed}
+    if not apply:
+        changes = plan(spark, table, policy, now, table.files())[0]
+    else:
+        with lease(table.folder, "retain"):
+            table.refresh()  # what `decode` has read meanwhile has copies
+            if places(table.folder):
+                _follow(spark, table, policy, now, copied)  # first: the archive says which messages they are
+            for _ in phases(spark, table, policy, now, counts, changes):
+                progress(counts.steps, counts.steps)
+    return changes, {"days": len(counts.days), "deleted": counts.rows_before - counts.rows_after, "redacted": counts.changed,
+                     "copies_deleted": copied.deleted, "copies_redacted": copied.redacted, "copies_missing": copied.missing}  # fmt: skip
+
+
+def _follow(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, done: Copies) -> None:
+    """Delete and redact the copies of the messages that the policy deletes and redacts, and redact those of messages that it has redacted."""
+    over = [(F.col("queue") == queue) & (F.col("day").cast("string") == day) for queue, day in over_limits(table.files(), policy)]
+    decided = decide(read_files(spark, table, table.files()), policy.rules, now)
+    action = F.when(reduce(or_, over, F.lit(False)), F.lit(DELETE)).when(is_redacted() & F.col(_ACTION).isNull(), F.lit(REDACT))
+    actions = actions_of(decided, F.coalesce(action, F.col(_ACTION))).persist()
+    for _ in follow(spark, table, "retain", Change(actions), done):
+        pass
+    actions.unpersist()

@@ -1,7 +1,7 @@
 """Check an archive: count messages, and find duplicates, missing and unreadable files; `repair` mends what can be mended.
 
 `run` returns a `Report` with one `Finding` for each problem. Leftovers of killed writers are notes: readers never see them.
-`absent` searches every byte below the archive for texts.
+`absent` searches every byte below the archive, and below the tables to which messages were copied, for texts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from rowpost.spark.archive.copies import places
+from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import find_leftovers, sweep
 from rowpost.spark.archive.opening import open_table
+from rowpost.spark.archive.removed import removed_row_versions
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.searching import contains
@@ -56,10 +59,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The messages that are in a queue now. `messages` has the columns id and row_version."""
+    """The messages that are in a queue now. `messages` has the columns id and row_version, `epoch` is the identity of the queue."""
 
     queue: str
     messages: DataFrame
+    epoch: str | None = None
 
 
 def duplicates(df: DataFrame) -> DataFrame:
@@ -67,14 +71,32 @@ def duplicates(df: DataFrame) -> DataFrame:
     return df.groupBy(*_KEY).count().where(F.col("count") > 1)
 
 
-def compare(archived: DataFrame, waiting: DataFrame) -> dict[str, int]:
-    """Count a queue's messages (id, row_version) that its archive lacks: newer ones (not archived yet) and older ones (missed)."""
+def compare(archived: DataFrame, waiting: DataFrame, removed: DataFrame | None = None, upto: int | None = None) -> dict[str, int]:
+    """Count a queue's messages (id, row_version) that its archive lacks: removed, not archived yet, and missed.
+
+    Args:
+        archived: the archived messages of the queue.
+        waiting: the messages that are in the queue.
+        removed: the row versions that `erase` and `retain` have deleted from the archive.
+        upto: the row version up to which the queue was archived; None for that of the newest archived message.
+    """
     known = archived.select("id", "row_version")
-    newest = known.agg(F.max("row_version")).collect()[0][0]
+    if upto is None:
+        newest = known.agg(F.max("row_version")).collect()[0][0]
+        upto = -1 if newest is None else newest
     absent = waiting.select("id", "row_version").join(known, ["id", "row_version"], "left_anti")
-    missed = F.count_if(F.col("row_version") <= F.lit(-1 if newest is None else newest))
-    (row,) = absent.agg(F.count(F.lit(1)).alias("absent"), missed.alias("missed")).collect()
-    return {"not_archived_yet": row.absent - row.missed, "missed": row.missed}
+    lost = absent if removed is None else absent.join(removed.distinct(), "row_version", "left_anti")
+    missed = F.count_if(F.col("row_version") <= F.lit(upto))
+    (row,) = lost.agg(F.count(F.lit(1)).alias("lost"), missed.alias("missed")).collect()
+    return {"removed": 0 if removed is None else absent.count() - row.lost, "not_archived_yet": row.lost - row.missed, "missed": row.missed}
+
+
+def _compared(spark: SparkSession, table: ArchiveTable, archived: DataFrame, waiting: Waiting) -> dict[str, int]:
+    """Compare a queue with what the table confirms of it. What is in a queue now is archived by the next run of a drain."""
+    removed = removed_row_versions(table, waiting.queue, waiting.epoch)
+    known = table.recorded().get(waiting.epoch or "")
+    upto = None if known is None else known.end.get("row_version", -1)
+    return compare(archived, waiting.messages, spark.createDataFrame(removed) if len(removed) else None, upto)
 
 
 def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Report:
@@ -97,17 +119,17 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Repor
             days = [(queue, day, rows.get((queue, day), 0), size) for queue, day, _, size in days]
             counts["messages"] = sum(rows.values())
         twice = duplicates(df).limit(MAX_SHOWN + 1).collect()
-        findings += [Finding("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", "two streams archived it, or a new checkpoint archived it again; remove the later copies with --repair")
+        findings += [Finding("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", "two programs have archived it; remove the later copies with --repair")
                      for row in twice[:MAX_SHOWN]]  # fmt: skip
         counts["duplicates"] = duplicates(df).count() if twice else 0
         if waiting is not None:
             own = df.where(F.col("queue") == waiting.queue)
-            counts |= compare(own, waiting.messages)
+            counts |= _compared(spark, table, own, waiting)
             if counts["missed"]:
-                what = f"{counts['missed']} messages of {waiting.queue} are older than the newest archived message"
-                findings.append(
-                    Finding("missed", what, "a drain archives messages that were locked in its next run; after a tail, start a new archive")
+                what = (
+                    f"{counts['missed']} messages of {waiting.queue} are not in the archive any more, and neither erase nor retain has deleted them"
                 )
+                findings.append(Finding("missed", what, "find out who removed them from the archive; if nobody meant to, restore it from a backup"))
     return Report(days, findings, counts | {"findings": len(findings), "leftovers": len(notes)}, notes)
 
 
@@ -165,16 +187,23 @@ def _first_copies(df: DataFrame) -> DataFrame:
 
 
 def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Finding]:
-    """Search every file below an archive for texts, as it is and, in Parquet files, in every column. Returns the files with one.
+    """Search every file below an archive, and below each place to which messages were copied, for texts. Returns the files with one.
 
-    Bodies that are compressed or encoded are searched as they are stored.
+    A file is searched as it is and, if it is a Parquet file, in every column. Bodies that are compressed or encoded are searched as they are stored.
     """
-    table = open_table(path)
-    root, pattern = table.folder.path, "|".join(map(re.escape, texts))
-    holds = F.udf(lambda path: contains(root, path, pattern), "boolean", useArrow=False)
-    paths = [(name,) for name, info in table.folder.contents() if info.is_file]
-    found = spark.createDataFrame(paths, "path string").where(holds("path")).collect()
-    return [Finding("not erased", row.path, "erase it, or run erase again when no job writes") for row in found]
+    own, pattern = open_table(path).folder, "|".join(map(re.escape, texts))
+    copied = [place for place in places(own) if not place.startswith(f"{own.path}/")]
+    files = {(folder.path, name) for folder in (own, *map(ArchiveFolder, copied)) for name, info in folder.contents() if info.is_file}
+    gone = sorted(set(copied) - {root for root, _ in files})
+    holds = F.udf(lambda root, path: contains(root, path, pattern), "boolean", useArrow=False)
+    found = spark.createDataFrame(sorted(files), "root string, path string").where(holds("root", "path")).collect()
+    return [
+        *(Finding("not searched", place, "messages were copied there, and nothing is there now; search where you moved it") for place in gone),
+        *(
+            Finding("not erased", row.path if row.root == own.path else f"{row.root}/{row.path}", "erase it, or run erase again when no job writes")
+            for row in found
+        ),
+    ]
 
 
 def _by_day(files: Iterable[DataFile]) -> list[tuple[str, str, int, int]]:

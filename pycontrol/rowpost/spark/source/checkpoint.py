@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowpost.database.connection import Connection
 from rowpost.spark.archive.address import local_path
 from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.identity import Offset, Progress, by_epoch
 from rowpost.spark.source.connection import in_environment
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.reconnect import PatientConnection
@@ -22,9 +24,42 @@ from rowpost.spark.source.reconnect import PatientConnection
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["committed_offset", "finalize", "offsets_by_queue"]
+__all__ = ["Checkpoint", "committed_offset", "finalize", "offsets_by_queue"]
 
 _HEADER_LINES = 2  # an offset file starts with a version and metadata; one line a source follows
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What Spark has stored of a query. `spark` reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does."""
+
+    place: str
+    spark: SparkSession | None = None
+
+    @cached_property
+    def query(self) -> str | None:
+        """The query's id. None before its first start."""
+        text = _text(self.place, "metadata", self.spark)
+        return None if text is None else json.loads(text)["id"]
+
+    def last(self, folder: str) -> int:
+        """Return the number of the last batch in `offsets` (planned) or `commits`, or -1."""
+        return max((int(name) for name in _names(self.place, folder, self.spark) if name.isdecimal()), default=-1)
+
+    def offset(self, number: int, source: int = 0) -> dict[str, Any] | None:
+        """Return the offset at the end of a batch. None if it is not stored, or not any more."""
+        text = None if number < 0 else _text(self.place, f"offsets/{number}", self.spark)
+        line = "-" if text is None else text.splitlines()[_HEADER_LINES + source]
+        return None if line == "-" else json.loads(line)
+
+    def progress(self) -> Progress:
+        """Return what an archive compares with its table."""
+
+        def offsets(number: int) -> Mapping[str, Offset] | None:
+            found = self.offset(number)
+            return None if found is None else by_epoch(found)
+
+        return Progress(self.place, self.query, self.last("offsets"), self.last("commits"), offsets)
 
 
 def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, source: int = 0) -> dict[str, Any] | None:
@@ -35,15 +70,14 @@ def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, 
         spark: reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does.
         source: position of the source in the query, from 0.
     """
-    where = str(checkpoint)
-    numbers = [int(name) for name in _names(where, "commits", spark) if name.isdecimal()]
-    if not numbers:
-        return None
-    line = _text(where, f"offsets/{max(numbers)}", spark).splitlines()[_HEADER_LINES + source]
-    return None if line == "-" else json.loads(line)
+    stored = Checkpoint(str(checkpoint), spark)
+    return stored.offset(stored.last("commits"), source)
 
 
-def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None = None, *, release: bool = False) -> int:
+def finalize(
+    options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None = None, *, release: bool = False,
+    confirmed: Mapping[str, Offset] | None = None,
+) -> int:  # fmt: skip
     """Delete the committed messages of an ended drain from the spool, and return their number.
 
     Args:
@@ -51,6 +85,7 @@ def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSes
         checkpoint: the query's checkpoint.
         spark: reads a checkpoint that is not a local folder.
         release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
+        confirmed: the offsets, by the identity of the queue, up to which the target has the messages. Messages above stay in the spool.
 
     Raises:
         SpoolTaken: the spool belongs to another stream.
@@ -59,10 +94,16 @@ def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSes
     committed = committed_offset(checkpoint, spark)
     connection = PatientConnection(asked)
     try:
-        drained = {queue: offset for queue, offset in offsets_by_queue(committed, asked.queue).items() if "owner" in offset}
+        found = offsets_by_queue(committed, asked.queue).items()
+        drained = {queue: _confirmed(offset, confirmed or {}) for queue, offset in found if "owner" in offset}
         return sum(connection.run(partial(_drop, queue, offset, release)) for queue, offset in drained.items())
     finally:
         connection.close()
+
+
+def _confirmed(offset: Offset, confirmed: Mapping[str, Offset]) -> Offset:
+    known = confirmed.get(offset["queue"], offset)
+    return {**offset, "number": min(offset["number"], known["number"]) if known.get("owner") == offset["owner"] else 0}
 
 
 def offsets_by_queue(offset: Mapping[str, Any] | None, queue: str) -> Mapping[str, Any]:
@@ -86,8 +127,19 @@ def _names(where: str, folder: str, spark: SparkSession | None) -> list[str]:
     return [row.path.rpartition("/")[2] for row in rows]
 
 
-def _text(where: str, file: str, spark: SparkSession | None) -> str:
+def _text(where: str, file: str, spark: SparkSession | None) -> str | None:
+    """Read a file of a checkpoint. Returns None if it does not exist."""
     if spark is None or local_path(where) is not None:
-        return ArchiveFolder(where).text(file)
-    (row,) = spark.read.format("binaryFile").load(f"{where}/{file}").select("content").collect()
+        try:
+            return ArchiveFolder(where).text(file)
+        except FileNotFoundError:
+            return None
+    from pyspark.errors import AnalysisException
+
+    try:
+        (row,) = spark.read.format("binaryFile").load(f"{where}/{file}").select("content").collect()
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" not in str(error):
+            raise
+        return None
     return bytes(row.content).decode()

@@ -9,10 +9,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
 from rowpost.spark.source.backlog import measure
+from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.options import ReadOptions
 from rowpost.spark.source.queue_stream import (
     QueueState,
@@ -23,10 +25,10 @@ from rowpost.spark.source.queue_stream import (
 )
 from rowpost.spark.source.reread import read_spool_range
 from rowpost.spark.source.streams import Offset, QueueStream, StreamRange, not_ours
-from rowpost.spark.versions import ReadLimit, ReadMaxRows
 
 __all__ = ["DrainReader"]
 
+_OFFSET = ("queue", "owner", "number")
 MOVE_ROWS = 4000  # messages in one call: fewer than SQL Server's threshold of lock escalation
 
 
@@ -54,9 +56,10 @@ class DrainReader(QueueStream):
         return {**super().__getstate__(), "_initial": None, "_checked": True}
 
     def initialOffset(self) -> Offset:
-        """Return an offset before the first spool number, with a new owner identifier."""
+        """Return an offset before the first spool number, with a new owner identifier, unless the stream continues."""
         if self._initial is None:
-            self._initial = {"queue": self.describe().identity, "owner": str(uuid4()), "number": 0}
+            identity = self.describe().identity
+            self._initial = self.confirmed(identity, _OFFSET) or {"queue": identity, "owner": str(uuid4()), "number": 0}
         return self._initial
 
     def estimate(self, start: Offset) -> int:
@@ -70,13 +73,13 @@ class DrainReader(QueueStream):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Move the next batch to the spool. If the spool has unread messages of this stream, they are the next batch."""
-        check_offset(("queue", "owner", "number"), start)
+        check_offset(_OFFSET, start)
         state = self.describe()
-        self.check_same_queue(start, state.identity)
+        self.check_same_queue(start, state)
         self._check_no_consumers(state)
         upto = state.last if self._target is None else self._target
         wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        self._planned = self.connection.run(lambda database: self._fill_spool(database, start, wanted, upto))
+        self._planned = self.ask(lambda database: self._fill_spool(database, start, wanted, upto))
         return {**start, "number": self._planned}
 
     def reportLatestOffset(self) -> Offset | None:
@@ -91,8 +94,8 @@ class DrainReader(QueueStream):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolRange]:
         """Split the batch into ranges of spool numbers. Raises StreamRefused if the checkpoint belongs to another queue."""
-        check_offset(("queue", "owner", "number"), end)
-        self.check_same_queue(end, self.describe().identity)
+        check_offset(_OFFSET, end)
+        self.check_same_queue(end, self.describe())
         ranges = split(start["number"], end["number"], self.options.parts(end["number"] - start["number"]))
         return [SpoolRange(each.above, each.upto, each is ranges[0], end["owner"]) for each in ranges]
 
@@ -104,12 +107,16 @@ class DrainReader(QueueStream):
         if not isinstance(partition, SpoolRange):
             raise not_ours(partition)
         with self.task_connection(partition) as connection:
-            connection.run(lambda database: database.call("confirm_spool", self.options.queue, owner=partition.owner))
+            connection.run(lambda database: self._confirm(database, partition.owner))
             yield from read_spool_range(connection, self.options, self.schema, partition)
 
     def commit(self, end: Offset) -> None:
         """Delete the messages of committed batches from the spool."""
-        self.connection.run(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))
+        self.ask(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))
+
+    def _confirm(self, database: Connection, owner: str) -> None:
+        with naming_what_is_gone(database, self.options.queue):
+            database.call("confirm_spool", self.options.queue, owner=owner)
 
     def _fill_spool(self, database: Connection, start: Offset, wanted: int | None, upto: int) -> int:
         """Move up to `wanted` messages, and return the last number of the batch.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey
 from rowpost.spark.source.digest import Tally, total
+from rowpost.spark.source.gone import naming_what_is_gone
 
 __all__ = ["Job", "JobState", "Stored", "check_sent", "full_key"]
 
@@ -59,7 +60,8 @@ class Job:
 
     def begin(self, database: Connection, mode: str) -> JobState:
         """Begin the run. Raises QueueNotFound, and JobKeyUsed if another login has the key."""
-        database.call("send_staged", self.queue, job_key=self.key, attempts=[])  # fails if the queue does not exist
+        with naming_what_is_gone(database, self.queue):
+            database.call("send_staged", self.queue, job_key=self.key, attempts=[])  # fails if the queue does not exist
         row = database.call_atomically("begin_job", job_key=self.key, destination=self.queue, run=self.run, mode=mode, started_by=_started_by())[0]
         return JobState(row.state, row.mode)
 
@@ -77,7 +79,7 @@ class Job:
 
     def send(self, database: Connection, part: int, stored: Stored) -> None:
         """Send one part, unless another process has sent it meanwhile. Raises DatabaseError if its messages are missing."""
-        with database.transaction():
+        with naming_what_is_gone(database, self.queue), database.transaction():
             if not database.call("claim_ledger", job_key=self.key, part=part)[0].claimed:
                 return
             sent = database.call("send_staged", self.queue, job_key=self.key, attempts=[stored.attempt])[0].sent

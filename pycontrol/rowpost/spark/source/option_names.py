@@ -24,13 +24,14 @@ _READ = (
     "maxBytesPerBatch",
     "watermarkTimeoutSeconds",
     "includeHeaders",
+    "columns",
 )
 #: options of `spark.read`
 BATCH = _READ
 #: options of `spark.readStream`
 STREAM = (
     *_READ, "subscribePattern", "mode", "maxOffsetsPerTrigger", "failOnDataLoss", "allowConsumers", "takeOver", "connectRetrySeconds",
-    "availableNow",
+    "confirmedOffsets",
 )  # fmt: skip
 #: options of `df.write`
 WRITE = (*_ANY, "jobKey", "mode", "messagesPerCall")
@@ -50,6 +51,7 @@ _REASONS = {
     "startingOffsetsByTimestampStrategy": _NO_TIME,
     "minOffsetsPerTrigger": "Set the interval of the trigger instead.",
     "maxTriggerDelay": "Set the interval of the trigger instead.",
+    "availableNow": "Remove it, and use .trigger(availableNow=True).",
     "assign": "Use the option queue, with the name of one queue.",
     "topic": "Use the option queue.",
     "groupIdPrefix": "A queue has no consumer groups: the checkpoint stores what was read.",

@@ -6,6 +6,7 @@ variables, which the driver and every executor must have.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ class ReadOptions:
         watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
         batch_bytes: target size of one Arrow batch.
         connect_retry_s: seconds that a stream waits for a server that restarts or fails over.
-        ends: on Spark 4.0 and 4.1, a stream reads only what is there when it starts.
+        confirmed: JSON: the offset at which a stream without a checkpoint continues, by the identity of the queue. `starting` is for others.
     """
 
     queue: str
@@ -61,7 +62,7 @@ class ReadOptions:
     allow_consumers: bool = False
     take_over: bool = False
     connect_retry_s: float = DEFAULT_CONNECT_RETRY_S
-    ends: bool = False
+    confirmed: str = "{}"
     queues: tuple[str, ...] = ()
     pattern: str | None = None
 
@@ -121,7 +122,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         allow_consumers=_flag(options, "allowConsumers", False),
         take_over=_flag(options, "takeOver", False),
         connect_retry_s=_seconds(options, "connectRetrySeconds", DEFAULT_CONNECT_RETRY_S),
-        ends=_flag(options, "availableNow", False),
+        confirmed=_confirmed(options),
     )
 
 
@@ -192,6 +193,17 @@ def _offset(options: Mapping[str, str], name: str, default: str, words: tuple[st
     if value.isdecimal():
         return int(value)
     raise SettingsError(f"The option {name} must be {', '.join(words)} or a row version (got {value!r}).")
+
+
+def _confirmed(options: Mapping[str, str]) -> str:
+    text = options.get("confirmedOffsets", "{}")
+    try:
+        valid = all(isinstance(offset, dict) and offset.get("queue") == identity for identity, offset in json.loads(text).items())
+    except (ValueError, AttributeError):
+        valid = False
+    if not valid:
+        raise SettingsError(f"The option confirmedOffsets must be a JSON object with the offset of each queue by its identity (got {text!r}).")
+    return text
 
 
 def _whole(options: Mapping[str, str], name: str, *, at_least: int) -> int | None:

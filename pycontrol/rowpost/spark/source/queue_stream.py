@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 from rowpost.database.connection import Connection
 from rowpost.errors import PermissionDenied, RowpostError, SettingsError
 from rowpost.settings.environment import load_settings
-from rowpost.spark.archive.schemas import MESSAGE
+from rowpost.spark.archive.schemas import MESSAGE, arrow_schema
 from rowpost.spark.source.connection import open_database
+from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.options import ReadOptions
 from rowpost.spark.source.watermark import Poll, Watermark
-from rowpost.spark.versions import arrow_schema
 
 __all__ = [
     "QueueState",
@@ -46,8 +46,15 @@ SEE_WRITERS = (
 )
 
 
+READ_ONLY = (
+    "The queue {} cannot be streamed, or read up to the watermark, from this server: it is a standby, a readable secondary or a read-only "
+    "database. It does not show which transactions write on the primary, so that messages would be skipped, and it removes none. Let the "
+    "environment name the primary. A batch read with endingOffsets=latest or a row version works here."
+)
+
+
 class StreamRefused(RowpostError):
-    """A stream cannot continue: its checkpoint belongs to another queue, or unread messages were removed."""
+    """A stream cannot continue: its checkpoint belongs to another queue, unread messages were removed, or the server is a standby."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,7 @@ class QueueState:
         last: the last row version that was assigned.
         purged: the highest row version that a purge removed; None if the queue was never purged.
         consumers: number of connected workers.
+        on_standby: whether the server is a standby, or a readable secondary.
         writers: the transactions that write to the queue, and the watermark that they leave; None if the login has no right to see them.
     """
 
@@ -77,13 +85,20 @@ class QueueState:
     writers: Poll | None
     purged: int | None
     consumers: int
+    on_standby: bool = False
 
     @property
     def poll(self) -> Poll:
-        """Return the writers. Raises PermissionDenied if the login has no right to see them."""
+        """Return the writers. Raises StreamRefused on a standby, PermissionDenied if the login has no right to see them."""
+        self.check_primary()
         if self.writers is None:
             raise PermissionDenied(SEE_WRITERS.format(self.identity))
         return self.writers
+
+    def check_primary(self) -> None:
+        """Raise StreamRefused on a standby: its writers cannot be seen, and nothing can be removed."""
+        if self.on_standby:
+            raise StreamRefused(READ_ONLY.format(self.identity))
 
 
 def open_queue(options: ReadOptions) -> Connection:
@@ -93,14 +108,15 @@ def open_queue(options: ReadOptions) -> Connection:
 
 def describe(database: Connection, queue: str) -> QueueState:
     """Poll the queue's state. Raises QueueNotFound, PermissionDenied."""
-    identity, first, last, watermark, writers, purged, consumers = database.call("describe_stream", queue)[0]
-    return QueueState(identity, first, last, None if writers is None else Poll.of(last, watermark, writers), purged, consumers)
+    with naming_what_is_gone(database, queue):
+        identity, first, last, watermark, writers, purged, consumers, on_standby = database.call("describe_stream", queue)[0]
+    return QueueState(identity, first, last, None if writers is None else Poll.of(last, watermark, writers), purged, consumers, on_standby)
 
 
 def wait_for_watermark(database: Connection, queue: str, timeout_s: float, watermark: Watermark | None = None) -> int:
     """Wait until all transactions that write now have ended, and return the watermark.
 
-    After `timeout_s` seconds, the watermark that was reached so far is returned.
+    After `timeout_s` seconds, the watermark that was reached so far is returned. Raises StreamRefused on a standby.
     """
     watermark = watermark or Watermark()
     state = describe(database, queue)
@@ -152,7 +168,8 @@ def read_batches(
         with_body="body" in names,
         **filters,
     )
-    yield from batches(chunks, check_schema(schema))
+    with naming_what_is_gone(database, options.queue):
+        yield from batches(chunks, check_schema(schema))
 
 
 def declared_worker(options: ReadOptions) -> str | None:

@@ -12,7 +12,18 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+    StringContains,
+)
 from pyspark.sql.types import StructType
 
 from rowpost.spark.source.cuts import Sampled, divide_visible
@@ -24,16 +35,6 @@ from rowpost.spark.source.queue_stream import (
     open_queue,
     read_batches,
     wait_for_watermark,
-)
-from rowpost.spark.versions import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-    StringContains,
 )
 
 __all__ = ["FilteringReader", "Pushed", "QueueReader"]

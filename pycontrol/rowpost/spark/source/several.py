@@ -17,21 +17,21 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from rowpost.errors import QueueNotFound
+from rowpost.spark.archive.schemas import arrow_schema
 from rowpost.spark.source.drain import DrainReader
 from rowpost.spark.source.options import DRAIN, ReadOptions
 from rowpost.spark.source.queue_stream import StreamRefused, check_offset
 from rowpost.spark.source.reconnect import PatientConnection
 from rowpost.spark.source.streams import Offset, StreamRange, TailReader
-from rowpost.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow, arrow_schema
 
 __all__ = ["SeveralReader", "shares"]
 
 DISCOVERY_INTERVAL_S = 30.0
 _QUEUE = "queue"
-_BEGINNING: Offset = {"row_version": 0, "number": 0}
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_offset(("queues",), end)
         starts, ends = self._by_queue(start), end["queues"]
         changed = [name for name in ends if ends[name] != starts.get(name)]
-        found = [(name, part) for name in changed for part in self.reader(name).partitions(starts.get(name) or _BEGINNING, ends[name])]
+        found = [(name, part) for name in changed for part in self.reader(name).partitions(starts.get(name) or self._beginning(name), ends[name])]
         # one task says that it waits for the server
         return [QueuePart(name, replace(part, first=place == 0)) for place, (name, part) in enumerate(found)]
 

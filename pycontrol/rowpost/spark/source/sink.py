@@ -5,7 +5,7 @@ They send each row of a DataFrame as one message, exactly once.
     df.write.format("rowpost").option("queue", "Sales").option("jobKey", "replay-7").mode("append").save()
 
 The columns headers and body are required. The column id is optional; a row without one gets a new id. Other columns of
-a message are ignored. If Spark repeats a task, or if a job runs again with the same jobKey, nothing is sent twice.
+a message are ignored. A row whose id is not a UUID, or whose headers no endpoint can read, fails its task. If Spark repeats a task, or if a job runs again with the same jobKey, nothing is sent twice.
 
 The options are in options.py. The modes are:
 
@@ -27,19 +27,19 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from rowpost.database.connection import Connection
-from rowpost.errors import InvalidMessage, JobKeyUsed, SettingsError
+from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.broken_input import InputPipe
 from rowpost.spark.source.connection import open_database
 from rowpost.spark.source.digest import Tally, same_messages, total
+from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.job import Job, JobState, Stored, check_sent, full_key
 from rowpost.spark.source.options import DIRECT, WriteOptions
-from rowpost.spark.versions import StreamArrowWriter
-from rowpost.wire.message import OutgoingMessage
+from rowpost.wire.message import OutgoingMessage, decode_headers
 
 __all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer", "check_append_only"]
 
@@ -101,7 +101,7 @@ class _Writer:
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, str, bytes | None]]:
         ids = batch.column("id").to_pylist() if "id" in self.columns else [None] * batch.num_rows
-        headers = [each or "" for each in batch.column("headers").to_pylist()]
+        headers = map(_headers, batch.column("headers").to_pylist(), ids)
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
         return zip(ids, headers, bodies, strict=True)
 
@@ -161,7 +161,7 @@ class DirectWriter(_JobWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send one partition, unless an earlier attempt of the task has sent it. Raises SparkFailed if its rows broke off."""
         part, tally, pipe = _task().partitionId(), Tally(), InputPipe.of_task()
-        with self._open() as database, database.transaction():
+        with self._open() as database, naming_what_is_gone(database, self.options.queue), database.transaction():
             claimed, messages, digest = database.call("claim_ledger", job_key=self.job.key, part=part)[0]
             for group in self._groups(iterator, tally):
                 if claimed:
@@ -184,7 +184,7 @@ class DirectWriter(_JobWriter):
             database.call_atomically("end_job", job_key=self.job.key, run=self.job.run, done=True, parts=len(stored), messages=sent, digest=digest)
 
 
-class StreamWriter(_Writer, StreamArrowWriter):
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Send each batch of a stream in one transaction, in order and exactly once."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -202,7 +202,7 @@ class StreamWriter(_Writer, StreamArrowWriter):
             return
         stored = _stored(messages)
         with self._open() as database:
-            with database.transaction():
+            with naming_what_is_gone(database, self.options.queue), database.transaction():
                 if database.call("claim_ledger", job_key=key, part=batchId, parts=0)[0].claimed:
                     attempts = [each.attempt for each in stored]
                     sent = database.call("send_staged", self.options.queue, job_key=key, attempts=attempts)[0].sent
@@ -239,6 +239,22 @@ def _columns(schema: StructType) -> frozenset[str]:
         if name in given and not isinstance(given[name], types):
             raise SettingsError(f"The column {name} must be {types[0]().simpleString()} (got {given[name].simpleString()}).")
     return frozenset(given)
+
+
+def _headers(text: str | None, id: str | None) -> str:
+    """Return headers that every endpoint can read. Raises InvalidMessage for others, which would fail in each handler."""
+    wrong = "They are null."
+    if text is not None:
+        try:
+            decode_headers(text)
+        except MessageCorrupt as error:
+            wrong = str(error)
+        else:
+            return text
+    raise InvalidMessage(
+        f"The headers of the message {id or 'without an id'} cannot be sent. {wrong} Write a JSON object whose values are texts or null, or an "
+        "empty string for no headers. Leave other rows out before the write."
+    )
 
 
 def _uuid(text: Any) -> UUID:

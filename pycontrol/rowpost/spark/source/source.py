@@ -6,12 +6,12 @@
 source in several short-lived processes.
 
 The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
-version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of
+version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds, includeHeaders and columns; of
 streams also mode (tail or drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds,
-availableNow (versions.py), and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
+confirmedOffsets, and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
 
-The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
-are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
+The columns are those of schemas.MESSAGE, or a subset: columns that the option columns (`row_version,headers`) or
+`.schema("row_version bigint, headers string")` omits are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
 single message.
 """
 
@@ -22,13 +22,13 @@ from types import FrameType
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from rowpost.errors import SettingsError
-from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.connection import in_environment
 from rowpost.spark.source.option_names import check_no_secrets
-from rowpost.spark.source.options import DRAIN, includes_headers, read_options, write_options
+from rowpost.spark.source.options import DRAIN, read_options, write_options
+from rowpost.spark.source.selection import check_schema_is_selected, selected_columns
 
 __all__ = ["QueueSource"]
 
@@ -48,16 +48,14 @@ class QueueSource(DataSource):
         return "rowpost"
 
     def schema(self) -> StructType:
-        """Return the columns of a message, without headers if includeHeaders is false, and with the queue if there are several."""
-        columns = [field for field in MESSAGE if field.name != "headers" or includes_headers(self.options)]
-        listed, one = self.options.get("subscribe") or "", self.options.get("queue")
-        several = self.options.get("subscribePattern") is not None or ("," in listed and not one)
-        return StructType([*columns, StructField("queue", StringType(), False)] if several else columns)
+        """Return the columns of a message, or those that the options name."""
+        return selected_columns(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader of `spark.read`."""
         from rowpost.spark.source.reader import FilteringReader, QueueReader
 
+        check_schema_is_selected(self.options, schema)
         kind, options = FilteringReader if _pushes_filters() else QueueReader, in_environment(read_options(self.options))
         if options.several:
             raise SettingsError(f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use readStream.")
@@ -66,13 +64,13 @@ class QueueSource(DataSource):
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
         from rowpost.spark.source.drain import DrainReader
-        from rowpost.spark.source.self_planned import planned
         from rowpost.spark.source.several import SeveralReader
         from rowpost.spark.source.streams import TailReader
 
+        check_schema_is_selected(self.options, schema)
         options = in_environment(read_options(self.options, stream=True))
         kind = SeveralReader if options.several else DrainReader if options.mode == DRAIN else TailReader
-        return planned(kind(options, schema), options)
+        return kind(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.write`. Raises SettingsError."""

@@ -11,18 +11,23 @@ Each call may be repeated: after a lost connection, it runs again as a whole.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
 from rowpost.spark.source.backlog import measure
+from rowpost.spark.source.cuts import Sampled, divide
+from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.held import holders
 from rowpost.spark.source.options import LATEST, ReadOptions
 from rowpost.spark.source.queue_stream import (
@@ -38,12 +43,14 @@ from rowpost.spark.source.queue_stream import (
 from rowpost.spark.source.reconnect import PatientConnection, say, say_nothing
 from rowpost.spark.source.reread import read_queue_range
 from rowpost.spark.source.watermark import Notes, Watermark
-from rowpost.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-__all__ = ["Offset", "QueueStream", "StreamRange", "TailReader", "not_ours"]
+__all__ = ["Offset", "QueueStream", "StreamRange", "TailRange", "TailReader", "not_ours"]
 
 LAG_INTERVAL_S = 5.0
+_OFFSET = ("queue", "row_version")
+_MOST_MESSAGES = 2**31 - 1  # of find_row_version
 Offset = dict[str, Any]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -85,9 +92,18 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Use the planner's connection of a stream that reads several queues."""
         self._connection = connection
 
+    def ask(self, action: Callable[[Connection], Result]) -> Result:
+        """Run an action on the planner's connection, as PatientConnection.run does. Raises QueueNotFound if the queue is gone."""
+
+        def named(database: Connection) -> Result:
+            with naming_what_is_gone(database, self.options.queue):
+                return action(database)
+
+        return self.connection.run(named)
+
     def describe(self) -> QueueState:
         """Poll the queue."""
-        return self.connection.run(lambda database: describe(database, self.options.queue))
+        return self.ask(lambda database: describe(database, self.options.queue))
 
     @contextmanager
     def task_connection(self, part: StreamRange) -> Iterator[PatientConnection]:
@@ -101,7 +117,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def lag(self, position: int) -> dict[str, object]:
         """Return how far the stream is behind. Measures again if the position has changed, and otherwise every five seconds."""
         if self._lag is None or self._lag[0] != position or time.monotonic() >= self._lag[1]:
-            found = self.connection.run(lambda database: self.measure_lag(database, position))
+            found = self.ask(lambda database: self.measure_lag(database, position))
             self._lag = (position, time.monotonic() + LAG_INTERVAL_S, found)
         return self._lag[2]
 
@@ -118,11 +134,23 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._connection is not None:
             self._connection.close()
 
-    def check_same_queue(self, offset: Offset, identity: str) -> None:
-        """Raise StreamRefused if the checkpoint belongs to another queue."""
-        if offset["queue"] != identity:
+    def confirmed(self, identity: str, keys: Sequence[str]) -> Offset | None:
+        """Return the offset at which a stream without a checkpoint continues. Raises StreamRefused if it is of the other mode."""
+        known = json.loads(self.options.confirmed).get(identity)
+        if known is None or set(keys) <= known.keys():
+            return known
+        queue, other = self.options.queue, "a drain" if "owner" in known else "a tail"
+        raise StreamRefused(
+            f"The messages of {queue} were archived in this place by {other}, and mode={self.options.mode} would archive some of them again. "
+            f"Continue with {other}, or archive the queue to another folder."
+        )
+
+    def check_same_queue(self, offset: Offset, state: QueueState) -> None:
+        """Raise StreamRefused if the checkpoint belongs to another queue, or this server is a standby: each task may reach another one."""
+        state.check_primary()
+        if offset["queue"] != state.identity:
             raise StreamRefused(
-                f"This checkpoint belongs to the queue {offset['queue']}, but {self.options.queue} is {identity} now. "
+                f"This checkpoint belongs to the queue {offset['queue']}, but {self.options.queue} is {state.identity} now. "
                 "It is another queue, or the queue was dropped and created again, or the database was restored. "
                 "Start with a new checkpoint. The option startingOffsets sets its start."
             )
@@ -151,14 +179,17 @@ class TailReader(QueueStream):
     def initialOffset(self) -> Offset:
         """Return the start of a stream without a checkpoint, from the option startingOffsets."""
         state = self.describe()
+        if (known := self.confirmed(state.identity, _OFFSET)) is not None:
+            return known
         starting = self.options.starting
         if not isinstance(starting, int):
             starting = self._wait_for_watermark() if starting == LATEST else 0
         return self._offset(state, starting)
 
     def beginning(self) -> Offset:
-        """Return the start of a queue that a running stream has found: its first message."""
-        return self._offset(self.describe(), 0)
+        """Return the start of a queue that was not in the stream before: its first message, unless it continues."""
+        state = self.describe()
+        return self.confirmed(state.identity, _OFFSET) or self._offset(state, 0)
 
     def estimate(self, start: Offset) -> int:
         """Return about how many messages there are to read."""
@@ -188,10 +219,8 @@ class TailReader(QueueStream):
         if end <= begin:
             # a run that ends keeps what it has learnt in an empty batch; another stream keeps it in its next batch
             return start if self._target is None else self._noted(start)
-        if isinstance(limit, ReadMaxRows):
-            # no message will appear below the first visible one, up to the watermark: skip that range without counting it
-            empty_to = min(end, (end if state.first is None else state.first - 1))
-            end = min(end, max(begin, empty_to) + limit.max_rows)
+        if isinstance(limit, ReadMaxRows) and end - begin > limit.max_rows:
+            end = self.ask(partial(self._limited, begin, end, limit.max_rows))
         self._end = end
         return self._offset(state, end)
 
@@ -209,9 +238,9 @@ class TailReader(QueueStream):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[TailRange]:
         """Split the batch into ranges. Raises StreamRefused if the checkpoint belongs to another queue."""
-        check_offset(("queue", "row_version"), end)
-        self.check_same_queue(end, self.describe().identity)
-        ranges = split(start["row_version"], end["row_version"], self.options.parts(end["row_version"] - start["row_version"]))
+        check_offset(_OFFSET, end)
+        self.check_same_queue(end, self.describe())
+        ranges = self._divided(start["row_version"], end["row_version"])
         return [TailRange(each.above, each.upto, each is ranges[0], end["queue"], end["purged"]) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -221,11 +250,25 @@ class TailReader(QueueStream):
         with self.task_connection(partition) as connection:
             yield from read_queue_range(connection, self.options, self.schema, partition)
             state = connection.run(lambda database: describe(database, self.options.queue))
-        self.check_same_queue({"queue": partition.queue}, state.identity)
+        self.check_same_queue({"queue": partition.queue}, state)
         self._check_not_purged(partition.above, partition.purged, state)
 
     def commit(self, end: Offset) -> None:
         """Do nothing: a tail does not change the queue."""
+
+    def _limited(self, begin: int, end: int, messages: int, database: Connection) -> int:
+        """Return where a batch with so many messages ends. Row versions have gaps, so that their number says nothing."""
+        count = min(messages, _MOST_MESSAGES)
+        found = database.call("find_row_version", self.options.queue, above=begin, upto=end, count=count)[0].row_version
+        return end if found is None else found
+
+    def _divided(self, above: int, upto: int) -> list[Range]:
+        """Divide a batch evenly, or by a sample of its messages if most of its row versions are a gap."""
+        width, limit = upto - above, self.options.max_rows
+        if limit is None or width <= 2 * limit:
+            return split(above, upto, self.options.parts(width))
+        rows = self.ask(lambda database: database.call("sample_range", self.options.queue, above=above, upto=upto))
+        return divide(above, upto, self.options.partitions, [Sampled(*row) for row in rows], self.options.part_rows)
 
     def _offset(self, state: QueueState, row_version: int) -> Offset:
         return self._noted({"queue": state.identity, "row_version": row_version, "purged": state.purged})
@@ -236,11 +279,11 @@ class TailReader(QueueStream):
 
     def _wait_for_watermark(self) -> int:
         timeout_s = self.options.watermark_timeout_s
-        return self.connection.run(lambda database: wait_for_watermark(database, self.options.queue, timeout_s, self._watermark))
+        return self.ask(lambda database: wait_for_watermark(database, self.options.queue, timeout_s, self._watermark))
 
     def _check_no_loss(self, start: Offset, state: QueueState) -> None:
-        check_offset(("queue", "row_version"), start)
-        self.check_same_queue(start, state.identity)
+        check_offset(_OFFSET, start)
+        self.check_same_queue(start, state)
         if start["row_version"] > state.last:
             raise StreamRefused(
                 f"This stream has read {self.options.queue} up to row version {start['row_version']}, but the queue's last row version is "

@@ -4,8 +4,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rowpost.errors import SettingsError
+from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE
 from rowpost.spark.source.options import read_options, write_options
+from rowpost.spark.source.source import QueueSource
 
 MARKER = "marker-Zx81qP"
 
@@ -23,6 +25,7 @@ MARKER = "marker-Zx81qP"
         ("nonsense", "the options of a stream are queue"),
         ("jobKey", "not for a stream"),
         ("slot", "mode=log is gone"),
+        ("availableNow", "trigger"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_known_one_that_is_nearest(name, says):
@@ -74,8 +77,15 @@ def test_every_option_on_the_lists_is_accepted():
         "startingOffsets",
         "endingOffsets",
     }
-    flags = {"failOnDataLoss", "allowConsumers", "takeOver", "includeHeaders", "availableNow"}
-    values = {**dict.fromkeys(numbers, "5000"), **dict.fromkeys(flags, "true"), "subscribe": "a", "queue": "a", "jobKey": "k"}
+    flags = {"failOnDataLoss", "allowConsumers", "takeOver", "includeHeaders"}
+    values = {
+        **dict.fromkeys(numbers, "5000"),
+        **dict.fromkeys(flags, "true"),
+        "subscribe": "a",
+        "queue": "a",
+        "jobKey": "k",
+        "confirmedOffsets": "{}",
+    }
 
     def of(names, mode):
         return {name: {**values, "mode": mode}.get(name, "local") for name in names}
@@ -86,6 +96,12 @@ def test_every_option_on_the_lists_is_accepted():
     assert read_options({"subscribePattern": "a.*"}, stream=True).pattern == "a.*"
     assert write_options(of(WRITE, "direct")).mode == "direct"
     assert write_options({**of(STREAM_WRITE, ""), "checkpointLocation": "c"}, stream=True).mode == "staged"
+
+
+@pytest.mark.parametrize("text", ["5", "{", '{"db/a#1": 5}', '{"db/a#1": {"queue": "db/b#2"}}'])
+def test_confirmed_offsets_that_are_not_offsets_by_identity_are_refused(text):
+    with pytest.raises(SettingsError, match="confirmedOffsets must be a JSON object"):
+        read_options({"queue": "a", "confirmedOffsets": text}, stream=True)
 
 
 def test_two_different_names_of_the_queue_are_refused():
@@ -139,3 +155,28 @@ def test_headers_are_left_out_if_they_are_not_included(queues):
     assert "headers" in queues.read(queue).columns
     assert "headers" not in queues.read(queue, includeHeaders=False).columns
     assert [bytes(row.body) for row in queues.read(queue, includeHeaders=False).collect()] == [b"x"]
+
+
+def test_the_option_columns_names_what_is_read_in_its_order():
+    assert QueueSource({"queue": "a"}).schema() == MESSAGE
+    assert QueueSource({"queue": "a", "columns": "body, id"}).schema().fieldNames() == ["body", "id"]
+    assert QueueSource({"subscribe": "a,b", "columns": "queue,id"}).schema().fieldNames() == ["queue", "id"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"columns": "id,size"}, "'size' is not a column"), ({"columns": ""}, "'' is not a column"), ({"columns": "id,id"}, "twice"),
+     ({"columns": "queue"}, "'queue' is not a column"), ({"columns": "headers", "includeHeaders": "false"}, "'headers' is not a column"),
+     ({"columns": "id", "mode": "drain"}, "would be lost")],
+)  # fmt: skip
+def test_columns_that_a_read_does_not_have_are_refused_with_those_that_it_has(options, says):
+    with pytest.raises(SettingsError, match=says):
+        QueueSource({"queue": "a", **options}).schema()
+
+
+def test_a_schema_that_differs_from_the_option_columns_is_refused():
+    source = QueueSource({"queue": "a", "columns": "id"})
+
+    for reader in (source.reader, source.streamReader):
+        with pytest.raises(SettingsError, match="different columns"):
+            reader(MESSAGE)

@@ -19,7 +19,6 @@ from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.reconnect import Outage
 from rowpost.spark.source.source import QueueSource
-from rowpost.spark.versions import HAS_ADMISSION_CONTROL
 from tests.support.spark.killing import ROWPOST, python_of
 from tests.support.spark.outages import own_server
 from tests.support.spark.queues import Queues
@@ -150,7 +149,7 @@ def test_a_range_whose_server_restarts_in_the_middle_is_read_on(served, mode, co
     schema = MESSAGE if columns == "all" else type(MESSAGE)([MESSAGE["body"]])
     reader = QueueSource(options).streamReader(schema)
     start = reader.initialOffset()
-    end = reader.latestOffset(start, reader.getDefaultReadLimit()) if HAS_ADMISSION_CONTROL else reader.latestOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
     (part,) = reader.partitions(start, end)
 
     batches = reader.read(part)

@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 from rowpost.cli.app import app
 from rowpost.deploy.queues import forget_queue
 from rowpost.errors import SettingsError
-from rowpost.spark.jobs.archive import read_archive
+from rowpost.spark.jobs.archive import read_archive, start_query
 from rowpost.spark.source.checkpoint import committed_offset
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.several import shares
-from rowpost.spark.versions import start_query, stream_options
 from tests.support.spark.killing import fill, kill_until_done, python_of
 from tests.support.spark.outages import own_server
 
@@ -36,7 +35,7 @@ def run(queues, tmp_path):
         reader = queues.spark.readStream.format("rowpost").option("environment", spark_queues.environment)
         for name, value in options.items():
             reader = reader.option(name, str(value))
-        stream = reader.options(**stream_options(ends=True)).load()
+        stream = reader.load()
         writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "c"))
         query = start_query(writer, every=None)
         query.awaitTermination()
@@ -164,7 +163,7 @@ def test_each_queue_has_its_own_transactions_that_hold_it_back(queues, run, pref
 def test_a_checkpoint_of_a_queue_that_is_not_among_them_is_refused(queues, run, prefix):
     a, b, c = (queues.make(f"{prefix}{name}") for name in "abc")
     queues.send(a, numbered(0, 3))
-    run_one = queues.stream(a, ends=True).writeStream.format("noop").option("checkpointLocation", str(run.checkpoint))
+    run_one = queues.stream(a).writeStream.format("noop").option("checkpointLocation", str(run.checkpoint))
     start_query(run_one, every=None).awaitTermination()
 
     with pytest.raises(PySparkException, match="not among those of this stream"):

@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from rowpost.errors import JobKeyUsed
+from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.source.digest import Tally
 from rowpost.spark.source.job import Job, full_key
-from rowpost.spark.versions import start_query
 from rowpost.wire.message import OutgoingMessage
 
 NAMESPACE = UUID("5d0d0a8e-0000-4000-8000-000000000000")
@@ -293,7 +293,7 @@ def test_writes_without_a_key_are_separate_jobs(queues, write, stored, frame):
 def test_ids_are_new_where_none_is_given_and_bodies_may_be_missing_or_text(queues, write, spark):
     queue = queues.make()
 
-    write(spark.createDataFrame([("{}", None), (None, "text")], "headers string, body string"), queue)
+    write(spark.createDataFrame([("{}", None), ("", "text")], "headers string, body string"), queue)
 
     rows = queues.read(queue).orderBy("row_version").collect()
     assert sorted((row.headers, None if row.body is None else bytes(row.body)) for row in rows if row.body) == [("", b"text")]
@@ -343,7 +343,7 @@ def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queu
 
     def run():
         writer = (
-            queues.stream(source, ends=True, maxOffsetsPerTrigger=20).select("id", "headers", "body")
+            queues.stream(source, maxOffsetsPerTrigger=20).select("id", "headers", "body")
             .writeStream.format("rowpost").option("queue", target).option("environment", queues.environment)
             .option("checkpointLocation", str(tmp_path / "c"))
         )  # fmt: skip

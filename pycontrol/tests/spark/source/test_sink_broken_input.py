@@ -111,6 +111,39 @@ def test_an_error_above_a_direct_write_sends_no_part_of_its_partition(queues, ro
     assert stored(queue) == sorted([*range(ROWS), *([] if key else after_the_error)])
 
 
+def to_a_stream(frame, folder: Path, queue: str, environment: str) -> None:
+    """Send rows to a queue by a stream, which reads them from files."""
+    frame.write.parquet(str(folder / "rows"))
+    stream = frame.sparkSession.readStream.schema(frame.schema).parquet(str(folder / "rows"))
+    writer = stream.writeStream.format("rowpost").options(queue=queue, environment=environment, checkpointLocation=str(folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.mark.parametrize(
+    ("mode", "headers", "says"),
+    [
+        ("staged", None, "They are null"),
+        ("staged", "{not json", "not JSON"),
+        ("direct", '{"a": 1}', "'a'"),
+        ("direct", None, "They are null"),
+        ("stream", "[1]", "a JSON list"),
+    ],
+)
+def test_headers_that_no_endpoint_can_read_are_refused_with_their_message(spark, queues, write, stored, tmp_path, mode, headers, says):
+    queue, id = queues.make(), "00000000-0000-4000-8000-000000000007"
+    rows = spark.createDataFrame([(None, "{}", b"1"), (None, "", b"2"), (id, headers, b"3")], "id string, headers string, body binary").coalesce(1)
+
+    with pytest.raises(PySparkException, match=f"(?s){id} cannot be sent.*{says}"):
+        if mode == "stream":
+            to_a_stream(rows, tmp_path, queue, queues.environment)
+        else:
+            write(rows, queue, mode=mode)
+    after_the_error = stored(queue)
+    write(rows.where("id is null"), queue, mode="staged")
+
+    assert (after_the_error, stored(queue)) == ([], [1, 2])
+
+
 @pytest.mark.parametrize("mode", ["staged", "direct"])
 def test_a_shuffle_whose_files_are_lost_while_the_sink_reads_them_loses_and_doubles_nothing(spark, queues, rows, write, stored, tmp_path, mode):
     queue, mapped, struck = queues.make(), tmp_path / "mapped", tmp_path / "struck"

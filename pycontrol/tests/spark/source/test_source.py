@@ -12,7 +12,6 @@ from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.cuts import divide_visible
 from rowpost.spark.source.options import read_options, write_options
 from rowpost.spark.source.queue_stream import QueueState, Range, split
-from rowpost.spark.versions import HAS_FILTERS
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
@@ -85,7 +84,6 @@ def test_ids_are_looked_up_in_the_database_as_texts_are_compared_in_spark(queues
     assert queues.read(hundred).where(f.col("id") == first.upper()).count() == 0
 
 
-@pytest.mark.skipif(not HAS_FILTERS, reason="Spark 4.0 asks no source for filters")
 def test_bounds_of_row_versions_narrow_the_partitions(queues, hundred):
     narrow = queues.read(hundred, minPartitions=8).where("row_version > 98")
 
@@ -101,11 +99,13 @@ def test_a_session_that_pushes_nothing_down_reads_the_same(queues, hundred, spar
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
-def test_columns_that_the_schema_leaves_out_are_not_read(queues, hundred):
-    narrow = queues.reader(queues.spark.read, hundred).schema("row_version bigint not null, headers string not null").load()
+def test_columns_that_the_schema_or_the_option_leaves_out_are_not_read(queues, hundred):
+    by_schema = queues.reader(queues.spark.read, hundred).schema("row_version bigint not null, headers string not null").load()
+    by_option = queues.read(hundred, columns="row_version, headers")
 
-    assert narrow.columns == ["row_version", "headers"]
-    assert narrow.where("row_version = 1").first().headers == '{"Kind": "plain"}'
+    for narrow in (by_schema, by_option):
+        assert narrow.columns == ["row_version", "headers"]
+        assert narrow.where("row_version = 1").first().headers == '{"Kind": "plain"}'
 
 
 def test_batches_are_capped_by_bytes_and_a_larger_message_is_one_of_its_own(queues):

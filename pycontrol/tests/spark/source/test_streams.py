@@ -5,8 +5,8 @@ import json
 import pytest
 from pyspark.errors import PySparkException
 
+from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.source.checkpoint import committed_offset, finalize
-from rowpost.spark.versions import start_query
 
 pytestmark = pytest.mark.spark_version
 
@@ -16,7 +16,7 @@ def run(queues, tmp_path):
     """Run a stream until it has read all messages. Returns the bodies of all runs so far."""
 
     def go(queue, checkpoint="checkpoint", out="out", **options):
-        stream = queues.stream(queue, ends=True, **options)
+        stream = queues.stream(queue, **options)
         writer = stream.writeStream.format("parquet").option("path", str(tmp_path / out)).option("checkpointLocation", str(tmp_path / checkpoint))
         query = start_query(writer, every=None)
         query.awaitTermination()
@@ -71,11 +71,16 @@ def test_the_last_batch_of_a_drain_lies_in_the_spool_until_finalize(queues, run)
     run(queue, mode="drain", maxOffsetsPerTrigger=20)
     spooled = queues.spooled(queue)
     offset = committed_offset(run.checkpoint)
-    dropped = finalize({"queue": queue, "environment": queues.environment}, run.checkpoint)
+    options = {"queue": queue, "environment": queues.environment}
+    refused = [
+        finalize(options, run.checkpoint, confirmed={offset["queue"]: {**offset, **other}}) for other in ({"number": 20}, {"owner": "another"})
+    ]
+    half = finalize(options, run.checkpoint, confirmed={offset["queue"]: {**offset, "number": offset["number"] - 5}})
+    dropped = finalize(options, run.checkpoint)
 
-    assert (spooled, dropped, queues.spooled(queue)) == (10, 10, 0)
+    assert (spooled, refused, half, dropped, queues.spooled(queue)) == (10, [0, 0], 5, 5, 0)
     assert offset["queue"].partition("#")[0].endswith(f"/public.{queue}")
-    assert finalize({"queue": queue, "environment": queues.environment}, run.checkpoint) == 0
+    assert finalize(options, run.checkpoint) == 0
 
 
 def test_a_committed_offset_is_read_through_spark_where_it_is_no_local_folder(queues, run, spark):

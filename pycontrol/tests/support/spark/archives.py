@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from rowpost.spark.jobs.archive import BatchWriter, archive
 from tests.support.spark.messages import messages
 
-__all__ = ["QUERY", "ArchiveMaker", "old_archive"]
+__all__ = ["QUERY", "ArchiveMaker"]
 
 QUERY = "1f0c2a9e-0000-0000-0000-000000000000"
 
@@ -38,12 +38,3 @@ class ArchiveMaker:
     def batch(self, number: int, rows: Sequence[tuple], queue: str = "audit") -> None:
         """Write one batch with one file for each day."""
         BatchWriter(self.address, str(self.folder), queue=queue)(archive(messages(self.spark, *rows), queue).coalesce(1), number)
-
-
-def old_archive(spark: SparkSession, path: Path, batches: dict[str, Sequence[tuple]], queue: str = "audit") -> None:
-    """Write an archive as earlier versions did: plain Parquet files in a folder for each batch."""
-    from pyspark.sql import functions as F
-
-    for name, rows in batches.items():
-        df = archive(messages(spark, *rows), queue).coalesce(1).withColumn("batch", F.lit(name))
-        df.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("queue", "day", "batch").parquet(str(path))

@@ -13,7 +13,6 @@ from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
-from rowpost.spark.versions import stream_options
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
@@ -64,9 +63,8 @@ class Queues:
     def read(self, queue: str, **options: object) -> DataFrame:
         return self.reader(self.spark.read, queue, **options).load()
 
-    def stream(self, queue: str, *, ends: bool = False, **options: object) -> DataFrame:
-        """Read a stream. If it ends, start it with `start_query`."""
-        return self.reader(self.spark.readStream, queue, **stream_options(ends=ends), **options).load()
+    def stream(self, queue: str, **options: object) -> DataFrame:
+        return self.reader(self.spark.readStream, queue, **options).load()
 
     def reader(self, reader, queue: str, **options: object):
         reader = reader.format("rowpost").option("queue", queue).option("environment", self.environment)

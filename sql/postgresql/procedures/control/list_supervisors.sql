@@ -11,6 +11,7 @@ SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
 Lists the supervisors of all hosts, with their workers as they last reported them, one page at a time.
+Of each login the reports are returned that are newest and together have up to 1000000 characters: logins that only receive write them.
 Atomicity: reads only.
 Locking:   none that lasts.
 Order:     by id.
@@ -24,8 +25,16 @@ BEGIN
     SELECT
         s.supervisor_id, s.host_name::text, s.process_id, s.environment::text, s.rowpost_version::text, s.login_name, s.started_at::timestamp,
         s.seen_at::timestamp, greatest(0, extract(epoch FROM clock_timestamp() AT TIME ZONE 'UTC' - s.seen_at) * 1000)::bigint,
-        s.queues, s.workers
+        CASE WHEN z.so_far <= 1000000 THEN s.queues END, CASE WHEN z.so_far <= 1000000 THEN s.workers END
     FROM rowpost.supervisor AS s
+    JOIN (
+        SELECT
+            o.supervisor_id,
+            sum(octet_length(o.queues) + octet_length(o.workers)) OVER (
+                PARTITION BY o.login_name ORDER BY o.seen_at DESC, o.supervisor_id ROWS UNBOUNDED PRECEDING
+            ) AS so_far
+        FROM rowpost.supervisor AS o
+    ) AS z ON z.supervisor_id = s.supervisor_id
     WHERE p_after_id IS NULL OR s.supervisor_id > p_after_id
     ORDER BY s.supervisor_id
     LIMIT p_count;

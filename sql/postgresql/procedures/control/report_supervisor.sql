@@ -4,8 +4,8 @@ CREATE OR REPLACE FUNCTION rowpost.report_supervisor(
     p_process_id integer,
     p_environment text,
     p_rowpost_version text, -- of rowpost in the supervisor
-    p_queues text, -- JSON array of the names of the queues that it receives from
-    p_workers text, -- JSON array of its workers
+    p_queues text, -- JSON array of the names of the queues that it receives from, up to 250000 characters
+    p_workers text, -- JSON array of its workers, up to 100000 characters
     p_ended boolean DEFAULT NULL -- true: it has ended and is listed no more; null as false
 ) RETURNS void
 LANGUAGE plpgsql
@@ -35,7 +35,7 @@ BEGIN
     END IF;
 
     BEGIN
-        v_valid := length(p_queues) <= 1000000 AND length(p_workers) <= 1000000 -- characters; readers load all reports
+        v_valid := length(p_queues) <= 250000 AND length(p_workers) <= 100000 -- characters; readers load many reports
             AND NOT EXISTS (SELECT FROM json_array_elements(p_queues::json) AS j (value) WHERE json_typeof(j.value) <> 'string')
             AND NOT EXISTS (
                 SELECT
@@ -54,7 +54,7 @@ BEGIN
 
     IF v_valid IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'RP033', MESSAGE =
-            'A supervisor''s report must have a JSON array of queue names and one of workers, with up to 1000000 characters each.';
+            'A supervisor''s report must have a JSON array of queue names and one of workers, with up to 250000 and 100000 characters.';
     END IF;
 
     UPDATE rowpost.supervisor AS s

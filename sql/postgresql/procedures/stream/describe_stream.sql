@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost."describe_stream:{queue_key}"() RETURNS TABLE (
     stream_identity text, first_row_version bigint, last_row_version bigint, settled_row_version bigint, writers text,
-    purged_row_version bigint, consumers integer
+    purged_row_version bigint, consumers integer, on_standby boolean
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -13,6 +13,7 @@ A row version is assigned before its transaction commits. A reader that continue
 sees would therefore skip the rows of slower writers.
 A writer holds its lock on the table from before it gets a row version until it ends. The locks are read after the last
 row version: a transaction that is not among the writers has committed everything up to it.
+A standby does not show the locks of the primary's writers. There settled_row_version is null, and on_standby is true.
 Atomicity: reads only.
 Locking:   none.
 */
@@ -41,7 +42,7 @@ BEGIN
         format('%s/%s#%s', current_database(), v_table, v_table::oid),
         v_first,
         v_last,
-        CASE WHEN v_writers = '[]' THEN v_last END,
+        CASE WHEN v_writers = '[]' AND NOT pg_is_in_recovery() THEN v_last END,
         v_writers::text,
         (SELECT p.row_version FROM rowpost.purge AS p WHERE p.queue_key = '{queue_key}'),
         (
@@ -49,6 +50,7 @@ BEGIN
             FROM pg_stat_activity AS a
             WHERE a.datname = current_database()
               AND (left(a.application_name, 60) = v_worker OR starts_with(a.application_name, v_worker || ' '))
-        );
+        ),
+        pg_is_in_recovery();
 END
 $rowpost$;

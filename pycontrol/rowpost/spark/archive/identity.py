@@ -1,0 +1,276 @@
+"""Which offsets of a queue an archive's table confirms: the guard between a table, a checkpoint and a queue.
+
+Each commit of a batch stores, for each queue in it, the query, the number of the batch, and the offsets where it starts and ends
+(`Recorded`), by the epoch of the queue: the identity of its table, which changes if the queue is dropped and created again. Later commits
+repeat what earlier ones have stored, because a table's log loses its old entries.
+
+A batch is written if it starts where the table ends. It is skipped if it is the batch that the table has. Everything else is refused:
+a checkpoint that is older than its table, or newer, and a second query that archives the same queue. A new checkpoint starts where the
+table ends. A commit of an earlier version has no offsets: then only the query's last batch number is compared.
+
+Decides only, and imports no pyspark: other archivers may use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowpost.errors import SparkFailed
+
+__all__ = [
+    "Batch",
+    "Offset",
+    "Progress",
+    "Recorded",
+    "by_epoch",
+    "check_known",
+    "check_start",
+    "from_log",
+    "in_log",
+    "is_new",
+    "names_by_epoch",
+    "recorded_after",
+]
+
+#: The offset of a queue in a checkpoint: `queue` is its epoch; row_version for a tail, owner and number for a drain.
+Offset = Mapping[str, Any]
+_POSITION = ("queue", "owner", "row_version", "number")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a table confirms of one epoch of a queue. `start` is None if the checkpoint did not say it."""
+
+    queue: str
+    query: str
+    batch: int
+    start: Offset | None
+    end: Offset
+
+
+#: What a table confirms, by epoch.
+Records = Mapping[str, Recorded]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of a stream. The offsets are by epoch; there are none if the stream does not read queues.
+
+    Attributes:
+        archive: how users name the table.
+        query: the query's id.
+        number: of the batch, from 0.
+        queues: the names of the queues, by epoch.
+        way_out: says how to continue after a refusal.
+    """
+
+    archive: str
+    query: str
+    number: int
+    starts: Mapping[str, Offset] = field(default_factory=dict)
+    ends: Mapping[str, Offset] = field(default_factory=dict)
+    queues: Mapping[str, str] = field(default_factory=dict)
+    way_out: str = ""
+
+    @property
+    def moved(self) -> dict[str, Offset]:
+        """The ends of the queues of which the batch has messages, or gaps between them."""
+        return {epoch: end for epoch, end in self.ends.items() if epoch not in self.starts or not _same(self.starts[epoch], end)}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a checkpoint has stored.
+
+    Attributes:
+        place: the checkpoint, as users name it.
+        query: the query's id; None for a new checkpoint.
+        planned: the number of the last batch whose offsets are stored, or -1.
+        committed: the number of the last committed batch, or -1.
+        offsets: returns the offsets of a batch by epoch, or None if they are not stored any more.
+    """
+
+    place: str
+    query: str | None
+    planned: int
+    committed: int
+    offsets: Callable[[int], Mapping[str, Offset] | None]
+
+
+def by_epoch(offset: Mapping[str, Any] | None) -> dict[str, Offset]:
+    """Return the offsets of the queues of a stream, which has one queue or several, by epoch. Those of another source are left out."""
+    return {epoch: one for _, epoch, one in _each(offset, "")}
+
+
+def names_by_epoch(offset: Mapping[str, Any] | None, queue: str) -> dict[str, str]:
+    """Return the names of the queues of a stream by epoch. `queue` is the name of the only queue."""
+    return {epoch: name for name, epoch, _ in _each(offset, queue)}
+
+
+def _each(offset: Mapping[str, Any] | None, queue: str) -> Iterator[tuple[str, str, Offset]]:
+    for name, one in (offset or {}).get("queues", {queue: offset}).items():
+        if isinstance(one, Mapping) and isinstance(one.get("queue"), str):
+            yield name, one["queue"], one
+
+
+def is_new(batch: Batch, records: Records, last: int) -> bool:
+    """Tell whether a batch is to be written: it starts where the table ends. False if the table has it.
+
+    Args:
+        batch: the batch.
+        records: what the table confirms.
+        last: the number of the query's last batch in the table, or -1.
+
+    Raises:
+        SparkFailed: the batch is neither the next one nor the last one of the table.
+    """
+    own = {epoch: each for epoch, each in records.items() if each.query == batch.query}
+    if any(own[epoch].batch == batch.number for epoch in own.keys() & batch.ends.keys()):
+        differing = [epoch for epoch, end in batch.moved.items() if epoch not in own or not _is_batch(own[epoch], batch, epoch, end)]
+        if differing:
+            raise _refused(batch, f"the table has batch {batch.number} of this query with other offsets of {_names(batch, differing)}")
+        return False
+    if last == batch.number and not own:  # written by an earlier version, which stored no offsets
+        return False
+    if last >= batch.number:
+        raise _refused(batch, f"the table has batch {last} of this query already, and this is batch {batch.number}")
+    for epoch, end in batch.moved.items():
+        known, start = records.get(epoch), batch.starts.get(epoch)
+        if known is not None and (start is None or not _same(known.end, start) or _is_before(end, start)):
+            raise _refused(batch, f"the table ends at {_place(known.end)} of {known.queue}, and this batch starts at {_place(start)}")
+    return True
+
+
+def recorded_after(batch: Batch, records: Records) -> dict[str, Recorded]:
+    """Return what a table confirms after a batch."""
+    touched = {e: end for e, end in batch.ends.items() if e in batch.moved or (e in records and _same(records[e].end, end))}
+    new = {e: Recorded(batch.queues.get(e, ""), batch.query, batch.number, batch.starts.get(e), end) for e, end in touched.items()}
+    return {**records, **new}
+
+
+def check_start(progress: Progress, records: Records, last: int, archive: str, queues: Sequence[str], way_out: str) -> None:
+    """Check, before a query starts, that its checkpoint and its table belong together.
+
+    Args:
+        progress: the checkpoint.
+        records: what the table confirms.
+        last: the number of the query's last batch in the table, or -1.
+        archive: how users name the table.
+        queues: the queues that the query will read. Others in the checkpoint may be archived by another query now.
+        way_out: says how to continue after a refusal.
+
+    Raises:
+        SparkFailed: the query would skip messages, or archive messages again.
+    """
+    if progress.query is not None:
+        if last > progress.planned:
+            raise SparkFailed(
+                f"The checkpoint {progress.place} of {', '.join(queues)} is older than the archive {archive}, or its offsets were deleted: the table has batch {last} of "
+                f"its query, and the checkpoint {f'ends at batch {progress.planned}' if progress.planned >= 0 else 'has no batch'}. "
+                f"Nothing was read or deleted. {way_out}"
+            )
+        _check_complete(progress, records, last, archive, way_out)
+    committed, planned = progress.offsets(progress.committed) or {}, progress.offsets(progress.planned) or {}
+    for epoch, known in records.items():
+        if known.queue in queues and epoch in planned and not _continues(progress, known, committed.get(epoch), planned[epoch]):
+            raise SparkFailed(
+                f"The checkpoint {progress.place} ends at {_place(committed.get(epoch))} of {known.queue}, but the archive {archive} ends at "
+                f"{_place(known.end)}: another checkpoint has archived the queue, or the checkpoint and the table are of different times. "
+                f"Nothing was read or deleted. {way_out}"
+            )
+
+
+def check_known(progress: Progress, records: Records, present: Collection[str], archive: str) -> None:
+    """Raise SparkFailed if a new checkpoint would begin a queue of which the table has messages, but no offset.
+
+    Args:
+        progress: the checkpoint.
+        records: what the table confirms.
+        present: the queues that the query will read, and of which the table has messages.
+        archive: how users name the table.
+    """
+    unknown = sorted(set(present) - {each.queue for each in records.values()})
+    if unknown and progress.planned < 0:
+        raise SparkFailed(
+            f"The archive {archive} has messages of {', '.join(unknown)}, but not the offset up to which it has them: an earlier version of rowpost or "
+            f"another program added them. The new checkpoint {progress.place} would archive them again. Continue once with the checkpoint that archived "
+            "them, or archive the queue to another folder."
+        )
+
+
+def _check_complete(progress: Progress, records: Records, last: int, archive: str, way_out: str) -> None:
+    """Raise SparkFailed if the checkpoint has committed batches that the table lacks."""
+    has_offsets = any(each.query == progress.query for each in records.values())
+    if last >= progress.committed or (last >= 0 and not has_offsets):  # an earlier version did not commit batches without messages
+        return
+    missing, before = 0, _ends_at(progress, last)
+    for number in range(last + 1, progress.committed + 1):
+        found = progress.offsets(number)  # Spark stores those of the last hundred batches
+        missing += found is None or before is None or any(e not in before or not _same(before[e], end) for e, end in found.items())
+        before = found
+    if missing:
+        raise SparkFailed(
+            f"The archive {archive} is older than the checkpoint {progress.place}: {missing} {'batch' if missing == 1 else 'batches'} that the "
+            "checkpoint has committed are not in the table, which was restored or replaced. Nothing was read or deleted. Restore the newer table. "
+            f"If you do not have it, the messages that are still in the queue can be archived again. {way_out}"
+        )
+
+
+def _ends_at(progress: Progress, number: int) -> Mapping[str, Offset] | None:
+    """Return the offsets at the end of a batch: none before the first one, None if they are not stored any more."""
+    return {} if number < 0 else progress.offsets(number)
+
+
+def _continues(progress: Progress, known: Recorded, committed: Offset | None, planned: Offset) -> bool:
+    """Whether a query continues where the table ends, or repeats the last batch of the table."""
+    if committed is not None and _same(known.end, committed):
+        return True
+    if progress.planned == progress.committed:
+        return False
+    if known.query == progress.query and known.batch == progress.planned:
+        return _same(known.end, planned)
+    # the queue begins in the planned batch, whose start is in no checkpoint: it will be the end of the table
+    return committed is None and known.end.get("owner") == planned.get("owner") and not _is_before(planned, known.end)
+
+
+def _is_batch(known: Recorded, batch: Batch, epoch: str, end: Offset) -> bool:
+    start = batch.starts.get(epoch) if batch.number else None  # no checkpoint has the start of the first batch
+    return known.batch == batch.number and _same(known.end, end) and (start is None or known.start is None or _same(known.start, start))
+
+
+def _same(one: Offset, other: Offset) -> bool:
+    return all(one.get(name) == other.get(name) for name in _POSITION)
+
+
+def _is_before(one: Offset, other: Offset) -> bool:
+    """Whether an offset is before another of the same stream."""
+    return any(one.get(name, 0) < other.get(name, 0) for name in ("row_version", "number"))
+
+
+def _place(offset: Offset | None) -> str:
+    if offset is None:
+        return "no offset"
+    return f"row version {offset['row_version']}" if "row_version" in offset else f"number {offset.get('number')} of the spool"
+
+
+def _names(batch: Batch, epochs: Iterable[str]) -> str:
+    return ", ".join(sorted(batch.queues.get(epoch) or epoch for epoch in epochs))
+
+
+def _refused(batch: Batch, why: str) -> SparkFailed:
+    return SparkFailed(f"Batch {batch.number} is not added to the archive {batch.archive}: {why}. Nothing was deleted. {batch.way_out}".rstrip())
+
+
+def in_log(records: Records) -> dict[str, dict[str, Any]]:
+    """Convert what a table confirms to JSON for its log."""
+    return {
+        epoch: {"queue": each.queue, "query": each.query, "batch": each.batch, "start": each.start, "end": dict(each.end)}
+        for epoch, each in records.items()
+    }
+
+
+def from_log(found: Mapping[str, Any]) -> dict[str, Recorded]:
+    """Convert the JSON of a table's log. What a later version has added to it is left out."""
+    return {epoch: Recorded(each["queue"], each["query"], each["batch"], each["start"], each["end"]) for epoch, each in found.items()}

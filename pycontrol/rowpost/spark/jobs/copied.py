@@ -1,0 +1,112 @@
+"""Do to the copies of an archive's messages what happens to the messages: to the tables of `decode`, which archive/copies.py finds.
+
+`erase` and `retain` say what happens (`Change`), and `follow` does it in each table, before the archive is changed: as long as a message is
+in the archive, a run that was killed is repeated with the same copies. Of the copy of a redacted message, only ROW stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from rowpost.errors import ArchiveNotFound
+from rowpost.spark.archive.copies import places, tables_in
+from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.rows import FILE, read_files, relative
+from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.jobs.decoded_tables import KEY, ROW
+from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["ACTION", "DELETE", "MATCHES", "REDACT", "Change", "Copies", "actions_of", "follow", "has_body"]
+
+DELETE, REDACT = "delete", "redact"
+#: Columns that are added while a job runs. A body may have a field of any other name.
+ACTION, MATCHES = "_rowpost_action", "_rowpost_matches"
+_OWN = "_rowpost_copied_"
+
+
+@dataclass
+class Copies:
+    """What was done to copies: rows deleted and redacted, places without a table."""
+
+    deleted: int = 0
+    redacted: int = 0
+    missing: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens to copies.
+
+    Attributes:
+        actions: KEY and ACTION of the archive's messages that are deleted or redacted, each message once.
+        matching: adds MATCHES to a table's rows: those that are deleted because of what the table itself says.
+    """
+
+    actions: DataFrame
+    matching: Callable[[DataFrame], DataFrame] = lambda df: df.withColumn(MATCHES, F.lit(False))
+
+    def mark(self, df: DataFrame) -> DataFrame:
+        """Add ACTION to the rows of a table: DELETE, REDACT if something of the body is left, or null."""
+        of = self.actions.select(*(F.col(name).alias(f"{_OWN}{name}") for name in (*KEY, ACTION)))
+        found = self.matching(df).join(of, [F.col(name) == F.col(f"{_OWN}{name}") for name in KEY], "left")
+        action = F.col(f"{_OWN}{ACTION}")
+        done = F.when(F.col(MATCHES) | (action == DELETE), F.lit(DELETE)).when((action == REDACT) & has_body(df), F.lit(REDACT))
+        return found.withColumn(ACTION, done).select(*df.columns, ACTION)
+
+    def of(self, df: DataFrame) -> DataFrame:
+        """Return the rows of a table that are deleted or redacted."""
+        return self.mark(df).where(F.col(ACTION).isNotNull())
+
+    def apply(self, df: DataFrame) -> DataFrame:
+        """Return the rows of a table that stay, without the bodies of redacted ones."""
+        marked = self.mark(df)
+        emptied = {c.name: F.when(F.col(ACTION).isNull(), F.col(c.name)).cast(c.dataType) for c in df.schema if c.name not in ROW}
+        return marked.where(F.col(ACTION).isNull() | (F.col(ACTION) == REDACT)).withColumns(emptied).drop(ACTION)
+
+
+def has_body(df: DataFrame) -> Column:
+    """Return the condition that a row of a decoded table has something of its message's body."""
+    return reduce(or_, (F.col(name).isNotNull() for name in df.columns if name not in (*ROW, FILE)), F.lit(False))
+
+
+def actions_of(df: DataFrame, action: Column) -> DataFrame:
+    """Return what happens to messages of an archive, for `Change`. What happens to one of several equal messages happens to its copy."""
+    return df.withColumn(ACTION, action).where(F.col(ACTION).isNotNull()).groupBy(*KEY).agg(F.min(ACTION).alias(ACTION))  # DELETE comes first
+
+
+def follow(spark: SparkSession, archive: ArchiveTable, job: str, change: Change, done: Copies) -> Iterator[ArchiveTable]:
+    """Change all tables to which messages of an archive were copied, and delete the replaced files.
+
+    Yields each table after its change, while the job holds its lease. What was done is added to `done`. Raises SparkFailed.
+    """
+    for place in places(archive.folder):
+        try:
+            tables = list(tables_in(place))
+        except ArchiveNotFound:
+            done.missing.append(place)
+            continue
+        for table in tables:
+            counts = Counts()
+            with lease(table.folder, job):
+                for _ in work(spark, table, job, partial(_steps, spark, table, change), counts):
+                    pass
+                table.vacuum(at_once=True)
+                yield table
+            done.deleted += counts.rows_before - counts.rows_after
+            done.redacted += counts.changed
+
+
+def _steps(spark: SparkSession, table: ArchiveTable, change: Change, files: Sequence[DataFile]) -> list[Step]:
+    marked = change.of(read_files(spark, table, files, with_file=True))
+    known, counted = {file.path: file for file in files}, marked.groupBy(FILE, ACTION).count().collect()
+    deleted, redacted = ({known[relative(table, row[FILE])]: row["count"] for row in counted if row[ACTION] == which} for which in (DELETE, REDACT))
+    return without_rows(deleted, change.apply, redacted)

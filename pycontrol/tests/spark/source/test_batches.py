@@ -1,0 +1,61 @@
+"""Where a tail ends its batches, and how it divides them. It needs no Spark session."""
+
+import pytest
+from rowpost.spark.versions import ReadMaxRows
+
+from rowpost.spark.archive.schemas import MESSAGE
+from rowpost.spark.source.source import QueueSource
+from tests.support.spark.queues import Queues
+
+
+@pytest.fixture
+def queues(spark_url, tmp_path):
+    return Queues(spark_url, tmp_path)
+
+
+@pytest.fixture
+def plan(queues):
+    """Plan all batches of a tail with a limit. Returns the rows of each of their partitions."""
+
+    def batches(queue, limit, **options):
+        asked = {"queue": queue, "environment": queues.environment, "maxOffsetsPerTrigger": str(limit), "minPartitions": "2", **options}
+        stream = QueueSource(asked).streamReader(MESSAGE)
+        end, found = stream.initialOffset(), []
+        while (start := end) != (end := stream.latestOffset(start, ReadMaxRows(limit))):
+            found.append([sum(batch.num_rows for batch in stream.read(part)) for part in stream.partitions(start, end)])
+        return found
+
+    return batches
+
+
+def leave_a_gap(queues, queue, row_versions=20_000_000):
+    with queues.connect() as database:
+        sequence = f"pg_get_serial_sequence('public.{queue}', 'seq')"
+        database.driver_connection.execute(f"SELECT setval({sequence}, pg_sequence_last_value({sequence}::regclass) + {row_versions})")
+
+
+def test_a_gap_of_row_versions_costs_no_batches(queues, plan):
+    queue = queues.make()
+    queues.send(queue, [b"1", b"2"])
+    leave_a_gap(queues, queue)
+    queues.send(queue, [b"3", b"4"])
+
+    assert list(map(sum, plan(queue, 3))) == [3, 1]
+
+
+def test_a_batch_has_as_many_messages_as_its_limit_and_the_last_one_the_rest(queues, plan):
+    queue = queues.make()
+    queues.send(queue, [b"x"] * 25)
+
+    assert list(map(sum, plan(queue, 10))) == [10, 10, 5]
+
+
+def test_the_partitions_of_a_batch_with_a_gap_have_about_the_same_work(queues, plan):
+    queue = queues.make()
+    queues.send(queue, [b"x"])
+    leave_a_gap(queues, queue)
+    queues.send(queue, [b"x"] * 99)
+
+    (parts,) = plan(queue, 100)
+
+    assert sum(parts) == 100 and len(parts) == 2 and min(parts) >= 25
