@@ -121,6 +121,8 @@ def _prepare(session: Session, settings: Settings) -> None:
                 )
         check_sagas(with_sagas(settings), database)
         subscribe_all(settings, database)
+        for text in database.dialect.encoding_limits(database.driver_connection):
+            session.note(text)
         with database.translated():
             for text in database.dialect.session_limits(database.driver_connection):
                 session.note(f"The server limits how long handlers may work. {text}")

@@ -41,6 +41,7 @@ _READ_ONLY = "25006"  # among those that are unavailable, because a failover end
 #: what libpq says, without a SQLSTATE, if no server of the url is as target_session_attrs requires
 _STANDBY = ("session is read-only", "server is in hot standby mode")
 _WHY_READ_ONLY = f"It is a standby or a replica, or its default_transaction_read_only is on: {READ_ONLY_REMEDY}"
+_NOT_UTF8 = "The database is not encoded in UTF-8, or holds bytes that are no text. `rowpost doctor` shows its encoding, and what to do"
 _NOT_PREPARED = {"26000", "42P05"}
 
 
@@ -73,8 +74,13 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     elif state == "22003":
         kind = InvalidCount
     elif state in ("23502", "22021") or isinstance(error, psycopg.DataError):
-        kind = InvalidMessage
+        kind, said = InvalidMessage, f"{said}. {_NOT_UTF8}" if _is_not_utf8(state, said) else said
     return kind(said + where)
+
+
+def _is_not_utf8(state: str, said: str) -> bool:
+    """Return whether the database's encoding is the cause. rowpost sends UTF-8, in which only NUL is refused by every database."""
+    return state == "22P05" or (state == "22021" and "0x00" not in said)
 
 
 def _broken_limit(state: str, said: str) -> str | None:

@@ -204,6 +204,9 @@ class Dialect(Protocol):
     def session_limits(self, connection: Any) -> list[str]:
         """Say which settings end the session of a handler that works for long, where they are set, and what to do."""
 
+    def encoding_limits(self, connection: Any) -> list[str]:
+        """Say what does not work because of the database's encoding, and what to do. Costs no round trip."""
+
     def was_started(self, connection: Any, seconds: float) -> bool:
         """Return whether the server was started within the last seconds, as far as it says that."""
 
