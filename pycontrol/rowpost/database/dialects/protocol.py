@@ -14,10 +14,12 @@ from rowpost.database.contract import CORE, Procedure
 from rowpost.errors import FeatureMissing, QueueNotFound, RowpostError
 
 __all__ = [
-    "Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "feature_missing", "queue_missing", "row_maker", "row_order",
+    "KEYS_USED_UP", "Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "feature_missing", "queue_missing", "row_maker", "row_order",
     "saga_missing", "where_rights_are",
 ]  # fmt: skip
 
+
+KEYS_USED_UP = "Nothing was stored. `rowpost queue check` prints the statement that widens the key of a queue's table"
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "commit_guarded": one that a plain COMMIT
 #: does not end, so that a handler's SQL cannot commit the removal of messages that are not handled
