@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from queue import SimpleQueue
 from types import FrameType
@@ -191,12 +192,13 @@ def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Ev
 
 
 def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...], *, plain: bool) -> None:
+    """Print what was done. Nothing is said of waiting messages: the last peek was before the last handlers committed."""
     for queue in queues:
         if _as_json(session):
             counts = ("handled", "failed", "moved_to_error", "poison", "expired", "died")
             session.document({"event": "Totals", "queue": queue.queue} | {key: getattr(queue, key) for key in counts})
         else:
-            session.out.print(visible(describe_figures(queue)), soft_wrap=True, highlight=not plain)
+            session.out.print(visible(describe_figures(replace(queue, depth=None))), soft_wrap=True, highlight=not plain)
 
 
 class Supervised(Protocol):
