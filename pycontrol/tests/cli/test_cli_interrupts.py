@@ -189,6 +189,20 @@ def test_run_lets_the_running_handler_finish(slow_shop: Program, sql: Probe):
     assert depth(sql, "Sales") == 2 - handled
 
 
+def test_the_last_line_of_a_stopped_run_counts_no_handled_message_as_waiting(slow_shop: Program, sql: Probe):
+    slow_shop("send", "Sales", "--body", "in hand")
+
+    with slow_shop.started("run", "--queue", "Sales") as running:
+        eventually((slow_shop.folder / "started").exists, "a handler runs")
+        running.process.terminate()
+        eventually(lambda: b"stopping" in running.process.stdout.readline(), "it stops")
+        (slow_shop.folder / "go").touch()
+        ended = running.ended()
+
+    last = ended.out.splitlines()[-1]
+    assert ("1 handled" in last, "waiting" in last, depth(sql, "Sales")) == (True, False, 0)
+
+
 def test_run_interrupted_twice_kills_the_handler_and_the_message_is_back(slow_shop: Program, sql: Probe):
     slow_shop("send", "Sales", "--body", "in hand")
 

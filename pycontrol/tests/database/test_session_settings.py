@@ -17,7 +17,10 @@ from rowpost.database.requirements import check_server
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.deploy.verify import verify
-from rowpost.errors import DatabaseError, UnsupportedServer
+from rowpost.errors import DatabaseError, InvalidMessage, UnsupportedServer
+from rowpost.pipeline.batch_size import BatchSize
+from rowpost.pipeline.batches import Batches
+from rowpost.pipeline.pipeline import Pipeline
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
 from tests.support.session_settings import LEFT_OUT, VALUES, Journey, read_settings, values_of
@@ -194,6 +197,60 @@ def test_a_database_in_another_encoding_is_refused_before_anything_is_deployed_a
 
     assert left == (None,)
     assert checks["encoding"] == "bad"
+
+
+@pytest.fixture
+def labelled(url, sql):
+    """Return the url of a database with deployed queues, and what labels it with another encoding, which no statement can."""
+    name, admin = "rowpost_labelled", sql.database.driver_connection
+    sql.run(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+
+    def label(encoding):
+        admin.execute("UPDATE pg_database SET encoding = pg_char_to_encoding(%s) WHERE datname = %s", (encoding, name))
+
+    label("UTF8")
+    changed = url.replace(admin.info.dbname, name)
+    with connect_url("postgresql", changed) as database:
+        apply(database, plan(Settings(engine="postgresql", url=changed, queues=(QueueSettings("Sales"), QueueSettings("error")))))
+    yield changed, label
+    sql.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.parametrize(("encoding", "stored"), [("SQL_ASCII", b"M\xfcller"), ("UTF8", b"M\xfcller"), ("WIN1252", b"M\xfcller\x81")])
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_row_that_is_no_text_moves_to_the_error_queue_and_its_neighbours_are_handled(labelled, encoding, stored, batch):
+    url, label = labelled
+    label("SQL_ASCII")
+    with psycopg.connect(url, client_encoding="SQL_ASCII", autocommit=True) as connection:
+        for body, name in ((b"before", b"\xfc" if encoding == "WIN1252" else "ü".encode()), (b"bad", stored), (b"after", b"plain")):
+            values = "gen_random_uuid(), '{{\"Shop.Name\":\"{}\"}}', '{}'".format(name.decode("latin-1"), body.decode())
+            connection.pgconn.exec_(f'INSERT INTO "Sales" (id, headers, body) VALUES ({values})'.encode("latin-1"))
+    label(encoding)
+    handled = []
+
+    with connect_url("postgresql", url) as database:
+        limits = database.dialect.encoding_limits(database.driver_connection)
+        browsed = Queue("Sales", database).browse(10)
+        pipeline = Pipeline(database, "Sales", lambda message, _: handled.append((message.body, message.headers["Shop.Name"])))
+        batches = Batches(pipeline, BatchSize(10, None, now=10 if batch else 1))
+        for _ in range(8):
+            batches.process()
+        left, (moved,) = Queue("Sales", database).peek(), Queue("error", database).browse(10)
+        session = settings_of(database.driver_connection, "client_encoding")
+
+    assert [message.body for message in browsed] == [b"before", b"bad", b"after"]
+    assert (handled, left) == ([(b"before", "ü"), (b"after", "plain")], 0)
+    assert (moved.body, moved.raw_headers) == (b"bad", '{"Shop.Name":"' + (r"Müller\x81" if encoding == "WIN1252" else r"M\xfcller") + '"}')
+    assert [encoding in text and "CREATE DATABASE" in text for text in limits] == ([] if encoding == "UTF8" else [True])
+    assert session == {"client_encoding": "UTF8"}
+
+
+def test_a_message_that_another_encoding_cannot_store_is_refused_with_the_way_out(labelled):
+    url, label = labelled
+    label("LATIN1")
+
+    with connect_url("postgresql", url) as database, pytest.raises(InvalidMessage, match=r"LATIN1.*not encoded in UTF-8.*rowpost doctor"):
+        Queue("Sales", database).send(b"x", {"Shop.Name": "☃"})
 
 
 def test_a_server_that_is_too_old_for_the_settings_is_refused_by_its_version(url, monkeypatch):

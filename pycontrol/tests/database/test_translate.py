@@ -162,3 +162,12 @@ def test_azure_and_what_is_new_enough_is_not_refused():
     sqlserver.check_version("12.00.2000", lambda: True)
     sqlserver.check_version("13.00.5026", lambda: False)
     sqlserver.check_version("16.00.1000", lambda: False)
+
+
+def test_an_identity_of_sql_server_that_is_used_up_is_no_wrong_number_of_the_callers():
+    said = "[22003] [Microsoft][SQL Server]Arithmetic overflow error converting IDENTITY to data type int. (8115) (SQLExecDirectW)"
+
+    error = dialect_for("sqlserver").translate(Exception("22003", said))
+
+    assert type(error) is errors.DatabaseError
+    assert "rowpost queue check" in str(error)

@@ -368,6 +368,9 @@ SABOTAGE = {
     "raw commit only": raw("COMMIT", "BEGIN"),
     "raw roll back": raw("ROLLBACK", "BEGIN"),
     "raw chain": raw("ROLLBACK AND CHAIN"),
+    "prepare": run("CLOSE ALL; PREPARE TRANSACTION 'evil'"),
+    "prepare, begin": lambda context: (run("CLOSE ALL")(context), run("PREPARE TRANSACTION 'evil'")(context), run("BEGIN")(context)),
+    "raw prepare, begin": raw("CLOSE ALL", "PREPARE TRANSACTION 'evil'", "BEGIN"),
     "another cursor": by_another_cursor("CLOSE ALL", "COMMIT", "BEGIN"),
     "another cursor, roll back": by_another_cursor("ROLLBACK", "BEGIN"),
 }
@@ -409,6 +412,44 @@ def test_a_message_whose_handler_commits_is_kept_whatever_comes_next(desk, act):
     desk.work(size=1)
 
     assert desk.errors() == [b'{"Number":1}']
+
+
+@pytest.mark.parametrize("size", [1, 5])
+@pytest.mark.parametrize(
+    "how", [run("CLOSE ALL; PREPARE TRANSACTION 'it''s evil'"), raw("CLOSE ALL", "PREPARE TRANSACTION 'evil'")], ids=["sql", "raw"]
+)
+def test_a_transaction_that_a_handler_prepares_is_rolled_back_and_holds_no_message(desk, how, size):
+    if desk.database.engine == "sqlserver" or desk.sql.value("SHOW max_prepared_transactions") == "0":
+        pytest.skip("the server has no PREPARE TRANSACTION")
+    desk.order(1, 2, 3)
+    desk.wishes[2] = how
+
+    desk.work(size=size)
+
+    assert (desk.sent(), desk.written(), desk.errors()) == ([1, 3], [1, 3], [b'{"Number":2}'])
+    assert desk.sql.value("SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()") == 0
+
+
+def test_a_prepared_transaction_that_cannot_be_rolled_back_is_named(desk):
+    if desk.database.engine == "sqlserver" or desk.sql.value("SHOW max_prepared_transactions") == "0":
+        pytest.skip("the server has no PREPARE TRANSACTION")
+    desk.order(1)
+
+    def prepare(context):
+        try:
+            run("PREPARE TRANSACTION 'evil'")(context)
+        except HandlerBrokeTransaction:
+            with closing(context.database.open_second()) as other:
+                other.driver_connection.execute("COMMIT PREPARED 'evil'")
+            raise
+
+    desk.wishes[1] = prepare
+
+    desk.work(size=1)
+    (moved,) = Queue("error", desk.queue.database).browse(5)
+
+    assert "prepared, under the name 'evil', the transaction" in moved.headers["NServiceBus.ExceptionInfo.Message"]
+    assert desk.written() == [1]
 
 
 @pytest.mark.parametrize("how", ["raw roll back", "raw chain", "raw commit only"])

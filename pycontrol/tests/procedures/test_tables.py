@@ -2,12 +2,16 @@
 
 import pytest
 
+from rowpost.cli.exits import ExitCode, exit_code
 from rowpost.deploy.queue_entry import describe_queue
-from rowpost.errors import InvalidQueueName, QueueNameConflict, QueueNotFound
+from rowpost.errors import DatabaseError, InvalidQueueName, QueueNameConflict, QueueNotFound
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import DEFAULT_SCHEMA, parse_address
 from tests.support.unregistered import send_unregistered
+from tests.support.wake_up import postgresql_only
+
+__all__ = ["postgresql_only"]
 
 COLUMNS = {
     "sqlserver": {
@@ -356,3 +360,23 @@ NSERVICEBUS_TABLE = {
         'CREATE TABLE "Legacy" (Id uuid NOT NULL PRIMARY KEY, Expires timestamp, Headers text NOT NULL, Body bytea, Seq serial NOT NULL UNIQUE)',
     ],
 }
+
+
+def test_a_queue_whose_numbers_are_used_up_says_so_and_check_says_how_many_are_left(postgresql_only, database, sql, make_queue):
+    sql.run('DROP TABLE IF EXISTS "Legacy"')
+    for statement in NSERVICEBUS_TABLE["postgresql"]:
+        sql.run(statement)
+    queue = make_queue("Legacy", kind="adopted")
+    queue.send(b"x")
+    sql.run("SELECT setval(pg_get_serial_sequence('\"Legacy\"', 'seq'), 2147483647 - 1000)")
+    ((_, _, left, widen),) = database.call("check_queue", queue_name="Legacy")
+    sql.run("SELECT setval(pg_get_serial_sequence('\"Legacy\"', 'seq'), 2147483647)")
+
+    with pytest.raises(DatabaseError, match=r"used up.*rowpost queue check") as refused:
+        queue.send(b"x")
+    ((_, _, none, _),) = database.call("check_queue", queue_name="Legacy")
+    sql.run(widen)
+    queue.send(b"y")
+
+    assert ("and 1,000 are left" in left, "and 0 are left" in none, exit_code(refused.value)) == (True, True, ExitCode.FAILED)
+    assert [message.body for message in queue.receive(5)] == [b"x", b"y"]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from queue import SimpleQueue
 from types import FrameType
@@ -122,6 +123,8 @@ def _prepare(session: Session, settings: Settings) -> None:
                 )
         check_sagas(with_sagas(settings), database)
         subscribe_all(settings, database)
+        for text in database.dialect.encoding_limits(database.driver_connection):
+            session.note(text)
         with database.translated():
             for text in database.dialect.session_limits(database.driver_connection):
                 session.note(f"The server limits how long handlers may work. {text}")
@@ -190,12 +193,13 @@ def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Ev
 
 
 def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...], *, plain: bool) -> None:
+    """Print what was done. Nothing is said of waiting messages: the last peek was before the last handlers committed."""
     for queue in queues:
         if _as_json(session):
             counts = ("handled", "failed", "moved_to_error", "poison", "expired", "died")
             session.document({"event": "Totals", "queue": queue.queue} | {key: getattr(queue, key) for key in counts})
         else:
-            session.out.print(visible(describe_figures(queue)), soft_wrap=True, highlight=not plain)
+            session.out.print(visible(describe_figures(replace(queue, depth=None))), soft_wrap=True, highlight=not plain)
 
 
 class Supervised(Protocol):

@@ -24,13 +24,20 @@ from rowpost.database.dialects import libpq
 __all__ = ["HandlerGuard"]
 
 _GUARD = "rowpost_guard"
+_PREPARES = "PREPARE TRANSACTION"
+_NAME = re.compile(r"\bprepare\s+transaction\s+'((?:[^']|'')*)'", re.IGNORECASE)
+#: a transaction's number counts its 32-bit wrap-arounds, and that of a prepared one does not
+_PREPARED = (
+    "SELECT p.gid FROM pg_catalog.pg_prepared_xacts AS p"
+    " WHERE p.database = pg_catalog.current_database() AND p.transaction::text = ($1::bigint % 4294967296)::text"
+)
 _NUMBER = libpq.Call("SELECT pg_catalog.pg_current_xact_id()::text", (), ("string",), tuple)
 #: modules that use the raw handle as they should, and the ids of those that were seen: the driver asks for it several times a statement
 _OWN = ("psycopg", "rowpost.")
 _own_modules: set[int] = set()
 _IDLE = TransactionStatus.IDLE
 # Within a transaction, these commands end it. ROLLBACK is also the tag of ROLLBACK TO SAVEPOINT, which does not.
-_ENDS = frozenset({"COMMIT", "ROLLBACK", "PREPARE TRANSACTION"})
+_ENDS = frozenset({"COMMIT", "ROLLBACK", _PREPARES})
 # These change what the handlers of later messages meet. SET is also the tag of SET LOCAL and SET TRANSACTION, which end with the transaction.
 _CHANGES = frozenset({"SET", "RESET", "DEALLOCATE ALL"})
 _LASTS = re.compile(r"\bset\s+(?!local\b|transaction\b)|\breset\s|\bset_config\s*\((?![^()]*,\s*true\s*\))", re.IGNORECASE)
@@ -46,7 +53,8 @@ class HandlerGuard:
         refuse_late: called with what `start` was given if the connection is used after the handler; raises an error.
 
     Attributes:
-        ended: the command that ended the transaction first, COMMIT or ROLLBACK, or "unknown"; None if none did, or none was seen.
+        ended: the command that ended the transaction first, COMMIT, ROLLBACK or PREPARE TRANSACTION, or "unknown"; None if none did, or none
+            was seen. `stop` rolls a prepared transaction back: then it is ROLLBACK.
         changed: what a handler may have changed: "transaction" for settings until its end, "session" for those that last, "prepared" for
             the prepared statements.
     """
@@ -57,6 +65,8 @@ class HandlerGuard:
         self.connection = connection
         self.refuse, self._refuse_late = refuse, refuse_late
         self.ended: str | None = None
+        #: the name under which the handler prepared the transaction, if its SQL was seen
+        self.prepared: str | None = None
         self.changed: set[str] = set()
         self._message: Any = None
         self._lent: Any = None
@@ -72,7 +82,7 @@ class HandlerGuard:
 
     def start(self, message: Any = None) -> None:
         """Guard the connection, for one handler, which may reach it without `lend`. `message` is for the error of a later use."""
-        self.ended, self._message, self._number = None, message, None
+        self.ended, self._message, self._number, self.prepared = None, message, None, None
         self.changed.clear()
         if self.refuse is not None:
             self.connection.__class__ = self._lending
@@ -102,10 +112,9 @@ class HandlerGuard:
 
     def stop(self) -> None:
         """Stop guarding. What was lent refuses to be used. Can be called again."""
-        if self._number is not None:
-            number, self._number = self._number, None
-            if self._ask_number() != (number or None):
-                self.ended = self.ended or "unknown"
+        number, self._number = self._number, None
+        if number is not None and self._ask_number() != (number or None):
+            self.ended = self.ended or "unknown"
         own = self.connection.__dict__
         if own.pop(_GUARD, None) is not None:
             self.connection.__class__ = self._class
@@ -113,6 +122,26 @@ class HandlerGuard:
         if self._lent is not None:
             self._lent.__dict__["pgconn"] = _Over(self._refuse_late or self.refuse, self._message)
             self._lent = None
+        if self.ended in (_PREPARES, "unknown") and self._undo_prepared(number):
+            self.ended = "ROLLBACK"
+
+    def _undo_prepared(self, number: str | None) -> bool:
+        """Roll back the transaction if the handler has prepared it: it would hold the message, until somebody decides. Return whether it did.
+
+        Args:
+            number: of the transaction, if it is known.
+        """
+        try:
+            self.connection.rollback()  # of what the handler began afterwards
+            name = self.prepared
+            if name is None and number:
+                name = next((row[0] for row in libpq.call(self.connection, libpq.Call(_PREPARED, [("bigint", int(number))], ("text",), tuple))), None)
+            if name is None:
+                return False
+            libpq.command(self.connection, psycopg.sql.SQL("ROLLBACK PREPARED {}").format(name).as_string(self.connection).encode())
+        except psycopg.Error:  # somebody else has decided, the role may not, or the connection is lost
+            return False
+        return True
 
 
 class _Over:
@@ -192,7 +221,8 @@ class _GuardedCursor(psycopg.Cursor):
                 self._changed(tags, query)
             ends = [tag for tag in tags if tag in _ENDS]
             if idle or (ends and not (set(ends) == {"ROLLBACK"} and len(_STAYS.findall(self._text(query))) >= len(ends))):
-                self._refuse("COMMIT" if "COMMIT" in ends else ends[0] if ends else "unknown")
+                name = _NAME.search(self._text(query)) if ends[:1] == [_PREPARES] else None
+                self._refuse(ends[0] if name else "COMMIT" if "COMMIT" in ends else ends[0] if ends else "unknown", name)
         return self
 
     def _text(self, query: Any) -> str:
@@ -207,8 +237,10 @@ class _GuardedCursor(psycopg.Cursor):
             if "DEALLOCATE ALL" in tags:
                 guard.changed.add("prepared")
 
-    def _refuse(self, ended: str) -> None:
+    def _refuse(self, ended: str, prepared: re.Match[str] | None = None) -> None:
         guard = self.connection.__dict__.get(_GUARD)
-        if guard is not None:
-            guard.ended = guard.ended or ended  # the first one decides what became of the message
-            guard.refuse("ended")
+        if guard is None:
+            return
+        if guard.ended is None:  # the first one decides what became of the message
+            guard.ended, guard.prepared = ended, prepared and prepared[1].replace("''", "'")
+        guard.refuse("ended" if prepared is None else f"prepared, under the name {guard.prepared!r},")

@@ -12,6 +12,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID, SafeUUID
 from weakref import WeakKeyDictionary
@@ -22,7 +23,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PipelineStatus
 
 from rowpost.database.moments import moment
 
-__all__ = ["Call", "call", "call_all", "command", "forget_prepared", "keeps_prepared", "pack_array", "pack_bigint"]
+__all__ = ["Call", "call", "call_all", "call_unconverted", "command", "forget_prepared", "keeps_prepared", "pack_array", "pack_bigint"]
 
 _INT4, _INT8 = struct.Struct("!i"), struct.Struct("!q")
 _ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
@@ -75,8 +76,11 @@ class Call:
     make_row: Callable[[Iterable[Any]], Any]
 
 
-def call(connection: psycopg.Connection, statement: Call) -> list[Any]:
+def call(connection: psycopg.Connection, statement: Call, encoding: str = "utf-8") -> list[Any]:
     """Execute one statement, prepared at its first use on this connection, and return its rows.
+
+    Args:
+        encoding: Python's name of the encoding of the result's texts.
 
     Raises:
         psycopg.Error: what the server said; psycopg.DataError where a value does not fit its type.
@@ -90,7 +94,25 @@ def call(connection: psycopg.Connection, statement: Call) -> list[Any]:
         else:
             result = connection.pgconn.exec_prepared(name, values, formats, 1)
         _check(connection.pgconn, result)
-        return _rows(result, statement)
+        return _rows(result, statement, encoding)
+
+
+def call_unconverted(connection: psycopg.Connection, statement: Call, before: Sequence[bytes]) -> list[Any]:
+    r"""Begin a transaction and execute a statement whose texts the server cannot convert to UTF-8; bytes that are no text become `\xfc`.
+
+    Args:
+        before: the commands that begin the transaction, which stays open.
+
+    Raises:
+        psycopg.Error: what the server said.
+    """
+    for text in before:
+        command(connection, text)
+    command(connection, b"SELECT pg_catalog.set_config('client_encoding', pg_catalog.current_setting('server_encoding'), true)")
+    encoding = connection.info.encoding
+    rows = call(connection, statement, "utf-8" if encoding == "ascii" else encoding)  # SQL_ASCII holds what clients sent
+    command(connection, b"SET LOCAL client_encoding TO 'UTF8'")
+    return rows
 
 
 def call_all(
@@ -263,15 +285,23 @@ def _error(pgconn: Any, result: Any) -> psycopg.Error:
     return psycopg.OperationalError(result.get_error_message() or pgconn.get_error_message())
 
 
-def _rows(result: Any, statement: Call) -> list[Any]:
+def _rows(result: Any, statement: Call, encoding: str = "utf-8") -> list[Any]:
     if not statement.result_types:
         return []
     get, rows = result.get_value, range(result.ntuples)
     columns = []
     for column, kind in enumerate(statement.result_types):
-        decode = DECODE[kind]
-        columns.append([None if (data := get(row, column)) is None else decode(data) for row in rows])
+        decode = DECODE[kind] if encoding == "utf-8" or DECODE[kind] is not bytes.decode else partial(_readable, encoding)
+        try:
+            columns.append([None if (data := get(row, column)) is None else decode(data) for row in rows])
+        except UnicodeDecodeError:  # of a column of texts: the others of its rows are readable
+            columns.append([None if (data := get(row, column)) is None else _readable(encoding, data) for row in rows])
     return list(map(statement.make_row, zip(*columns, strict=True)))
+
+
+def _readable(encoding: str, data: bytes) -> str:
+    r"""Return a text whose bytes that are no character stand as `\xfc`. No JSON has this escape: such headers are corrupt."""
+    return bytes(data).decode(encoding, "backslashreplace")
 
 
 def pack_array(element: str, items: Sequence[bytes | None]) -> bytes:

@@ -114,10 +114,15 @@ class PostgreSQL:
         )
 
     def execute(self, session: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
-        if begin:
-            return self.execute_all(session, [(statement, arguments)], begin, False)[0]
-        self.join(session)
-        rows = libpq.call(session, _call(statement, arguments))
+        try:
+            if begin:
+                return self.execute_all(session, [(statement, arguments)], begin, False)[0]
+            self.join(session)
+            rows = libpq.call(session, _call(statement, arguments))
+        except (psycopg.errors.CharacterNotInRepertoire, psycopg.errors.UntranslatableCharacter):
+            if not _reads_headers(session, statement, begin):
+                raise
+            rows = _read_unconverted(session, _call(statement, arguments), begin)
         if statement.order is not None:
             rows.sort(key=statement.order)
         return rows
@@ -210,6 +215,9 @@ class PostgreSQL:
     def session_limits(self, connection: psycopg.Connection) -> list[str]:
         return [f"{found}: {advice}" for found, advice in postgresql_checks.session_limits(connection)]
 
+    def encoding_limits(self, connection: psycopg.Connection) -> list[str]:
+        return postgresql_checks.encoding_limits(connection)
+
     def was_started(self, connection: psycopg.Connection, seconds: float) -> bool:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) < %s", (seconds,)).fetchone()
         return row == (True,)
@@ -274,6 +282,26 @@ class PostgreSQL:
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         given = ", ".join(f"p_{name} => {self.literal(value)}" for name, value in arguments)
         return f"SELECT {self.object_name(procedure, None)}({given});"
+
+
+def _reads_headers(connection: psycopg.Connection, statement: Statement, begin: Begin) -> bool:
+    """Return whether a call that failed because of a character can be repeated: it returns headers, and no transaction was open before it."""
+    returned = any(column.name == "headers" for column in statement.procedure.result)
+    return returned and not connection.broken and (bool(begin) or connection.pgconn.transaction_status == TransactionStatus.IDLE)
+
+
+def _read_unconverted(connection: psycopg.Connection, call: libpq.Call, begin: Begin) -> list[Any]:
+    """Repeat a call without conversion, so that one row that is not UTF-8 does not hide the others. The transaction is open if `begin` says so."""
+    connection.rollback()
+    try:
+        rows = libpq.call_unconverted(connection, call, _BEGIN[begin or True])
+        if not begin:
+            libpq.command(connection, b"COMMIT")
+    except psycopg.Error:
+        if not begin:
+            connection.rollback()
+        raise
+    return rows
 
 
 def _check_not_nested(connection: psycopg.Connection) -> None:

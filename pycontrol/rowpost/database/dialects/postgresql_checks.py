@@ -14,7 +14,7 @@ from rowpost.database.dialects.pooling import is_pooled
 from rowpost.database.dialects.protocol import Check
 from rowpost.errors import UnsupportedServer
 
-__all__ = ["EXECUTABLE", "READ_ONLY_REMEDY", "check_encoding", "checks", "session_limits"]
+__all__ = ["EXECUTABLE", "READ_ONLY_REMEDY", "check_encoding", "checks", "encoding_limits", "session_limits"]
 
 _ENCODING_REMEDY = "create another database for the queues: CREATE DATABASE … ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0"
 
@@ -108,6 +108,15 @@ def check_encoding(connection: psycopg.Connection) -> None:
     found = _encoding(connection)
     if found.state != "ok":
         raise UnsupportedServer(f"The database {connection.info.dbname!r} cannot have queues: {found.found}. Nothing was changed: {found.advice}")
+
+
+def encoding_limits(connection: psycopg.Connection) -> list[str]:
+    """Say what does not work in a database that is not encoded in UTF-8, and what to do; nothing of one that is."""
+    found = _encoding(connection)
+    if found.state == "ok":
+        return []
+    unreadable = "A message whose headers are not text moves to the error queue."
+    return [f"The database {connection.info.dbname!r} is not made for queues: {found.found}. {unreadable} To end this, {found.advice}"]
 
 
 def _encoding(connection: psycopg.Connection) -> Check:

@@ -6,7 +6,7 @@ import psycopg
 
 from rowpost.database.dialects.pooling import SHARED
 from rowpost.database.dialects.postgresql_checks import READ_ONLY_REMEDY
-from rowpost.database.dialects.protocol import Statement, feature_missing, queue_missing, saga_missing, where_rights_are
+from rowpost.database.dialects.protocol import KEYS_USED_UP, Statement, feature_missing, queue_missing, saga_missing, where_rights_are
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -35,12 +35,16 @@ UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53100", "53300", "25006", *S
 LOGIN_REFUSED = {"28P01", "28000", "3D000"}
 _ADD_MEMBER = 'GRANT {role} TO "LOGIN"'
 TRY_AGAIN = {"40P01", "40001", "55P03"}
-_FULL = "53100"
-_WHY_FULL = "Nothing was stored. An administrator adds space to the disk of the data directory or the tablespace, or removes messages of audit and error queues."
+_EXPLAINED: dict[str, tuple[type[RowpostError], str]] = {
+    "53100": (DatabaseUnavailable, "The server has no space left: {}. Nothing was stored. An administrator adds space to the disk of the data "
+              "directory or the tablespace, or removes messages of audit and error queues."),
+    "2200H": (DatabaseError, f"The numbers of a table's rows are used up: {{}}. {KEYS_USED_UP}"),
+}  # fmt: skip
 _READ_ONLY = "25006"  # among those that are unavailable, because a failover ends it
 #: what libpq says, without a SQLSTATE, if no server of the url is as target_session_attrs requires
 _STANDBY = ("session is read-only", "server is in hot standby mode")
 _WHY_READ_ONLY = f"It is a standby or a replica, or its default_transaction_read_only is on: {READ_ONLY_REMEDY}"
+_NOT_UTF8 = "The database is not encoded in UTF-8, or holds bytes that are no text. `rowpost doctor` shows its encoding, and what to do"
 _NOT_PREPARED = {"26000", "42P05"}
 
 
@@ -62,8 +66,9 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
         kind, said = LoginRefused, f"The server refused the login: {said}. Check user, password and database."
     elif state == _READ_ONLY or (not state and any(sign in said for sign in _STANDBY)):
         kind, said = DatabaseUnavailable, f"The server is read-only: {said}. {_WHY_READ_ONLY}"
-    elif state == _FULL:
-        kind, said = DatabaseUnavailable, f"The server has no space left: {said}. {_WHY_FULL}"
+    elif state in _EXPLAINED:
+        kind, sentence = _EXPLAINED[state]
+        said = sentence.format(said)
     elif state in _NOT_PREPARED:
         kind, said = UnsupportedServer, f"{said}. Either SQL of a handler deallocated it, or: {SHARED}"
     elif (limit := _broken_limit(state, said)) is not None:
@@ -73,8 +78,13 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     elif state == "22003":
         kind = InvalidCount
     elif state in ("23502", "22021") or isinstance(error, psycopg.DataError):
-        kind = InvalidMessage
+        kind, said = InvalidMessage, f"{said}. {_NOT_UTF8}" if _is_not_utf8(state, said) else said
     return kind(said + where)
+
+
+def _is_not_utf8(state: str, said: str) -> bool:
+    """Return whether the database's encoding is the cause. rowpost sends UTF-8, in which only NUL is refused by every database."""
+    return state == "22P05" or (state == "22021" and "0x00" not in said)
 
 
 def _broken_limit(state: str, said: str) -> str | None:

@@ -14,10 +14,12 @@ from rowpost.database.contract import CORE, Procedure
 from rowpost.errors import FeatureMissing, QueueNotFound, RowpostError
 
 __all__ = [
-    "Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "feature_missing", "queue_missing", "row_maker", "row_order",
+    "KEYS_USED_UP", "Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "feature_missing", "queue_missing", "row_maker", "row_order",
     "saga_missing", "where_rights_are",
 ]  # fmt: skip
 
+
+KEYS_USED_UP = "Nothing was stored. `rowpost queue check` prints the statement that widens the key of a queue's table"
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "commit_guarded": one that a plain COMMIT
 #: does not end, so that a handler's SQL cannot commit the removal of messages that are not handled
@@ -203,6 +205,9 @@ class Dialect(Protocol):
 
     def session_limits(self, connection: Any) -> list[str]:
         """Say which settings end the session of a handler that works for long, where they are set, and what to do."""
+
+    def encoding_limits(self, connection: Any) -> list[str]:
+        """Say what does not work because of the database's encoding, and what to do. Costs no round trip."""
 
     def was_started(self, connection: Any, seconds: float) -> bool:
         """Return whether the server was started within the last seconds, as far as it says that."""

@@ -247,6 +247,9 @@ class SQLServer:
     def session_limits(self, connection: pyodbc.Connection) -> list[str]:
         return []  # SQL Server lets a transaction be idle for as long as it likes
 
+    def encoding_limits(self, connection: pyodbc.Connection) -> list[str]:
+        return []  # nvarchar holds every character in every collation
+
     def was_started(self, connection: pyodbc.Connection, seconds: float) -> bool:
         """Each start makes tempdb, which Azure SQL Database does not show."""
         age = "SELECT DATEDIFF(second, d.create_date, GETDATE()) FROM sys.databases AS d WHERE d.name = N'tempdb';"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rowpost.database.dialects.protocol import Statement, feature_missing, queue_missing, saga_missing, where_rights_are
+from rowpost.database.dialects.protocol import KEYS_USED_UP, Statement, feature_missing, queue_missing, saga_missing, where_rights_are
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -50,7 +50,7 @@ _ADD_MEMBER = "ALTER ROLE {role} ADD MEMBER [LOGIN]"
 #: EXECUTE AS OWNER fails: the database's owner has no login here, or the domain cannot be asked
 _OWNER = {15404, 15517}
 PERMISSION = {229, 230, 262, 297, 300, 916, 15151, *_OWNER}
-_NO_VALUE, _NO_PLAN, _NO_SCHEMA = 515, 8622, 2760
+_NO_VALUE, _NO_PLAN, _NO_SCHEMA, _OVERFLOW = 515, 8622, 2760, 8115
 _KINDS: dict[int, type[RowpostError]] = {
     **dict.fromkeys(PERMISSION, PermissionDenied),
     **dict.fromkeys(TRY_AGAIN, Deadlock),
@@ -58,7 +58,7 @@ _KINDS: dict[int, type[RowpostError]] = {
     **dict.fromkeys(UNAVAILABLE, DatabaseUnavailable),
     _LOCK_TIMEOUT: LockTimeout,
     _NO_VALUE: InvalidMessage,
-    8115: InvalidCount,
+    _OVERFLOW: InvalidCount,
 }
 _STATES: dict[str, type[RowpostError]] = {
     "28000": LoginRefused,
@@ -110,6 +110,8 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     kind = _KINDS.get(number) or _kind_of_state(state, number, said)
     if number == _NO_VALUE and "Recoverable" in said:  # not the message's fault
         kind, said = DatabaseError, f"{said}. The column Recoverable has lost its default: run rowpost queue check"
+    if number == _OVERFLOW and "IDENTITY" in said:  # no number of the caller's
+        kind, said = DatabaseError, f"The numbers of a table's rows are used up: {said}. {KEYS_USED_UP}"
     return kind(_explained(kind, number, said, statement) + where)
 
 

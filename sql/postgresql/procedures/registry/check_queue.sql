@@ -116,7 +116,14 @@ BEGIN
         SELECT
             q.queue_name,
             'row_version_32_bit',
-            'seq has 32 bits: the queue stops after 2,147,483,647 messages.',
+            format(
+                'seq has 32 bits: the queue stops after 2,147,483,647 messages%s.',
+                (
+                    SELECT ', and ' || to_char(2147483647 - s.last_value, 'FM9,999,999,990') || ' are left' -- null: none was used yet
+                    FROM pg_sequences AS s
+                    WHERE to_regclass(format('%I.%I', s.schemaname, s.sequencename)) = to_regclass(pg_get_serial_sequence(q.table_name, 'seq'))
+                )
+            ),
             format('ALTER TABLE %s ALTER COLUMN seq TYPE bigint; ALTER SEQUENCE %s AS bigint;',
                    q.table_name, pg_get_serial_sequence(q.table_name, 'seq'))
         FROM queues AS q
