@@ -145,7 +145,9 @@ def _warn_plain_readers(session: Session) -> None:
 def retain(
     session: Session,
     archive: ArchiveArgument,
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A YAML file with rules: see docs/guides/spark-archive.md.", exists=True, dir_okay=False)],
+    policy: Annotated[
+        Path, typer.Argument(metavar="POLICY", help="A YAML file with rules: see docs/guides/spark-archive.md.", exists=True, dir_okay=False)
+    ],
     apply: Annotated[bool, typer.Option("--apply", help="Change the archive. Without it, only show the changes.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,

@@ -2,7 +2,7 @@
 
 Only files that hold such messages are rewritten. All files that the table has replaced are then deleted, because an earlier
 merge may have copied the messages: time travel ends there. The selected messages of unfinished replays are erased too, and
-so are leftovers of killed jobs, and the copies in tables of decoded and of failing messages (archive/copies.py). The receipt says when, why and how much, but not what.
+so are leftovers of killed jobs, and the copies in tables of decoded messages (archive/copies.py). The receipt says when, why and how much, but not what.
 """
 
 from __future__ import annotations
