@@ -23,9 +23,8 @@ from typing import Literal
 from rowpost.settings.yaml_file import read_root
 from rowpost.settings.yaml_node import Node, decode
 
-__all__ = ["ACTIONS", "Limit", "Policy", "Rule", "pattern", "read_policy"]
+__all__ = ["Limit", "Policy", "Rule", "pattern", "read_policy"]
 
-ACTIONS = ("delete", "redact")
 _UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _DAYS = {"d": 1, "w": 7}
 

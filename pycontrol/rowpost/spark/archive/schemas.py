@@ -38,7 +38,6 @@ __all__ = [
     "FLOW_MERGED",
     "LIVE",
     "MESSAGE",
-    "OUTGOING",
     "OUTPUTS",
     "PARSED",
     "arrow_schema",
@@ -63,15 +62,6 @@ MESSAGE = StructType(
         StructField("headers", StringType(), nullable=False),
         StructField("body", BinaryType()),
         StructField("row_version", LongType(), nullable=False),
-    ]
-)
-
-#: A message to be written to a queue. The sink creates missing ids.
-OUTGOING = StructType(
-    [
-        StructField("id", StringType()),
-        StructField("headers", StringType(), nullable=False),
-        StructField("body", BinaryType()),
     ]
 )
 
