@@ -108,6 +108,21 @@ def test_the_messages_of_a_stopped_replay_go_and_the_others_are_still_to_be_sent
     assert (left.count(), left.where("step = 0").count() > 0) == (chosen - 2, True)
 
 
+def test_a_replay_goes_on_although_a_step_of_it_was_erased_or_all_of_them_were(spark, made):
+    rows = str(made.path / "_rowpost" / "replays" / "k" / "attempt-1" / "rows")
+    asked = replay.Replay("k", "Sales", ramp=(1,))
+    replay.number(replay.choose(read_archive(spark, made.address), asked), asked).drop("day").write.partitionBy("step").parquet(rows)
+    (first,) = replay.stored(spark, rows).where("step = 0").collect()
+    left = []
+
+    for where in (f"id = '{first.id}'", "row_version > 0"):
+        erase.run(spark, made.address, erase.Selection(where=where), "request 17", NOW)
+        left.append([replay.stored(spark, rows).where(f"step = {step}").count() for step in (0, 1)])
+
+    assert left[0][0] == 0 < left[0][1]
+    assert left[1] == [0, 0]
+
+
 def leave(made: ArchiveMaker, name: str, age_s: float) -> Path:
     """Write a file with the marker that is not in the table, as a killed writer would."""
     path = made.path / "queue=audit" / "day=2024-05-17" / name

@@ -32,6 +32,7 @@ from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.jobs.copied import DELETE, MATCHES, REDACT, Change, Copies, actions_of, follow, has_body
 from rowpost.spark.jobs.decoded_tables import KEY, sources
 from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
+from rowpost.spark.jobs.replay import stored
 from rowpost.spark.jobs.retain import is_redacted
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection
     folder, rows, kept = table.folder, f"{place}/rows", f"{place}/rows-kept"
     if not folder.exists(rows):  # an earlier run was killed between the two last steps
         folder.move(kept, rows)
-    df = spark.read.parquet(f"{table.path}/{rows}")
+    df = stored(spark, f"{table.path}/{rows}")
     marked = selection.mark(_as_archived(df, table.schema))
     number = marked.where(MATCHES).count()
     if number:

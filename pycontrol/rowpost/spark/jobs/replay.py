@@ -42,7 +42,7 @@ from rowpost.wire.headers import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["REPLAY_HEADER", "Replay", "choose", "known_plan", "number", "partitions_for", "run", "send"]
+__all__ = ["REPLAY_HEADER", "Replay", "choose", "known_plan", "number", "partitions_for", "run", "send", "stored"]
 
 #: The header with the key of the job that replayed a message.
 REPLAY_HEADER = "Rowpost.Replay"
@@ -54,6 +54,8 @@ _DROPPED = (
     PROCESSING_STARTED, PROCESSING_ENDED, PROCESSING_ENDPOINT, PROCESSING_MACHINE,
 )  # fmt: skip
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+#: The columns of the chosen messages; the step is the name of their folder.
+_STORED = "id string, headers string, body binary, row_version bigint, destination string, step int"
 _FIXED_BY_KEY = {"where": "the filter", "limit": "the limit", "queue": "the queue", "rate": "the rate", "ramp": "the ramp", "max_depth": "the depth"}
 DEPTH_INTERVAL_S = 1.0  # time between two looks at a destination that has too many messages waiting
 
@@ -141,6 +143,11 @@ def number(df: DataFrame, replay: Replay) -> DataFrame:
     return df.withColumn("step", step)
 
 
+def stored(spark: SparkSession, rows: str) -> DataFrame:
+    """Read the chosen messages of an attempt. `erase` may have emptied a step, or all of them, so that no file tells the columns."""
+    return spark.read.schema(_STORED).parquet(rows)
+
+
 def partitions_for(rows: int) -> int:
     """Return the number of partitions in which so many messages are sent. It depends on nothing else, as the ledger requires.
 
@@ -199,7 +206,7 @@ def run(
             for destination, messages in of_step.items():
                 queue = plan["queues"][destination]
                 _wait_for_depth(replay, messages, partial(depth, queue), sleep, store)
-                rows = spark.read.parquet(f"{store.rows(plan['attempt'])}/step={index}").where(F.col("destination") == destination)
+                rows = stored(spark, store.rows(plan["attempt"])).where((F.col("step") == index) & (F.col("destination") == destination))
                 send(rows, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
         store.note_sent(done)
