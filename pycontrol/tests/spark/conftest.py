@@ -3,12 +3,15 @@
 It ends with the last of these tests. Others, which follow in the same process, then have its memory.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from rowpost.cli.app import app
 from rowpost.spark.session import session
 from tests.support.spark.queues import Queues
 
@@ -33,3 +36,16 @@ def spark(spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def queues(spark: SparkSession, spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Queues:
     """Create queues in that database."""
     return Queues(spark_url, tmp_path_factory.mktemp("environment"), spark=spark)
+
+
+@pytest.fixture
+def cli(queues: Queues) -> Callable[..., tuple[int, dict | None, str]]:
+    """Run a command of rowpost spark. Returns its exit code, the JSON of its last line, and its stderr."""
+
+    def call(*arguments: object) -> tuple[int, dict | None, str]:
+        ended = CliRunner().invoke(app, ["--env", queues.environment, "spark", *map(str, arguments)])
+        lines = ended.stdout.strip().splitlines()
+        last = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
+        return ended.exit_code, last, ended.stderr
+
+    return call

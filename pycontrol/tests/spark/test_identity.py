@@ -1,33 +1,12 @@
 """One archive, one archiver for each queue: a checkpoint and a table that do not belong together are refused, and nothing is lost or doubled."""
 
-import json
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
-from rowpost.cli.app import app
-from rowpost.spark.jobs.archive import read_archive
 from tests.support.spark.messages import audit_row
 
 OK, FAILED = 0, 7
-
-
-@pytest.fixture
-def cli(queues):
-    """Run a command of rowpost spark. Returns its exit code, the JSON of its last line, and its stderr."""
-
-    def call(*arguments: object):
-        ended = CliRunner().invoke(app, ["--env", queues.environment, "spark", *map(str, arguments)])
-        lines = ended.stdout.strip().splitlines()
-        last = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
-        return ended.exit_code, last, ended.stderr
-
-    return call
-
-
-def kept(queues, out) -> list[int]:
-    return sorted(int(bytes(row.body)) for row in read_archive(queues.spark, str(out)).collect())
 
 
 def numbered(first: int, end: int) -> list[bytes]:
@@ -54,7 +33,7 @@ def test_a_checkpoint_that_is_older_than_its_table_is_refused_and_the_way_out_lo
     assert (queues.depth(queue), queues.spooled(queue)) == ((20, 0) if mode == "--tail" else (3, 0))
     shutil.rmtree(checkpoint)
     code, counts, _ = cli(*asked)
-    assert (code, counts["messages"], kept(queues, out)) == (OK, 3, list(range(20)))
+    assert (code, counts["messages"], queues.archived(out)) == (OK, 3, list(range(20)))
     assert cli("verify", out, queue)[0] == OK
 
 
@@ -76,7 +55,7 @@ def test_a_table_that_is_older_than_its_checkpoint_is_said_with_the_number_of_ba
     assert code == FAILED and "2 batches" in said and str(checkpoint) in said and "Traceback" not in said
     shutil.rmtree(checkpoint)
     assert cli(*asked)[0] == OK
-    assert kept(queues, out) == (list(range(10)) if mode == "--tail" else [0, 1, 2, 9])  # a drained message is in no queue any more
+    assert queues.archived(out) == (list(range(10)) if mode == "--tail" else [0, 1, 2, 9])  # a drained message is in no queue any more
 
 
 def test_a_queue_that_is_archived_with_others_later_continues_where_it_was_whatever_the_order_of_names(queues, cli, tmp_path):
@@ -93,5 +72,5 @@ def test_a_queue_that_is_archived_with_others_later_continues_where_it_was_whate
 
     assert [(code, counts["messages"]) for code, counts, _ in (first, both, turned)] == [(OK, 4), (OK, 6), (OK, 1)]
     assert alone[0] == FAILED and one in alone[2] and "--checkpoint" in alone[2]
-    assert len(kept(queues, out)) == 11
+    assert len(queues.archived(out)) == 11
     assert cli("metrics", out)[1]["messages"] == 11

@@ -6,9 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from rowpost.cli.app import app
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.replays import list_replays
 from rowpost.spark.jobs import replay as replaying
@@ -16,19 +14,6 @@ from rowpost.spark.jobs.archive import read_archive
 from tests.support.spark.messages import audit_row, error_row
 
 OK, USAGE, NOT_FOUND, FAILED = 0, 2, 6, 7
-
-
-@pytest.fixture
-def cli(queues):
-    """Run a command of rowpost spark. Returns its exit code, the JSON of its last line, and its stderr."""
-
-    def call(*arguments: object):
-        ended = CliRunner().invoke(app, ["--env", queues.environment, "spark", *map(str, arguments)])
-        lines = ended.stdout.strip().splitlines()
-        last = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
-        return ended.exit_code, last, ended.stderr
-
-    return call
 
 
 @pytest.fixture
@@ -48,10 +33,6 @@ def bodies(queues, queue: str) -> list[int]:
     with queues.connect() as database:
         rows = database.driver_connection.execute(f'SELECT body FROM public."{queue}"').fetchall()
     return sorted(int(row[0]) for row in rows)
-
-
-def kept(queues, out) -> list[int]:
-    return sorted(int(bytes(row.body)) for row in read_archive(queues.spark, str(out)).collect())
 
 
 def test_the_doctor_finds_nothing_wrong_with_a_machine_that_runs_these_tests(queues, cli):
@@ -76,7 +57,7 @@ def test_a_tail_archives_what_came_since_and_leaves_the_queue_alone(queues, cli,
 
     assert [(code, counts["messages"]) for code, counts, _ in (first, nothing, second)] == [(OK, 50), (OK, 0), (OK, 10)]
     assert first[1]["batches"] == 3
-    assert kept(queues, out) == list(range(60)) and queues.depth(queue) == 60
+    assert queues.archived(out) == list(range(60)) and queues.depth(queue) == 60
     queues.send(queue, [b"late"])
     code, counts, _ = cli("verify", out, queue)
     assert (code, counts["messages"], counts["missed"], counts["not_archived_yet"], counts["duplicates"]) == (OK, 60, 0, 1, 0)
@@ -89,7 +70,7 @@ def test_a_drain_takes_the_messages_and_leaves_nothing_in_the_spool(queues, cli,
     code, counts, _ = cli("archive", queue, out, "--drain", "--max-rows", 20)
 
     assert (code, counts["messages"], counts["dropped_from_spool"]) == (OK, 50, 10)
-    assert kept(queues, out) == list(range(50))
+    assert queues.archived(out) == list(range(50))
     assert (queues.depth(queue), queues.spooled(queue)) == (0, 0)
     assert cli("verify", out, queue)[1]["spooled"] == 0
 
@@ -104,7 +85,7 @@ def test_another_archive_may_not_drain_unless_it_is_told_to_take_over(queues, cl
     assert code == FAILED and queue in said and "Traceback" not in said
 
     assert cli("archive", queue, tmp_path / "third", "--drain", "--take-over")[0] == OK
-    assert (kept(queues, out), kept(queues, tmp_path / "third")) == ([1, 2], [3])
+    assert (queues.archived(out), queues.archived(tmp_path / "third")) == ([1, 2], [3])
 
 
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
@@ -124,7 +105,7 @@ def test_a_batch_that_was_committed_and_not_noted_by_spark_is_not_added_again(qu
 
     assert (code, counts["messages"]) == (OK, 0)  # the rows were not even read again
     assert {(row.id, row.archived_at) for row in read_archive(queues.spark, str(out)).collect()} == before
-    assert kept(queues, out) == list(range(30))
+    assert queues.archived(out) == list(range(30))
 
 
 def test_a_checkpoint_of_another_queue_is_refused_in_words(queues, cli, tmp_path):

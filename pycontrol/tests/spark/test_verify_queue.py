@@ -1,26 +1,10 @@
 """`verify DIR QUEUE` compares an archive with a queue, and knows what was erased and retained."""
 
-import json
-
-import pytest
 from deltalake import DeltaTable
-from typer.testing import CliRunner
 
-from rowpost.cli.app import app
 from tests.support.spark.messages import audit_row
 
 OK, FINDING = 0, 1
-
-
-@pytest.fixture
-def cli(queues):
-    """Run a command of rowpost spark. Returns its exit code and the JSON of its last line."""
-
-    def call(*arguments: object):
-        ended = CliRunner().invoke(app, ["--env", queues.environment, "spark", *map(str, arguments)])
-        return ended.exit_code, json.loads(ended.stdout.strip().splitlines()[-1])
-
-    return call
 
 
 def test_messages_that_were_erased_or_retained_are_not_missed_although_the_queue_has_them(queues, cli, tmp_path):
@@ -33,9 +17,9 @@ def test_messages_that_were_erased_or_retained_are_not_missed_although_the_queue
     cli("retain", out, policy, "--apply")
     queues.send(queue, [b"new"])
 
-    code, counts = cli("verify", out, queue, "--json")
+    code, counts, _ = cli("verify", out, queue, "--json")
     DeltaTable(str(out)).delete("message_type = 'Shop.Paid'")  # by another program
-    lost_code, lost = cli("verify", out, queue, "--json")
+    lost_code, lost, _ = cli("verify", out, queue, "--json")
 
     assert (code, counts["removed"], counts["missed"], counts["not_archived_yet"]) == (OK, 5, 0, 1)
     assert (lost_code, lost["removed"], lost["missed"], lost["not_archived_yet"]) == (FINDING, 5, 4, 1)
@@ -50,6 +34,6 @@ def test_a_drain_has_missed_nothing_that_is_in_the_queue(queues, cli, tmp_path):
         database.driver_connection.execute(f'SELECT 1 FROM public."{queue}" ORDER BY seq LIMIT 1 FOR UPDATE')
         assert cli("archive", queue, out, "--drain")[1]["messages"] == 1
 
-    code, counts = cli("verify", out, queue)
+    code, counts, _ = cli("verify", out, queue)
 
     assert (code, counts["missed"], counts["not_archived_yet"]) == (OK, 0, 1)

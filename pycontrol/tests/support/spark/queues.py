@@ -13,6 +13,7 @@ from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.spark.jobs.archive import read_archive
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
@@ -59,6 +60,10 @@ class Queues:
     def spooled(self, queue: str) -> int:
         with self.connect() as database:
             return len(database.call("read_spool", queue, above=0, upto=2**62))
+
+    def archived(self, place: object) -> list[int]:
+        """Return the numbers that the bodies in an archive are."""
+        return sorted(int(bytes(row.body)) for row in read_archive(self.spark, str(place)).collect())
 
     def read(self, queue: str, **options: object) -> DataFrame:
         return self.reader(self.spark.read, queue, **options).load()
