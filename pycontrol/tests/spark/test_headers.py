@@ -6,11 +6,10 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
-from rowpost.spark.versions import arrow_schema
 
 from rowpost.spark.archive.arrow_headers import archived
 from rowpost.spark.archive.headers import parse_headers, read_headers
-from rowpost.spark.archive.schemas import MESSAGE, PARSED
+from rowpost.spark.archive.schemas import MESSAGE, PARSED, arrow_schema
 from rowpost.spark.jobs.archive import archive
 from rowpost.wire.message import decode_headers
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw

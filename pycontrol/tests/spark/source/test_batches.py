@@ -1,7 +1,7 @@
 """Where a tail ends its batches, and how it divides them. It needs no Spark session."""
 
 import pytest
-from rowpost.spark.versions import ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.source import QueueSource

@@ -1,7 +1,7 @@
 """A queue that is dropped below a running query is named as gone, and not as a queue without a feature. It needs no Spark session."""
 
 import pytest
-from rowpost.spark.versions import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from rowpost.deploy.queues import forget_queue
 from rowpost.errors import QueueNotFound

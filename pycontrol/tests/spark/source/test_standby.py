@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from rowpost.spark.versions import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from typer.testing import CliRunner
 
 from rowpost.cli.app import app
