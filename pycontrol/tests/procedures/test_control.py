@@ -196,7 +196,9 @@ def test_a_login_has_a_thousand_supervisors_at_most(make_queue, database, sql):
     assert FIRST in {each.supervisor_id for each in supervisors_of(database)}
 
 
-def test_of_a_login_only_the_newest_reports_up_to_a_million_characters_are_read(make_queue, database, sql):
+def test_of_a_login_only_the_newest_reports_up_to_a_million_characters_are_read(make_queue, database, sql, target):
+    if target.babelfish:
+        pytest.skip("Babelfish: DATALENGTH counts the bytes of UTF-8; SQL Server counts two for each character")
     workers = json.dumps([WORKER | {"message": "x" * 99_800}])
     for number in range(12):
         report(database, UUID(int=20 - number), *([make_queue()] if number == 11 else []), workers=workers)  # the newest has the lowest id
