@@ -19,7 +19,7 @@ from rowpost.deploy.contract_sql import drop_empty_table, drop_object
 from rowpost.deploy.diff import Change, JournalEntry
 from rowpost.deploy.parts import Part
 from rowpost.deploy.plan import Entry, Plan
-from rowpost.deploy.runner import BatchError, BatchRunner, SqlserverRunner
+from rowpost.deploy.runner import BatchError, BatchRunner, PostgresqlRunner, SqlserverRunner
 from rowpost.deploy.saga_entry import SagaEntry
 from rowpost.deploy.scripts import Script
 from rowpost.deploy.sql_text import SqlTextError, split_batches
@@ -145,7 +145,7 @@ def refuse_open_transaction(database: Connection) -> None:
 
 
 def _runner(database: Connection) -> BatchRunner:
-    return BatchRunner(database) if database.engine == "postgresql" else SqlserverRunner(database)
+    return PostgresqlRunner(database) if database.engine == "postgresql" else SqlserverRunner(database)
 
 
 def _is_recorded(change: Change) -> bool:

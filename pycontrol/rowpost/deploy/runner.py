@@ -14,7 +14,17 @@ from rowpost.database.connection import Connection
 from rowpost.deploy.sql_text import Batch, code_line, tokens
 from rowpost.errors import DatabaseUnavailable, LockRefused
 
-__all__ = ["BATCH_GUARD", "SCRIPT_END", "SESSION_BATCH", "BatchError", "BatchRunner", "SqlserverRunner", "code_only", "is_babelfish"]
+__all__ = [
+    "BATCH_GUARD",
+    "SCRIPT_END",
+    "SESSION_BATCH",
+    "BatchError",
+    "BatchRunner",
+    "PostgresqlRunner",
+    "SqlserverRunner",
+    "code_only",
+    "is_babelfish",
+]
 
 # Settings must outlive their batch: such batches are not wrapped.
 SESSION_BATCH = re.compile(r"(?:\s*SET\s[^;]*;?)+\s*", re.IGNORECASE)
@@ -33,6 +43,19 @@ SCRIPT_END = {
     "postgresql": "",
 }
 
+_FUNCTION = re.compile(r'CREATE OR REPLACE FUNCTION rowpost\.(?:"((?:[^"]|"")+)"|(\w+))\(')
+_OTHER_RESULT = "42P13"  # invalid_function_definition: also of a text that is wrong by itself, which then fails again
+_OF_NAME = """
+SELECT p.oid::pg_catalog.regprocedure::text, ARRAY(
+    SELECT DISTINCT r.rolname::text
+    FROM pg_catalog.aclexplode(p.proacl) AS a
+    INNER JOIN pg_catalog.pg_roles AS r ON r.oid = a.grantee AND r.oid <> p.proowner
+    WHERE a.privilege_type = 'EXECUTE'
+)
+FROM pg_catalog.pg_proc AS p
+WHERE p.pronamespace = 'rowpost'::pg_catalog.regnamespace AND p.proname = {name}
+"""
+
 
 class BatchError(Exception):
     """The server refused a batch. `line` is that of the file, `problem` what the server said."""
@@ -43,7 +66,7 @@ class BatchError(Exception):
 
 
 class BatchRunner:
-    """Sends batches as they are: all that PostgreSQL needs, whose batches are single statements."""
+    """Sends batches as they are."""
 
     def __init__(self, database: Connection) -> None:
         self._connection, self._dialect = database.driver_connection, database.dialect
@@ -82,6 +105,37 @@ def _line(batch: Batch, diag: Any) -> int:
     return code_line(batch, "postgresql")
 
 
+class PostgresqlRunner(BatchRunner):
+    """Sends batches as they are, for they are single statements. A function with another result than its new text makes way for it.
+
+    CREATE OR REPLACE cannot replace such a function. Who may execute the old one may execute the new one.
+    """
+
+    def run(self, batch: Batch, bare: bool = False) -> None:
+        made = None if bare else _FUNCTION.match(code_only(batch.text, "postgresql").lstrip())
+        if made is None:
+            self._send(batch, batch.text)
+            return
+        self._send(batch, "SAVEPOINT rowpost_function")
+        try:
+            self._send(batch, batch.text)
+        except BatchError as error:
+            if getattr(error.__cause__, "sqlstate", None) != _OTHER_RESULT:
+                raise
+            self._send(batch, "ROLLBACK TO rowpost_function")
+            self._replace(batch, made[1].replace('""', '"') if made[1] else made[2])
+        self._send(batch, "RELEASE rowpost_function")
+
+    def _replace(self, batch: Batch, name: str) -> None:
+        quote, roles = self._dialect.quote, set[str]()
+        for signature, may_execute in self._send(batch, _OF_NAME.format(name=self._dialect.literal(name))):
+            self._send(batch, f"DROP FUNCTION {signature}")
+            roles.update(may_execute)
+        self._send(batch, batch.text)
+        for role in sorted(roles):
+            self._send(batch, f"GRANT EXECUTE ON FUNCTION rowpost.{quote(name)} TO {quote(role)}")
+
+
 class SqlserverRunner(BatchRunner):
     """Runs batches as sqlcmd does, but for TRY/CATCH around them."""
 
@@ -112,7 +166,7 @@ def is_babelfish(database: Connection) -> bool:
     return rows == [(1,)]
 
 
-def code_only(text: str) -> str:
-    """T-SQL without its comments."""
-    pieces = tokens(text, "sqlserver")
+def code_only(text: str, engine: str = "sqlserver") -> str:
+    """SQL without its comments."""
+    pieces = tokens(text, engine)
     return "".join(text[piece.start : piece.end] for piece in pieces if piece.kind != "comment")

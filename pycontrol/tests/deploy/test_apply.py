@@ -362,6 +362,32 @@ EARLIER = {
 }
 
 
+ROLE = "rowpost's reader"
+
+
+def test_a_function_with_another_result_makes_way_and_its_roles_may_execute_the_new_one(shop, database, sql):
+    if shop.engine != "postgresql":
+        pytest.skip("SQL Server's ALTER replaces a procedure, whatever it returns")
+    apply(database, shop.plan())
+    sql.run(f'DROP ROLE IF EXISTS "{ROLE}"')
+    sql.run(f'CREATE ROLE "{ROLE}"')
+    named = "SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.proname LIKE 'describe_stream:%' ORDER BY 1"
+    functions = [row[0] for row in sql.run(named)]
+    for function in functions:
+        sql.run(f"DROP FUNCTION {function}")
+        sql.run(f"CREATE FUNCTION {function} RETURNS boolean LANGUAGE sql AS 'SELECT true'")
+        sql.run(f'GRANT EXECUTE ON FUNCTION {function} TO "{ROLE}"')
+    sql.run("UPDATE rowpost.journal SET script_hash = '' WHERE script_name LIKE '%/describe_stream.sql:%'")
+
+    apply(database, shop.plan())
+
+    assert functions and [row[0] for row in sql.run(named)] == functions
+    assert all(sql.value("SELECT has_function_privilege(?, ?, 'EXECUTE')", ROLE, function) for function in functions)
+    assert verify(database, shop.plan()) == []
+    sql.run(f'DROP OWNED BY "{ROLE}"')
+    sql.run(f'DROP ROLE "{ROLE}"')
+
+
 @pytest.mark.parametrize("name", EARLIER)
 def test_a_function_of_an_earlier_text_with_other_parameters_makes_way(shop, database, sql, name):
     if shop.engine != "postgresql":
