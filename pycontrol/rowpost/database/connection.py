@@ -38,15 +38,16 @@ class Connection:
     ) -> None:  # fmt: skip
         #: whether CorrelationId and ReplyToAddress are filled, for endpoints of transport versions 1 to 6 (compat)
         self.legacy_columns = legacy_columns and dialect.name == "sqlserver"
-        self._connection = connection
+        #: the driver's connection, for rowpost's own SQL: nothing is noted
+        self.raw_connection = connection
         self._session = dialect.session(connection)
         #: whether anybody asked for the driver's connection, began or ended a transaction, since this was last set to False
         self.lent = False
+        self.handed_out = not owned  #: whether somebody may use the driver's connection without being lent it
         #: lends the driver's connection while a handler runs; None at other times
         self.guard: Guard | None = None
         self.dialect = dialect
-        #: postgresql or sqlserver
-        self.engine = dialect.name
+        self.engine = dialect.name  #: postgresql or sqlserver
         self._owned = owned
         self._open_second = open_second
         self._second: Connection | None = None
@@ -62,7 +63,10 @@ class Connection:
     def driver_connection(self) -> Any:
         """The driver's connection, for SQL that is not rowpost's: whoever asked for it may have ended the transaction."""
         self.lent = True
-        return self._connection if self.guard is None else self.guard.lend(self._connection)
+        if self.guard is not None:
+            return self.guard.lend(self.raw_connection)
+        self.handed_out = True
+        return self.raw_connection
 
     def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[Any]:
         """Call a procedure of the contract; with `queue` the one that was rendered for that queue.
@@ -135,24 +139,24 @@ class Connection:
         """Open a transaction."""
         self.lent = True
         with self.translated():
-            self.dialect.begin(self._connection)
+            self.dialect.begin(self.raw_connection)
 
     def commit(self) -> None:
         """Commit the open transaction."""
         self.lent = True
         with self.translated():
-            self.dialect.commit(self._connection)
+            self.dialect.commit(self.raw_connection)
 
     def rollback(self) -> None:
         """Rolls the open transaction back, if there is one."""
         self.lent = True
         with self.translated():
-            self.dialect.rollback(self._connection)
+            self.dialect.rollback(self.raw_connection)
 
     def _abandon(self) -> None:
         """Rolls back after a failure; a connection that is gone has rolled back by itself."""
         with suppress(self.dialect.driver_error()):
-            self.dialect.rollback(self._connection)
+            self.dialect.rollback(self.raw_connection)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -176,18 +180,18 @@ class Connection:
     def _savepoint(self) -> Iterator[None]:
         name = f"rowpost_{self._depth}"
         with self.translated():
-            self.dialect.savepoint(self._connection, name)
+            self.dialect.savepoint(self.raw_connection, name)
         self._depth += 1
         try:
             yield
         except BaseException:
             self._depth -= 1
             with suppress(self.dialect.driver_error()):
-                self.dialect.rollback_to(self._connection, name)
+                self.dialect.rollback_to(self.raw_connection, name)
             raise
         self._depth -= 1
         with self.translated():
-            self.dialect.release(self._connection, name)
+            self.dialect.release(self.raw_connection, name)
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -200,18 +204,18 @@ class Connection:
     def join(self) -> bool:
         """Whether there is a transaction to join; the one that a lent connection's driver would begin is begun."""
         with self.translated():
-            return self.dialect.join(self._connection) or self.dialect.in_transaction(self._connection)
+            return self.dialect.join(self.raw_connection) or self.dialect.in_transaction(self.raw_connection)
 
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open on the connection, begun by anybody."""
         with self.translated():
-            return self.dialect.in_transaction(self._connection)
+            return self.dialect.in_transaction(self.raw_connection)
 
     @property
     def left_open(self) -> bool:
         """Whether a transaction is open, as far as the driver knows without asking the server."""
-        return self.dialect.left_open(self._connection) and not self.closed
+        return self.dialect.left_open(self.raw_connection) and not self.closed
 
     def is_intact(self, begin: Begin) -> bool:
         """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
@@ -223,12 +227,12 @@ class Connection:
     @property
     def closed(self) -> bool:
         """Whether the connection is closed or broken."""
-        return self.dialect.is_closed(self._connection)
+        return self.dialect.is_closed(self.raw_connection)
 
     def listen(self) -> bool:
         """Start to listen to senders to any queue of the database; return False if the engine cannot notify."""
         with self.translated():
-            return self.dialect.listen(self._connection)
+            return self.dialect.listen(self.raw_connection)
 
     def reset_session(self, changed: Collection[str]) -> None:
         """Undo what a handler changed in the session (`Guard.changed`), now or with the next call. A transaction stays open."""
@@ -239,12 +243,12 @@ class Connection:
     def limit_lock_waits(self, milliseconds: int | None) -> None:
         """Let statements wait for a lock at most so long and then raise LockTimeout; None: as the login's settings say."""
         with self.translated():
-            self.dialect.limit_lock_waits(self._connection, milliseconds)
+            self.dialect.limit_lock_waits(self.raw_connection, milliseconds)
 
     def heard(self) -> list[str]:
         """The keys of queues whose senders rang since the last time; does not wait. Raises DatabaseUnavailable."""
         with self.translated():
-            return self.dialect.heard(self._connection)
+            return self.dialect.heard(self.raw_connection)
 
     @property
     def open_second(self) -> Callable[[], Connection] | None:
@@ -269,7 +273,7 @@ class Connection:
         return self._remembered("local", address, self._local)
 
     def _local(self, address: Address) -> Address:
-        own = address.catalog and address.catalog.casefold() == self.dialect.database_name(self._connection).casefold()
+        own = address.catalog and address.catalog.casefold() == self.dialect.database_name(self.raw_connection).casefold()
         return Address(address.table, address.schema, None if own else address.catalog).short(self.engine)
 
     def canonical(self, address: Address) -> str:
@@ -280,7 +284,7 @@ class Connection:
         full = address.qualified(self.engine)
         if self.engine == "postgresql":
             return f"{self.dialect.quote(str(full.schema))}.{self.dialect.quote(full.table)}"
-        return Address(full.table, full.schema, full.catalog or self.dialect.database_name(self._connection)).format()
+        return Address(full.table, full.schema, full.catalog or self.dialect.database_name(self.raw_connection)).format()
 
     def _remembered(self, what: str, address: Address, spell: Callable[[Address], Any]) -> Any:
         """The addresses that an endpoint sends to are few, and looked at for each message."""
@@ -297,7 +301,7 @@ class Connection:
             self._second.close()
         if self._owned:
             with suppress(self.dialect.driver_error()):
-                self._connection.close()
+                self.raw_connection.close()
 
     def __enter__(self) -> Connection:
         return self

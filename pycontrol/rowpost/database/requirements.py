@@ -90,7 +90,7 @@ def _server(database: Connection, settings: Settings) -> Iterator[Check]:
     addresses = [parse_address(name).qualified(settings.engine) for name in (*names, settings.subscription_table)]
     try:
         with database.translated():
-            yield from database.dialect.checks(database.driver_connection, sorted({str(each.schema) for each in addresses}))
+            yield from database.dialect.checks(database.raw_connection, sorted({str(each.schema) for each in addresses}))
     except RowpostError as error:
         yield Check("rights to deploy", "note", f"could not be checked: {error}")
 
@@ -108,7 +108,7 @@ def _participant(name: str, url: str) -> Check:
 def check_clock(database: Connection, now: Callable[[], float] = time.time) -> Check:
     """Compare the server's clock with this machine's."""
     before = now()
-    theirs = database.dialect.clock(database.driver_connection)
+    theirs = database.dialect.clock(database.raw_connection)
     after = now()
     skew = theirs - (before + after) / 2
     found = f"the server's clock is {abs(skew):.3f} s {'ahead of' if skew > 0 else 'behind'} this machine's; a round trip takes {(after - before) * 1000:.1f} ms"

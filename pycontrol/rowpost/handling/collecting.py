@@ -68,11 +68,14 @@ class Collecting:
         operations = self.operations
         message_id = operation.headers.get(MESSAGE_ID)
         if message_id:
-            known = self._collected.setdefault(message_id, [])
-            for each in known:
-                if self._place(each) == self._place(operation):
-                    check_same(each, operation)
-            known.append(operation)
+            known = self._collected.get(message_id)
+            if known is None:
+                self._collected[message_id] = [operation]
+            else:
+                for each in known:
+                    if self._place(each) == self._place(operation):
+                        check_same(each, operation)
+                known.append(operation)
         operations.append(operation)
         self.operations  # noqa: B018 -- raises if `end` came between: then nobody may have seen the message in the list
 

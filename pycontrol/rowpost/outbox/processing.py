@@ -176,7 +176,7 @@ class OutboxProcessing:
     def _run(self, message: Message, database: Connection, business: Connection) -> tuple[Caused, BaseException | None, bool]:
         """Run the handler. Return what it caused, or its error and whether it may have committed something."""
         caused, failure = Caused([]), None
-        self._guard.start(message)
+        self._guard.start(message, in_place=business.handed_out)
         business.guard = self._guard
         try:
             caused = self._processor.handle(message, database, self._scope)
@@ -192,7 +192,7 @@ class OutboxProcessing:
 
     def _judge(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:
         """Find out what the handler did to the business transaction. Return the error, and whether it may have committed."""
-        if getattr(business.driver_connection, "broken", False):
+        if getattr(business.raw_connection, "broken", False):
             return self._lost(business, error), False
         try:
             return self._judge_connected(business, error)

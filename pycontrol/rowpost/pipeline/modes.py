@@ -126,7 +126,7 @@ class NoTransaction:
     def _run(self, message: Message, database: Connection) -> Caused:
         if database is not self._guarded:  # a handler closed the one before
             self._guarded, self._guard = database, connection_guard(database, self._receiver.queue, own_transactions=True)
-        self._guard.start(message)
+        self._guard.start(message, in_place=database.handed_out)
         database.guard = self._guard
         try:
             return self._receiver.processor.handle(message, database, self._scope)

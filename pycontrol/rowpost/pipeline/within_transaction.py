@@ -111,7 +111,7 @@ class WithinTransaction:
         receiver, database = self._receiver, self._receiver.database
         if database is not self._guarded:  # a handler closed the one before
             self._guarded, self._guard = database, connection_guard(database, receiver.queue)
-        self._guard.start(message)
+        self._guard.start(message, in_place=database.handed_out)
         database.guard = self._guard
         database.lent, started = False, time.perf_counter()
         try:
@@ -244,7 +244,7 @@ class WithinTransaction:
     def _was_replaced(self, database: Connection) -> bool:
         try:
             with database.translated():
-                return database.dialect.was_replaced(database.driver_connection)
+                return database.dialect.was_replaced(database.raw_connection)
         except DatabaseUnavailable:
             return False  # the server has rolled back
 
@@ -255,7 +255,7 @@ class WithinTransaction:
         the cause: a query can end its server process.
         """
         receiver = self._receiver
-        if getattr(receiver.database.driver_connection, "broken", False):
+        if getattr(receiver.database.raw_connection, "broken", False):
             said = "" if error is None else f" {in_words(self._translated(error))}"
             lost = DatabaseUnavailable(f"The connection was lost while a message of queue {receiver.queue!r} was handled.{said}")
             receiver.interrupted = Interrupted(message.id, message.row_version, lost)

@@ -78,4 +78,4 @@ def check_attempt(database: Connection | None, queue: str, row_version: int, err
 
 def _was_started(database: Connection, seconds: float) -> bool:
     with database.translated():
-        return database.dialect.was_started(database.driver_connection, seconds)
+        return database.dialect.was_started(database.raw_connection, seconds)

@@ -100,7 +100,7 @@ class Retries:
         if self._clock() >= self._savepoints_until:
             return RowState.RETURNED
         with database.translated():
-            database.dialect.savepoint(database.driver_connection, SAVEPOINT)
+            database.dialect.savepoint(database.raw_connection, SAVEPOINT)
         return RowState.HELD
 
     def forget(self, database: Connection, message: Message) -> None:
@@ -219,7 +219,7 @@ class Retries:
         """Roll back to the savepoint. Return False if an error of SQL Server doomed or ended the whole transaction."""
         try:
             with database.translated():
-                database.dialect.rollback_to(database.driver_connection, SAVEPOINT)
+                database.dialect.rollback_to(database.raw_connection, SAVEPOINT)
         except RowpostError:
             return False
         return True

@@ -122,7 +122,7 @@ class Coordinator:
     def _identity(self, database: Connection) -> str:
         if self._home[0] is not database:
             with database.translated():
-                self._home = (database, identity(database.driver_connection))
+                self._home = (database, identity(database.raw_connection))
         return self._home[1]
 
     def _begin(self, participant: Participant, home: str, *, brought: bool) -> _Branch:
@@ -133,7 +133,7 @@ class Coordinator:
         guard = HandlerGuard(participant.connection, self._refuse(participant.name), self._refuse_late(participant.name))
         branch = _Branch(participant, guard, brought, participant.autocommit)
         self._branches[participant.identity] = branch
-        branch.guard.start(self.message)
+        branch.guard.start(self.message, in_place=brought)
         return branch
 
     def _named(self, name: str) -> Participant:

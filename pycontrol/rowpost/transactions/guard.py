@@ -33,7 +33,7 @@ def connection_guard(database: Connection, queue: str, *, own_transactions: bool
     def refuse_late(message: Message | None) -> NoReturn:
         raise used_late("The connection", message, queue)
 
-    return database.dialect.guard(database.driver_connection, None if own_transactions else refuse, refuse_late)
+    return database.dialect.guard(database.raw_connection, None if own_transactions else refuse, refuse_late)
 
 
 def used_late(what: str, message: Message | None, queue: str) -> HandlerEnded:

@@ -123,7 +123,7 @@ def _end(participant: Participant, each: InDoubt, result: Recovered) -> bool:
 
 def _judge(database: Connection, reached: Mapping[str, Participant], unreachable: dict[str, str]) -> list[InDoubt]:
     with database.translated():
-        home = identity(database.driver_connection)
+        home = identity(database.raw_connection)
     own = coordinator_id(home) + "_"
     found = []
     seen: set[str] = set()

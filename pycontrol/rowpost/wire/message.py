@@ -36,6 +36,7 @@ MessageRow = tuple[UUID, int, bool, str, bytes | None]
 
 _encode_quickly = msgspec.json.Encoder().encode
 _decode_quickly = msgspec.json.Decoder(dict[str, str | None]).decode
+_PLAIN = {str, type(None)}
 _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}):([0-9]{6}) Z")
 
 
@@ -47,9 +48,10 @@ def encode_headers(headers: Headers) -> str:
     """
     if not headers:
         return ""
-    for name, value in headers.items():
-        if not isinstance(name, str) or not (value is None or isinstance(value, str)):
-            raise InvalidMessage(f"The header {name!r} is {value!r}: names must be text, values text or None.")
+    if not {*map(type, headers), *map(type, headers.values())} <= _PLAIN:  # a subclass of text is text too
+        for name, value in headers.items():
+            if not isinstance(name, str) or not (value is None or isinstance(value, str)):
+                raise InvalidMessage(f"The header {name!r} is {value!r}: names must be text, values text or None.")
     try:
         text = _encode_quickly(headers if type(headers) is dict else dict(headers)).decode()
     except UnicodeEncodeError as error:
@@ -126,8 +128,8 @@ def format_timestamp(moment: datetime) -> str:
     >>> format_timestamp(datetime(2026, 4, 29, 21, 56, 55, 590807, UTC))
     '2026-04-29 21:56:55:590807 Z'
     """
-    text = moment.astimezone(UTC).isoformat(" ", "microseconds")
-    return f"{text[:19]}:{text[20:26]} Z"
+    at = moment.astimezone(UTC)
+    return "%04d-%02d-%02d %02d:%02d:%02d:%06d Z" % (at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond)  # noqa: UP031 -- in two thirds of the time
 
 
 def parse_timestamp(text: str) -> datetime:

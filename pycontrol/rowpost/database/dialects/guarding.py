@@ -70,6 +70,7 @@ class HandlerGuard:
         self.changed: set[str] = set()
         self._message: Any = None
         self._lent: Any = None
+        self._in_place = False
         #: the transaction's number if a handler took the raw handle, whose statements nobody sees; empty if it cannot be compared
         self._number: str | None = None
         self._guarded: dict[str, Any] = {_GUARD: self}
@@ -80,11 +81,17 @@ class HandlerGuard:
         self._class = type(connection)
         self._lending = _lending(self._class)  # type: ignore[arg-type]
 
-    def start(self, message: Any = None) -> None:
-        """Guard the connection, for one handler, which may reach it without `lend`. `message` is for the error of a later use."""
+    def start(self, message: Any = None, *, in_place: bool = False) -> None:
+        """Begin to guard, for one handler. A handler that does not ask for the connection costs nothing else.
+
+        Args:
+            message: for the error of a later use.
+            in_place: the handler may reach the connection without `lend`: it has brought it, or somebody else keeps it.
+        """
         self.ended, self._message, self._number, self.prepared = None, message, None, None
         self.changed.clear()
-        if self.refuse is not None:
+        self._in_place = in_place and self.refuse is not None
+        if self._in_place:
             self.connection.__class__ = self._lending
             self.connection.__dict__.update(self._guarded)
 
@@ -92,9 +99,7 @@ class HandlerGuard:
         """Return the object that the handler uses for the connection."""
         if self._lent is None:
             self._lent = object.__new__(self._lending)
-            own = self._lent.__dict__
-            own.update(connection.__dict__)
-            own.update(self._guarded)
+            self._lent.__dict__ = {**connection.__dict__, **self._guarded}
         return self._lent
 
     def raw_handle_taken(self) -> None:
@@ -112,12 +117,16 @@ class HandlerGuard:
 
     def stop(self) -> None:
         """Stop guarding. What was lent refuses to be used. Can be called again."""
+        if self._lent is None and not self._in_place:
+            return
         number, self._number = self._number, None
         if number is not None and self._ask_number() != (number or None):
             self.ended = self.ended or "unknown"
-        own = self.connection.__dict__
-        if own.pop(_GUARD, None) is not None:
+        if self._in_place:
+            self._in_place = False
             self.connection.__class__ = self._class
+            own = self.connection.__dict__
+            own.pop(_GUARD, None)
             own["cursor_factory"] = self._factory
         if self._lent is not None:
             self._lent.__dict__["pgconn"] = _Over(self._refuse_late or self.refuse, self._message)
@@ -214,7 +223,7 @@ class _GuardedCursor(psycopg.Cursor):
         query, tag = arguments[0] if arguments else options["query"], self.statusmessage
         if tag in _CHANGES or "set_config" in str(query):
             self._changed({tag}, query)
-        idle = connection.pgconn.transaction_status == _IDLE
+        idle = self._pgconn.transaction_status == _IDLE
         if idle or len(self._results) > 1 or tag in _ENDS:
             tags = [(result.command_status or b"").decode() for result in self._results]
             if not _CHANGES.isdisjoint(tags):

@@ -121,8 +121,13 @@ class Guard(Protocol):
     @property
     def changed(self) -> AbstractSet[str]: ...
 
-    def start(self, message: Any = None) -> None:
-        """Guard the connection, for one handler. `message` is for the error of a use after the handler's end."""
+    def start(self, message: Any = None, *, in_place: bool = False) -> None:
+        """Begin to guard, for one handler.
+
+        Args:
+            message: for the error of a use after the handler's end.
+            in_place: the handler may reach the connection without `lend`.
+        """
 
     def lend(self, connection: Any) -> Any:
         """Return the object that the handler uses for the driver's connection."""
@@ -137,7 +142,7 @@ class NoGuard:
     ended: str | None = None
     changed: AbstractSet[str] = frozenset()
 
-    def start(self, message: Any = None) -> None: ...
+    def start(self, message: Any = None, *, in_place: bool = False) -> None: ...
     def stop(self) -> None: ...
 
     def lend(self, connection: Any) -> Any:
