@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
+from rowpost.database.moments import DistantTime
 from rowpost.endpoint.message_life import Conversation, MessageLife, conversation, message_life
 from rowpost.transport.message_search import LOOK_THROUGH
 from rowpost.wire.conversation import mermaid, tree
@@ -43,14 +45,16 @@ def show(
     return ExitCode.OK if life.facts else ExitCode.FINDING
 
 
+def _shown(at: datetime) -> str:
+    """Return a time with milliseconds, or the database's text of one that Python does not have."""
+    return str(at) if isinstance(at, DistantTime) else f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+
+
 def _print(session: Session, life: MessageLife) -> None:
     session.out.print(f"message {life.message_id}  {life.message_type}".rstrip(), soft_wrap=True)
     if life.conversation_id:
         session.out.print(f"conversation {life.conversation_id}", soft_wrap=True)
-    rows = [
-        ("" if fact.at is None else f"{fact.at:%Y-%m-%d %H:%M:%S.%f}"[:-3], fact.kind, fact.place, fact.row_version, fact.text, fact.related)
-        for fact in life.facts
-    ]
+    rows = [("" if fact.at is None else _shown(fact.at), fact.kind, fact.place, fact.row_version, fact.text, fact.related) for fact in life.facts]
     if rows:
         table(session.out, ("when (UTC)", "what", "where", "row", "", "related"), rows, right=("row",))
     else:

@@ -14,6 +14,9 @@ from rowpost.wire.message_types import named_types
 
 __all__ = ["check_delay", "check_flag", "check_headers", "check_named", "check_text", "check_time"]
 
+#: would be sent as JSON
+_BUFFERS = frozenset({bytearray, memoryview})
+
 
 def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> str:
     """Return the text of an argument that must be text, and may not be empty by default. A `StrEnum` is text; it becomes a plain `str`.
@@ -65,7 +68,7 @@ def check_flag(name: str, value: Any) -> None:
 
 def check_named(message: Any, headers: Mapping[str, str | None]) -> Any:
     """Return a message whose class has a name, or whose headers have one. Raises InvalidMessage, which says what is missing."""
-    if headers[ENCLOSED_MESSAGE_TYPES] == "":
+    if headers[ENCLOSED_MESSAGE_TYPES] == "" or type(message) in _BUFFERS:
         named_types(type(message))
     return message
 

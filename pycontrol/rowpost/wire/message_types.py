@@ -98,6 +98,11 @@ def type_names(cls: type) -> tuple[str, ...]:
 
 def named_types(cls: type) -> tuple[str, ...]:
     """The names of a class, as `type_names`. Raises InvalidMessage if the class has none by which another program finds it."""
+    if issubclass(cls, (bytes, bytearray, memoryview)):
+        raise InvalidMessage(
+            "Bytes have no class that names a route or an event. Send them to a queue, with send(bytes(…), to=…, headers=…), and publish an "
+            "instance of a message class."
+        )
     if not enclosed_type_names(cls):
         raise InvalidMessage(
             f"Cannot send a {type_name(cls)}: its class has no name that a receiver can know. Use a class with "

@@ -23,6 +23,7 @@ XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _NIL = f"{{{XSI}}}nil"
 _forbidden = re.compile(FORBIDDEN).sub
 _half = re.compile("[\ud800-\udfff]").search
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 _INFINITE = {float("inf"): "INF", float("-inf"): "-INF"}
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#xD;"})
 
@@ -103,6 +104,12 @@ def _write_float(value: float) -> str:
     return _INFINITE.get(value) or ("NaN" if value != value else dotnet_number(value))  # noqa: PLR0124 -- NaN is unequal to itself
 
 
+def _read_int(text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
 def _read_decimal(text: str) -> Any:
     number = Decimal(text)
     return placed(dotnet_decimal, number, "") if number.is_finite() else dotnet_decimal(number)
@@ -152,7 +159,7 @@ def leaf(element: Element) -> str:
 SCALARS: dict[type, Form] = {
     str: Form("String", _write_text, leaf),
     bool: _scalar("Boolean", bool, lambda value: "true" if value else "false"),
-    int: _scalar("Int32", int, str),
+    int: _scalar("Int32", int, str, read=_read_int),
     float: _scalar("Double", float, _write_float, int, read=lambda text: float({"INF": "inf", "-INF": "-inf"}.get(text, text))),
     Decimal: _scalar("Decimal", Decimal, _write_decimal, int, read=_read_decimal),
     bytes: _scalar("Bytes", bytes, lambda value: b64encode(value).decode()),

@@ -133,7 +133,7 @@ def test_another_address_needs_a_token_or_a_proxy(tmp_path):
 
 def test_a_token_signs_in_a_browser_and_a_program(target):
     with serving(app(target.settings, access=TokenAccess("t" * 32))) as client:
-        first = client.get("/")
+        first, form = client.get("/"), client.get("/sign-in")
         refused = client.get("/api/v1/queues")
         wrong = client.submit("/sign-in", "/sign-in", token="no")
         program = client.get("/api/v1/queues", headers={"Authorization": f"Bearer {'t' * 32}"})
@@ -142,6 +142,7 @@ def test_a_token_signs_in_a_browser_and_a_program(target):
 
     assert (first.status_code, first.headers["location"]) == (303, "/sign-in")
     assert [each.status_code for each in (refused, wrong, program, signed_in)] == [403, 403, 200, 200]
+    assert [str(target.settings.target) in each.text for each in (form, wrong, signed_in)] == [False, False, True]
 
 
 def test_a_users_header_counts_only_from_the_proxy(target):

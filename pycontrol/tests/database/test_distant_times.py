@@ -148,7 +148,10 @@ def distant(program: Program, monkeypatch) -> Program:
             for table in ("error", "Sales"):
                 insert = f'INSERT INTO "{table}" (id, expires, headers, body) VALUES (gen_random_uuid(), %s, %s, %s)'
                 run(insert, (time, encode_headers(failed_headers()), b"{}"))
-            run('INSERT INTO "Sales.Delayed" (headers, body, due) VALUES (%s, %s, %s)', ("{}", b"{}", time))
+            run(
+                'INSERT INTO "Sales.Delayed" (headers, body, due) VALUES (%s, %s, %s)',
+                (encode_headers({"NServiceBus.MessageId": f"due {time}"}), b"{}", time),
+            )
         database.commit()
     return program
 
@@ -162,7 +165,10 @@ def test_every_command_that_reads_times_shows_them(distant: Program):
     shown["errors show"] = distant("errors", "show", row)
     shown["message show"] = distant("message", "show", shown["errors list --json"].lines[0]["message_id"])
 
+    shown["message show due"] = distant("message", "show", "due infinity")
+
     assert {name: (ended.code, ended.err) for name, ended in shown.items() if ended.code} == {}
+    assert "infinity " in shown["message show due"].out
     for text in SHOWN.values():
         assert text.replace("T", " ") in shown["queue browse Sales"].out
         assert text.replace("T", " ") in shown["delayed list Sales"].out

@@ -80,6 +80,21 @@ def test_a_wrong_argument_of_publish_is_refused_too(sales, database, name):
 
 
 @pytest.mark.parametrize(
+    ("act", "advice"),
+    [
+        (lambda bus: bus.send(b"{}", headers=HEADERS), r"send\(bytes\(…\), to=…"),
+        (lambda bus: bus.publish(b"{}", headers=HEADERS), "publish an instance"),
+        (lambda bus: bus.send(bytearray(b"{}"), "Billing", headers=HEADERS), r"bytes\(…\)"),
+        (lambda bus: bus.send(memoryview(b"{}"), "Billing", headers=HEADERS), r"bytes\(…\)"),
+    ],
+    ids=["no destination", "event", "bytearray", "memoryview"],
+)
+def test_bytes_have_no_class_and_other_buffers_are_not_sent_as_json(sales, database, act, advice):
+    with sales.open(database) as bus, pytest.raises(InvalidMessage, match=advice):
+        act(bus)
+
+
+@pytest.mark.parametrize(
     "act",
     [
         lambda context: context.reply(Order(1), headers={"a": 5}),

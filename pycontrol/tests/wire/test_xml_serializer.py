@@ -187,6 +187,7 @@ def test_a_type_whose_name_can_name_no_element_is_refused():
     [
         ("<order_id>7</order_id>", "order_id", 7),
         ("<OrderId> 7\n</OrderId><Unknown><A/></Unknown>", "order_id", 7),
+        ("<OrderId>+7</OrderId>", "order_id", 7),
         ('<OrderId>7</OrderId><Big xsi:nil="true"/>', "big", None),
         ("<OrderId>7</OrderId><Big/>", "big", None),
         ("<OrderId>7</OrderId><Big> null </Big>", "big", None),
@@ -231,6 +232,8 @@ def test_names_as_declared():
     [
         ("<OrderId>x</OrderId>", "'x' is no int - at `OrderId`"),
         ("<OrderId></OrderId>", "'' is no int - at `OrderId`"),
+        ("<OrderId>1E3</OrderId>", "'1E3' is no int - at `OrderId`"),
+        ("<OrderId>1.0</OrderId>", "'1.0' is no int - at `OrderId`"),
         ('<OrderId xsi:nil="true"/>', "There is no value .* - at `OrderId`"),
         ("<Echo>true</Echo>", r"The element OrderId is missing\. It begins"),
         ("<OrderId>1</OrderId><Colour>Blue</Colour>", "'Blue' is no Colour - at `Colour`"),
