@@ -6,6 +6,7 @@ running.py holds what they share. Spark itself is imported when a command runs, 
 from typing import Any
 
 import typer
+from click import NoSuchOption
 from typer.core import TyperGroup
 
 from rowpost.cli.exits import ExitCode
@@ -20,10 +21,23 @@ _REMOVED = {
     "quality": f"Check decoded messages with a condition: see 'Check the quality of messages' in {_RECIPES}.",
     "targets": f"Compare the metrics with your limits in SQL: see 'Measure service targets' in {_RECIPES}.",
 }
+_REMOVED_OPTIONS = {
+    "--plot": f"Draw the metrics with matplotlib: see 'Draw metrics' in {_RECIPES}.",
+    "--log": "Archive the audit queue, which keeps the messages that are received at once.",
+    "--slot": "It belonged to --log, which was removed too.",
+}
 
 
 class _Commands(TyperGroup):
-    """Tells users of a command that was removed what to do instead."""
+    """Tells users of a command or an option that was removed what to do instead."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except NoSuchOption as error:
+            if error.option_name in _REMOVED_OPTIONS:
+                error.message, error.possibilities = f"The option {error.option_name} was removed. {_REMOVED_OPTIONS[error.option_name]}", []
+            raise
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _REMOVED:

@@ -1,1 +1,1 @@
-"""The archive of processed messages: its files, schemas, policies and plots."""
+"""The archive of processed messages: its files, schemas and policies."""
