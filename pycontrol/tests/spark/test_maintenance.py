@@ -41,12 +41,17 @@ def rows(batch: int) -> list[tuple]:
     return kept + [audit_row(f"gone-{batch}-{n}", body=SECRET.encode(), **PAY) for n in range(2)]
 
 
-@pytest.fixture
-def made(spark, tmp_path) -> ArchiveMaker:
-    maker = ArchiveMaker(spark, tmp_path / "made")
+@pytest.fixture(scope="module")
+def whole(spark, tmp_path_factory) -> ArchiveMaker:
+    maker = ArchiveMaker(spark, tmp_path_factory.mktemp("whole"))
     for number in range(3):
         maker.batch(number, rows(number))
     return maker
+
+
+@pytest.fixture
+def made(whole, tmp_path) -> ArchiveMaker:
+    return whole.copy(tmp_path / "made")
 
 
 def phases(spark, made: ArchiveMaker, kind: str) -> Iterator[str]:
@@ -110,13 +115,10 @@ def test_a_second_job_between_the_new_files_of_the_first_and_their_commit(spark,
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("first", KINDS)
-def test_two_jobs_in_every_order_of_their_phases(spark, tmp_path, first, second):
+def test_two_jobs_in_every_order_of_their_phases(spark, whole, tmp_path, first, second):
     done = 0
     for of_first, of_second in itertools.product(range(1, PHASES + 1), range(1, PHASES + 1)):
-        maker = ArchiveMaker(spark, tmp_path / f"{of_first}-{of_second}")
-        for number in range(3):
-            maker.batch(number, rows(number))
-        done += in_order(spark, maker, first, second, of_first, of_second)
+        done += in_order(spark, whole.copy(tmp_path / f"{of_first}-{of_second}"), first, second, of_first, of_second)
     assert done >= 4
 
 

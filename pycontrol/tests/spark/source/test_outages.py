@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from rowpost.cli.app import app
 from rowpost.errors import DatabaseUnavailable
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.jobs.archive import read_archive
@@ -219,19 +221,21 @@ def archiving(command, log):
     """Start `rowpost spark archive --every`, with its output in a file."""
     with log.open("ab") as file:
         return subprocess.Popen(
-            [*command, "--every", "50ms", "--max-rows", "2000"], env=python_of(PYCONTROL), stdout=file, stderr=file, start_new_session=True
-        )
+            [sys.executable, "-c", ROWPOST, *command, "--every", "50ms", "--max-rows", "2000", "--conf", "spark.driver.memory=1g", "--master", "local[2]"],
+            env=python_of(PYCONTROL), stdout=file, stderr=file, start_new_session=True,
+        )  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["tail", "drain"])
-@pytest.mark.parametrize("restarts", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+SLOW = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.mark.parametrize(("mode", "restarts"), [("drain", 2), pytest.param("tail", 10, marks=SLOW), pytest.param("drain", 10, marks=SLOW)])
 def test_an_archive_outlives_restarts_while_messages_come_in(spark, tmp_path, mode, restarts):
     log, out, checkpoint, sent, done = tmp_path / "log", tmp_path / "out", tmp_path / "c", [], threading.Event()
     with own_server(spark) as (server, queues):
         queue = queues.make()
         server_up = threading.Lock()
-        command = [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", "archive", queue, str(out), f"--{mode}",
-                   "--checkpoint", str(checkpoint), "--conf", "spark.driver.memory=1g", "--master", "local[2]"]  # fmt: skip
+        command = ["--env", queues.environment, "spark", "archive", queue, str(out), f"--{mode}", "--checkpoint", str(checkpoint)]
 
         def send():
             while not done.is_set():
@@ -265,8 +269,8 @@ def test_an_archive_outlives_restarts_while_messages_come_in(spark, tmp_path, mo
             done.set()
             os.killpg(process.pid, signal.SIGINT)
             process.wait(120)
-        rest = subprocess.run(command, env=python_of(PYCONTROL), capture_output=True, text=True)
-        assert rest.returncode == 0, rest.stderr
+        rest = CliRunner().invoke(app, command)
+        assert rest.exit_code == 0, rest.stderr
         rows = [int(bytes(row.body)) for row in read_archive(spark, str(out)).select("body").collect()]
         print(f"{mode}: {restarts} restarts, {len(sent)} messages, {len(rows)} archived, {len(set(rows))} of them different")
         assert still_runs, said
