@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
+from rowpost.archive.address import local_path, scheme_of
 from rowpost.database.requirements import Check
 from rowpost.errors import RowpostError
-from rowpost.spark.archive.address import local_path, scheme_of
 from rowpost.spark.java import NOT_ON_WINDOWS, find_java, memory_bytes
 from rowpost.version import install_command
 
@@ -111,7 +111,7 @@ def check_session(start: Callable[[], SparkSession], database: Callable[[], str]
 
 def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = os.environ) -> Iterator[Check]:
     """Check that pyarrow can list an archive's store, and that Spark has the jar for it."""
-    from rowpost.spark.archive.folder import ArchiveFolder
+    from rowpost.archive.folder import ArchiveFolder
     from rowpost.spark.stores import coordinates, is_reachable, store_of
 
     store = store_of(folder)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 
+from rowpost.archive.opening import create_table, open_table
+from rowpost.archive.parts import NewFile
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.spark.archive.opening import create_table, open_table
-from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.policy import Policy, Rule
 from rowpost.spark.archive.schemas import ARCHIVE, LIVE
 from rowpost.spark.explain import explained
@@ -137,7 +137,7 @@ def test_a_table_has_statistics_of_columns_that_it_has(spark, tmp_path):
 
     for name, table in tables.items():
         named = DeltaTable(tmp_path / name).metadata().configuration["delta.dataSkippingStatsColumns"].split(",")
-        assert named and set(named) <= set(table.schema.fieldNames())
+        assert named and set(named) <= set(table.names)
         assert table.has_plain_log
 
 

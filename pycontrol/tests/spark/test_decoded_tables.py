@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from deltalake import DeltaTable
 
+from rowpost.archive.delta import DeltaArchive
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.opening import open_table
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.delta import DeltaArchive
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import file_name, read_schemas
 from rowpost.spark.jobs import compact, decoded_tables, erase

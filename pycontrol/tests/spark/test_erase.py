@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow import parquet
 
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.opening import open_table
 from rowpost.errors import InvalidMessage, SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Limit, Policy, Rule
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import read_schemas

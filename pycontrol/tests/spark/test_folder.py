@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import DataFile
 from rowpost.errors import SettingsError, SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Limit, Policy, Rule, read_policy
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import DataFile
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import compact, retain, verify
 from rowpost.spark.jobs.archive import read_archive

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.archive.folder import ArchiveFolder
 from rowpost.spark.archive.replays import list_replays
 from rowpost.spark.jobs import replay as replaying
 from rowpost.spark.jobs.archive import ArchiveJob, read_archive, run

@@ -16,13 +16,13 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.lease import lease
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import DataFile
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Policy, Rule
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import DataFile
 from rowpost.spark.jobs import compact, erase, retain, verify
 from rowpost.spark.jobs.archive import AUTOMATIC_FILES, read_archive
 from rowpost.spark.jobs.maintenance import Counts
@@ -217,7 +217,7 @@ def test_deltalakes_own_compaction_of_one_snapshot_by_two_is_not_relied_on(tmp_p
 
 def test_a_file_that_is_gone_is_not_committed(spark, made):
     table = open_table(made.address)
-    from rowpost.spark.archive.parts import NewFile
+    from rowpost.archive.parts import NewFile
 
     with pytest.raises(SparkFailed, match=r"queue=a/x\.parquet"):
         table.commit([NewFile("queue=a/x.parquet", "a", "2024-05-17", 1, 1, "{}")], note={"job": "test"})

@@ -3,14 +3,14 @@
 import pyarrow as pa
 import pytest
 
+from rowpost.archive import lease as lease_module
+from rowpost.archive.lease import lease
+from rowpost.archive.leftovers import find_leftovers, sweep
+from rowpost.archive.opening import create_table, open_table
+from rowpost.archive.parts import write_parts
+from rowpost.archive.table import ArchiveTable
 from rowpost.errors import SparkFailed, SparkUnavailable
-from rowpost.spark.archive import lease as lease_module
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.leftovers import find_leftovers, sweep
-from rowpost.spark.archive.opening import create_table, open_table
-from rowpost.spark.archive.parts import write_parts
-from rowpost.spark.archive.schemas import ARCHIVE, arrow_schema
-from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.doctor import check_store
 from rowpost.spark.explain import to_rowpost_error
 from rowpost.spark.stores import check_reachable, coordinates, hadoop_version, store_of
@@ -39,7 +39,7 @@ def table(variables, request) -> ArchiveTable:
 
 def written(table: ArchiveTable, name: str, rows: int = 3):
     """Write a file of the table, as a task does."""
-    schema = arrow_schema(table.file_schema())
+    schema = table.arrow_schema
     batch = pa.RecordBatch.from_pydict(
         {"row_version": list(range(rows)), "queue": ["audit"] * rows, "day": [pa.scalar("2024-05-17").cast(pa.date32()).as_py()] * rows}
     )

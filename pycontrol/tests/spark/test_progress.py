@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rowpost.archive.source.backlog import age_s
 from rowpost.cli.app import app
 from rowpost.database.connection import connect_url
 from rowpost.errors import SettingsError
 from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.progress import JsonLines, Measured, OpenTelemetry, Prometheus, listener
-from rowpost.spark.source.backlog import age_s
 from rowpost.transport.queue import Queue
 from tests.support.spark.killing import ROWPOST, fill, python_of
 from tests.support.spark.messages import audit_row

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from rowpost.archive.opening import open_table
 from rowpost.cli.app import app
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.jobs.archive import BatchWriter, archive
 from tests.support.spark.messages import audit_row, messages
 

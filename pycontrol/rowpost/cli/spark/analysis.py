@@ -80,7 +80,7 @@ def doctor(
 
 def _database(session: Session) -> str:
     """Check that the database can be reached and that a stream may read one of its queues."""
-    from rowpost.spark.source.queue_stream import describe
+    from rowpost.archive.source.queue_stream import describe
 
     with session.deployed() as database:
         own = [row.queue_name for row in database.call("list_queues") if row.kind != "external"]
@@ -153,7 +153,7 @@ def _print_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str
 
 
 def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tuple[str | None, str], receive: list[Receiver]) -> None:
-    from rowpost.spark.archive.opening import create_table
+    from rowpost.archive.opening import create_table
     from rowpost.spark.archive.schemas import LIVE
     from rowpost.spark.jobs.archive import follow, trigger_of
     from rowpost.spark.jobs.metrics import Lateness, start_live

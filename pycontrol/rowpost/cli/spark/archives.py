@@ -125,7 +125,7 @@ def _check_queues(session: Session, database: Connection, names: list[str]) -> N
     """Check that the queues can be archived, before Java starts. Raises QueueNotFound, FeatureMissing, StreamRefused."""
     registered = registered_queues(database, names, session.settings.naming).values()
     with imported():
-        from rowpost.spark.source.queue_stream import describe
+        from rowpost.archive.source.queue_stream import describe
 
         for each in registered:
             describe(database, each).check_primary()
@@ -274,10 +274,10 @@ def verify(
     local_folder(archive)
     name = None if queue is None else session.stream_name(queue)
     with nullcontext() if name is None else session.deployed() as database, running(session, master, conf, "verify") as spark:
+        from rowpost.archive.source.queue_stream import describe
         from rowpost.spark.jobs import verify as job
         from rowpost.spark.jobs.archive import read_queue
         from rowpost.spark.jobs.erase import read_lines
-        from rowpost.spark.source.queue_stream import describe
 
         mended = {"swept": job.sweep_all(archive) if sweep else 0, **(job.repair(spark, archive) if repair else {})}
         if name is None or database is None:

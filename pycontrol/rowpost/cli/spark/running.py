@@ -262,7 +262,7 @@ def counts(session: Session, values: Mapping[str, object]) -> None:
 def readable_folder(path: str) -> None:
     """Check that all libraries read the address of an archive alike, before Spark is started. Raises SettingsError."""
     with imported():
-        from rowpost.spark.archive.address import delta_uri
+        from rowpost.archive.address import delta_uri
 
     delta_uri(path)
 
@@ -270,7 +270,7 @@ def readable_folder(path: str) -> None:
 def local_folder(path: str) -> None:
     """Check that an archive in a local folder exists, before Spark is started. Raises ArchiveNotFound, SettingsError."""
     with imported():
-        from rowpost.spark.archive.address import delta_uri, local_path
+        from rowpost.archive.address import delta_uri, local_path
 
     delta_uri(path)
     if (folder := local_path(path)) is not None and not Path(folder).is_dir():
@@ -282,8 +282,8 @@ def result_folder(path: str | None) -> None:
     if path is None:
         return
     with imported():
-        from rowpost.spark.archive.address import delta_uri
-        from rowpost.spark.archive.folder import ArchiveFolder
+        from rowpost.archive.address import delta_uri
+        from rowpost.archive.folder import ArchiveFolder
 
         delta_uri(path)
         if not ArchiveFolder(path).may_be_replaced():

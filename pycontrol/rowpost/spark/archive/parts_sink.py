@@ -19,10 +19,11 @@ from pyarrow import parquet
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from rowpost.archive.arrow_headers import archived
+from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.folder import ArchiveFolder, filesystem
+from rowpost.archive.parts import NewFile, write_parts
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.arrow_headers import archived
-from rowpost.spark.archive.folder import ArchiveFolder, filesystem
-from rowpost.spark.archive.parts import PARTITIONS, NewFile, write_parts
 from rowpost.spark.archive.schemas import arrow_schema
 
 __all__ = ["GROUP", "PartsSink", "rows_of"]

@@ -20,9 +20,9 @@ from urllib.parse import quote, unquote
 from pyspark.errors import ParseException
 from pyspark.sql import types as T
 
+from rowpost.archive.parts import STATISTICS
 from rowpost.errors import SettingsError
 from rowpost.settings.yaml_node import did_you_mean
-from rowpost.spark.archive.parts import STATISTICS
 from rowpost.spark.archive.schemas import ARCHIVE
 
 __all__ = ["ERROR", "RESCUED", "Schema", "as_ddl", "column_names", "file_name", "folder_name", "read_schemas", "type_of"]

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rowpost.archive.address import check_checkpoint, located
+from rowpost.archive.folder import METADATA_FOLDER
+from rowpost.archive.identity import Batch, Offset, by_epoch, check_known, check_start, is_new, names_by_epoch, recorded_after
+from rowpost.archive.lease import lease
+from rowpost.archive.opening import create_table, open_table
+from rowpost.archive.parts import NewFile
+from rowpost.archive.table import ArchiveTable
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.address import check_checkpoint, located
-from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import parse_headers
-from rowpost.spark.archive.identity import Batch, Offset, by_epoch, check_known, check_start, is_new, names_by_epoch, recorded_after
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import create_table, open_table
-from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
-from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs.batch_errors import short_errors
 from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.jobs.restarting import keep_running

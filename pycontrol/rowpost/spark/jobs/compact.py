@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import open_table
-from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.archive.lease import lease
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.spark.jobs.maintenance import FILE_BYTES, Counts, Step, work
 
 if TYPE_CHECKING:

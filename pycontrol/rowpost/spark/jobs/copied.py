@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from rowpost.archive.lease import lease
+from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound
 from rowpost.spark.archive.copies import places, tables_in
-from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.rows import FILE
-from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs.decoded_tables import KEY, ROW
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
 

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.lease import lease
+from rowpost.archive.opening import create_table, open_table
+from rowpost.archive.parts import NewFile
+from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.copies import remember
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import create_table, open_table
-from rowpost.spark.archive.parts import PARTITIONS, NewFile
 from rowpost.spark.archive.rows import read_files, write_files
-from rowpost.spark.archive.schemas import ARCHIVE
-from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.archive.schemas import ARCHIVE, schema_of
 from rowpost.spark.bodies.decoding import decoded_type
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name
 from rowpost.spark.jobs.archive import AUTOMATIC_FILES
@@ -173,7 +174,7 @@ class _Table:
         if self.exists:
             table = open_table(self.path)
             table.check_writable()
-            self._missing = new_columns(table.schema, table_schema(self.schema), self.path)
+            self._missing = new_columns(schema_of(table), table_schema(self.schema), self.path)
 
     def add(self, spark: SparkSession, source: ArchiveTable, files: Sequence[DataFile]) -> Decoded:
         """Add new columns, and in one commit the messages of an archive's files that the table does not have."""
@@ -191,7 +192,7 @@ class _Table:
 
     def _write(self, spark: SparkSession, table: ArchiveTable, source: ArchiveTable, files: Sequence[DataFile]) -> list[NewFile]:
         """Add the messages that the table does not have, in one commit, however often and by whomever this is repeated."""
-        columns = T.StructType([column for column in table.schema if column.name not in ROW])
+        columns = T.StructType([column for column in schema_of(table) if column.name not in ROW])
         messages = read_files(spark, source, files).select(*_NEEDED).where(F.col("message_type") == self.schema.message_type).dropDuplicates(KEY)
         days = {(file.queue, file.day) for file in files}
         note = {"job": "decode", "archive": source.folder.path, "archive_version": source.version}

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
+from rowpost.archive.lease import lease
+from rowpost.archive.leftovers import Leftover, find_leftovers, sweep
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError
 from rowpost.spark.archive.copies import places
 from rowpost.spark.archive.headers import parse_headers
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.rows import read_files
-from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.archive.schemas import MESSAGE, schema_of
 from rowpost.spark.jobs.copied import MATCHES, Copies, actions_of, change_of_copies, follow, has_body
 from rowpost.spark.jobs.decoded_tables import KEY, sources
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
@@ -213,7 +213,7 @@ def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection
     if not folder.exists(rows):  # an earlier run was killed between the two last steps
         folder.move(kept, rows)
     df = stored(spark, f"{table.path}/{rows}")
-    marked = selection.mark(_as_archived(df, table.schema))
+    marked = selection.mark(_as_archived(df, schema_of(table)))
     number = marked.where(MATCHES).count()
     if number:
         folder.delete([kept])  # of an erasure that was killed: a step that is empty now would stay in it

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import functions as F
 
+from rowpost.archive.parts import NewFile
+from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.removed import remember_removed
 from rowpost.spark.archive.rows import FILE, merge_files, read_files, relative, write_files
-from rowpost.spark.archive.table import ArchiveTable, DataFile
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -210,7 +210,7 @@ def _merged(spark: SparkSession, table: ArchiveTable, step: Step, name: str) -> 
 def _commit(table: ArchiveTable, kind: str, step: Step, new: Sequence[NewFile]) -> bool:
     """Commit a step. Returns False if another job has replaced one of its files."""
     note = {"job": kind, "rows": sum(file.rows for file in new)}
-    deletes = kind in _DELETING and "headers" in table.schema.fieldNames()
+    deletes = kind in _DELETING and "headers" in table.names
     removed = _attempt(table, step.files, lambda: remember_removed(table, step.files, new)) if deletes else []
     if removed is None:
         return False

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from pyspark.sql import functions as F
 
+from rowpost.archive.lease import lease
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.spark.archive.copies import places
 from rowpost.spark.archive.headers import read_headers
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Policy, Rule, pattern
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import ESSENTIAL
-from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.jobs.copied import Copies, actions_of, change_of_copies, follow
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, Step, work
 from rowpost.wire.headers import (

@@ -12,18 +12,19 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from rowpost.database.connection import Connection
-from rowpost.spark.source.backlog import measure
-from rowpost.spark.source.gone import naming_what_is_gone
-from rowpost.spark.source.options import ReadOptions
-from rowpost.spark.source.queue_stream import (
+from rowpost.archive.source.backlog import measure
+from rowpost.archive.source.gone import naming_what_is_gone
+from rowpost.archive.source.options import ReadOptions
+from rowpost.archive.source.queue_stream import (
     QueueState,
     StreamRefused,
     check_offset,
     declared_worker,
     split,
 )
-from rowpost.spark.source.reread import read_spool_range
+from rowpost.archive.source.reread import read_spool_range
+from rowpost.database.connection import Connection
+from rowpost.spark.archive.schemas import arrow_schema
 from rowpost.spark.source.streams import Offset, QueueStream, StreamRange, not_ours
 
 __all__ = ["DrainReader"]
@@ -108,7 +109,7 @@ class DrainReader(QueueStream):
             raise not_ours(partition)
         with self.task_connection(partition) as connection:
             connection.run(lambda database: self._confirm(database, partition.owner))
-            yield from read_spool_range(connection, self.options, self.schema, partition)
+            yield from read_spool_range(connection, self.options, arrow_schema(self.schema), partition)
 
     def commit(self, end: Offset) -> None:
         """Delete the messages of committed batches from the spool."""

@@ -14,10 +14,10 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rowpost.archive.source.gone import naming_what_is_gone
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey
 from rowpost.spark.source.digest import Tally, total
-from rowpost.spark.source.gone import naming_what_is_gone
 
 __all__ = ["Job", "JobState", "Stored", "check_sent", "full_key"]
 

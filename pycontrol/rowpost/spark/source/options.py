@@ -10,70 +10,32 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from rowpost.archive.source.options import (
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_CONNECT_RETRY_S,
+    DEFAULT_ROWS,
+    DEFAULT_WATERMARK_TIMEOUT_S,
+    DRAIN,
+    EARLIEST,
+    LATEST,
+    TAIL,
+    WATERMARK,
+    ReadOptions,
+)
 from rowpost.errors import SettingsError
+from rowpost.settings.environment import load_settings
 from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE, check_names, check_no_secrets
 
-__all__ = ["ReadOptions", "WriteOptions", "includes_headers", "read_options", "write_options"]
+__all__ = ["APPLICATION", "WriteOptions", "in_environment", "includes_headers", "read_options", "write_options"]
 
-EARLIEST, LATEST, WATERMARK = "earliest", "latest", "watermark"
-TAIL, DRAIN = "tail", "drain"
+#: how the server lists the connections of Spark's processes
+APPLICATION = "rowpost spark"
 STAGED, DIRECT = "staged", "direct"
-DEFAULT_ROWS = 50_000  # in one batch of a drain
-DEFAULT_BATCH_BYTES = 4 << 20
-DEFAULT_WATERMARK_TIMEOUT_S = 10.0
-DEFAULT_CONNECT_RETRY_S = 300.0
 DEFAULT_CALL_ROWS = 1000
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How a queue is read.
-
-    Attributes:
-        queue: the queue; of a stream that reads several, what was asked for.
-        queues: the queues of a stream that reads several.
-        pattern: a regular expression; a stream reads the queues whose whole names it matches.
-        starting: a row version, "earliest" or "latest".
-        ending: a row version, "latest" or "watermark".
-        max_rows: rows in one batch of a stream; None for no limit.
-        part_rows: messages in one partition; None for no limit.
-        watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
-        batch_bytes: target size of one Arrow batch.
-        connect_retry_s: seconds that a stream waits for a server that restarts or fails over.
-        confirmed: JSON: the offset at which a stream without a checkpoint continues, by the identity of the queue. `starting` is for others.
-    """
-
-    queue: str
-    environment: str | None = None
-    mode: str = TAIL
-    starting: str | int = EARLIEST
-    ending: str | int = LATEST
-    max_rows: int | None = None
-    part_rows: int | None = None
-    partitions: int = 2
-    fail_on_data_loss: bool = True
-    watermark_timeout_s: float = DEFAULT_WATERMARK_TIMEOUT_S
-    batch_bytes: int = DEFAULT_BATCH_BYTES
-    allow_consumers: bool = False
-    take_over: bool = False
-    connect_retry_s: float = DEFAULT_CONNECT_RETRY_S
-    confirmed: str = "{}"
-    queues: tuple[str, ...] = ()
-    pattern: str | None = None
-
-    @property
-    def several(self) -> bool:
-        """Whether the messages have the column `queue`."""
-        return bool(self.queues) or self.pattern is not None
-
-    def parts(self, messages: int) -> int:
-        """Return the number of partitions of a batch with so many messages at most."""
-        return max(self.partitions, 0 if self.part_rows is None else ceil(messages / self.part_rows))
 
 
 @dataclass(frozen=True)
@@ -91,6 +53,9 @@ class WriteOptions:
     job_key: str | None = None
     mode: str = STAGED
     messages_per_call: int = DEFAULT_CALL_ROWS
+
+
+Options = TypeVar("Options", ReadOptions, WriteOptions)
 
 
 def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
@@ -123,6 +88,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         take_over=_flag(options, "takeOver", False),
         connect_retry_s=_seconds(options, "connectRetrySeconds", DEFAULT_CONNECT_RETRY_S),
         confirmed=_confirmed(options),
+        application=APPLICATION,
     )
 
 
@@ -137,6 +103,17 @@ def write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteO
         mode=_choice(options, "mode", (STAGED, DIRECT), STAGED),
         messages_per_call=_whole(options, "messagesPerCall", at_least=1) or DEFAULT_CALL_ROWS,
     )
+
+
+def in_environment(options: Options) -> Options:
+    """Return options whose queues have the schema that the environment means. Raises SettingsError, InvalidQueueName."""
+    resolve = load_settings(options.environment, offline=True).naming.resolve
+    if isinstance(options, WriteOptions):
+        return replace(options, queue=resolve(options.queue))
+    if options.pattern is not None:
+        return options
+    queues = tuple(map(resolve, options.queues))
+    return replace(options, queue=options.queue if queues else resolve(options.queue), queues=queues)
 
 
 def includes_headers(options: Mapping[str, str]) -> bool:

@@ -20,12 +20,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from rowpost.archive.source.options import DRAIN, ReadOptions
+from rowpost.archive.source.queue_stream import StreamRefused, check_offset
+from rowpost.archive.source.reconnect import PatientConnection
 from rowpost.errors import QueueNotFound
 from rowpost.spark.archive.schemas import arrow_schema
 from rowpost.spark.source.drain import DrainReader
-from rowpost.spark.source.options import DRAIN, ReadOptions
-from rowpost.spark.source.queue_stream import StreamRefused, check_offset
-from rowpost.spark.source.reconnect import PatientConnection
 from rowpost.spark.source.streams import Offset, StreamRange, TailReader
 
 __all__ = ["SeveralReader", "shares"]

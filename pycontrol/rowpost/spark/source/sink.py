@@ -30,15 +30,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from rowpost.archive.source.connection import open_database
+from rowpost.archive.source.gone import naming_what_is_gone
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.broken_input import InputPipe
-from rowpost.spark.source.connection import open_database
 from rowpost.spark.source.digest import Tally, same_messages, total
-from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.job import Job, JobState, Stored, check_sent, full_key
-from rowpost.spark.source.options import DIRECT, WriteOptions
+from rowpost.spark.source.options import APPLICATION, DIRECT, WriteOptions
 from rowpost.wire.message import OutgoingMessage, decode_headers
 
 __all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer", "check_append_only"]
@@ -73,7 +73,7 @@ def batch_writer(options: WriteOptions, schema: StructType) -> StagedWriter | Di
     columns = _columns(schema)
     # without a jobKey each write is a separate job
     job = Job(full_key(options.job_key or str(uuid4()), options.queue), options.queue, uuid4().hex[:12])
-    with open_database(options.environment) as database:
+    with open_database(options.environment, APPLICATION) as database:
         state = job.begin(database, options.mode)
     return (DirectWriter if state.mode == DIRECT else StagedWriter)(options, columns, job, state)
 
@@ -120,7 +120,7 @@ class _Writer:
         return Written(job_key, Stored.of(attempt, tally))
 
     def _open(self) -> Connection:
-        return open_database(self.options.environment)
+        return open_database(self.options.environment, APPLICATION)
 
 
 class _JobWriter(_Writer, DataSourceArrowWriter):

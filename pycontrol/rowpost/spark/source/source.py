@@ -24,10 +24,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
+from rowpost.archive.source.options import DRAIN
 from rowpost.errors import SettingsError
-from rowpost.spark.source.connection import in_environment
 from rowpost.spark.source.option_names import check_no_secrets
-from rowpost.spark.source.options import DRAIN, read_options, write_options
+from rowpost.spark.source.options import in_environment, read_options, write_options
 from rowpost.spark.source.selection import check_schema_is_selected, selected_columns
 
 __all__ = ["QueueSource"]

@@ -24,25 +24,25 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from rowpost.database.connection import Connection
-from rowpost.spark.source.backlog import measure
-from rowpost.spark.source.cuts import Sampled, divide
-from rowpost.spark.source.gone import naming_what_is_gone
-from rowpost.spark.source.held import holders
-from rowpost.spark.source.options import LATEST, ReadOptions
-from rowpost.spark.source.queue_stream import (
+from rowpost.archive.source.backlog import measure
+from rowpost.archive.source.cuts import Sampled, divide
+from rowpost.archive.source.gone import naming_what_is_gone
+from rowpost.archive.source.held import holders
+from rowpost.archive.source.options import LATEST, ReadOptions
+from rowpost.archive.source.queue_stream import (
     QueueState,
     Range,
     StreamRefused,
     check_offset,
-    check_schema,
     describe,
     split,
     wait_for_watermark,
 )
-from rowpost.spark.source.reconnect import PatientConnection, say, say_nothing
-from rowpost.spark.source.reread import read_queue_range
-from rowpost.spark.source.watermark import Notes, Watermark
+from rowpost.archive.source.reconnect import PatientConnection, say, say_nothing
+from rowpost.archive.source.reread import read_queue_range
+from rowpost.archive.source.watermark import Notes, Watermark
+from rowpost.database.connection import Connection
+from rowpost.spark.archive.schemas import arrow_schema, check_schema
 
 __all__ = ["Offset", "QueueStream", "StreamRange", "TailRange", "TailReader", "not_ours"]
 
@@ -54,7 +54,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class StreamRange(Range):
+class StreamRange(Range, InputPartition):
     """A part of a stream's batch. `first` is set in one part of each batch."""
 
     first: bool
@@ -248,7 +248,7 @@ class TailReader(QueueStream):
         if not isinstance(partition, TailRange):
             raise not_ours(partition)
         with self.task_connection(partition) as connection:
-            yield from read_queue_range(connection, self.options, self.schema, partition)
+            yield from read_queue_range(connection, self.options, arrow_schema(self.schema), partition)
             state = connection.run(lambda database: describe(database, self.options.queue))
         self.check_same_queue({"queue": partition.queue}, state)
         self._check_not_purged(partition.above, partition.purged, state)

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from rowpost.archive.source.reconnect import Outage
 from rowpost.cli.app import app
 from rowpost.errors import DatabaseUnavailable
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.source.options import read_options
-from rowpost.spark.source.reconnect import Outage
 from rowpost.spark.source.source import QueueSource
 from tests.support.spark.killing import ROWPOST, python_of
 from tests.support.spark.outages import own_server

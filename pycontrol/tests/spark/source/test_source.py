@@ -7,11 +7,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
+from rowpost.archive.source.cuts import divide_visible
+from rowpost.archive.source.queue_stream import QueueState, Range, split
 from rowpost.errors import PermissionDenied, SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.cuts import divide_visible
 from rowpost.spark.source.options import read_options, write_options
-from rowpost.spark.source.queue_stream import QueueState, Range, split
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 

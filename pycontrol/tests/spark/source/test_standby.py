@@ -5,9 +5,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from typer.testing import CliRunner
 
+from rowpost.archive.source.queue_stream import StreamRefused
 from rowpost.cli.app import app
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.queue_stream import StreamRefused
 from rowpost.spark.source.source import QueueSource
 from rowpost.spark.source.streams import TailRange
 from tests.support.spark.queues import Queues

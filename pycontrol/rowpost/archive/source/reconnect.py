@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from rowpost.archive.source.connection import open_database
+from rowpost.archive.source.options import ReadOptions
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable
-from rowpost.spark.source.connection import open_database
-from rowpost.spark.source.options import ReadOptions
 
 __all__ = ["Outage", "PatientConnection", "Say", "say", "say_nothing"]
 
@@ -131,5 +131,5 @@ class PatientConnection:
     def open(self) -> Connection:
         """Return the connection, or a new one if there is none. Raises DatabaseUnavailable at once."""
         if self._connection is None or self._connection.closed:
-            self._connection = open_database(self._options.environment)
+            self._connection = open_database(self._options.environment, self._options.application)
         return self._connection

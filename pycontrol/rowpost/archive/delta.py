@@ -15,12 +15,13 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from rowpost.archive.address import delta_uri, located
+from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.folder import LOG_FOLDER, ArchiveFolder
+from rowpost.archive.identity import Recorded, from_log, in_log
+from rowpost.archive.parts import STATISTICS, NewFile
+from rowpost.archive.table import KEPT_HOURS, NOTE, ArchiveTable, DataFile
 from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
-from rowpost.spark.archive.address import delta_uri, located
-from rowpost.spark.archive.folder import LOG_FOLDER, ArchiveFolder
-from rowpost.spark.archive.identity import Recorded, from_log, in_log
-from rowpost.spark.archive.parts import PARTITIONS, STATISTICS, NewFile
-from rowpost.spark.archive.table import KEPT_HOURS, NOTE, ArchiveTable, DataFile
 from rowpost.version import install_command
 
 try:
@@ -31,8 +32,7 @@ except ImportError as error:
     raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('spark')}") from error
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from rowpost.archive.columns import Schema as Columns
 
 __all__ = ["DeltaArchive"]
 
@@ -75,13 +75,13 @@ class DeltaArchive(ArchiveTable):
             ) from error
 
     @classmethod
-    def create(cls, path: str, schema: StructType) -> DeltaArchive:
+    def create(cls, path: str, schema: Columns) -> DeltaArchive:
         """Read the newest snapshot. Creates the table if there is none. Raises SettingsError, SparkFailed."""
         uri = delta_uri(path)
         _check_no_plain_files(path)
         try:
             if not DeltaTable.is_deltatable(uri):
-                DeltaTable.create(uri, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_properties(schema))
+                DeltaTable.create(uri, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_properties(schema.json()))
         except (DeltaError, TableNotFoundError) as error:
             if not DeltaTable.is_deltatable(uri):  # otherwise another process has just created it
                 raise SparkFailed(f"Cannot create an archive in {path}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
@@ -92,10 +92,13 @@ class DeltaArchive(ArchiveTable):
         return self._table.version()
 
     @property
-    def schema(self) -> StructType:
-        from pyspark.sql.types import StructType
+    def schema_json(self) -> str:
+        return self._table.schema().to_json()
 
-        return StructType.fromJson(json.loads(self._table.schema().to_json()))
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        found = pa.schema(self._table.schema().to_arrow())
+        return pa.schema([pa.field(each.name, each.type) for each in found if each.name not in PARTITIONS])
 
     def files(self) -> list[DataFile]:
         if self._listed is None or self._listed[0] != self.version:
@@ -120,7 +123,7 @@ class DeltaArchive(ArchiveTable):
             return None
         return {unquote(path) for path in pa.table(actions).column("path").to_pylist()}
 
-    def add_columns(self, columns: StructType, note: Mapping[str, Any]) -> None:
+    def add_columns(self, columns: Columns, note: Mapping[str, Any]) -> None:
         fields = Schema.from_json(columns.json()).fields
         self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=self._metadata(note)))
 
@@ -228,18 +231,6 @@ class DeltaArchive(ArchiveTable):
             else None
         )
 
-    def read_natively(self, spark: SparkSession) -> DataFrame:
-        """Read it with Delta's jar."""
-        try:
-            return spark.read.format("delta").option("versionAsOf", self.version).load(self.path)
-        except Exception as error:  # an AnalysisException or, from the JVM, a Py4JJavaError
-            if "DATA_SOURCE_NOT_FOUND" not in str(error):
-                raise
-            raise SparkFailed(
-                f"Cannot read {self.path}: the table has {self.needs_jar}, which needs Delta's jar. Start Spark with the jar "
-                "(--conf spark.jars.packages=…), or run REORG TABLE … APPLY (PURGE) and disable the feature."
-            ) from error
-
     @property
     def has_plain_log(self) -> bool:
         """Whether the table's log was always without statistics of columns that can name people."""
@@ -273,9 +264,10 @@ class DeltaArchive(ArchiveTable):
             )
 
 
-def _properties(schema: StructType) -> dict[str, str]:
+def _properties(schema: str) -> dict[str, str]:
     """Return the properties of a new table. Delta's own writers refuse one whose statistics are of columns that it does not have."""
-    return _PROPERTIES | {_STATISTICS_OF: ",".join(name for name in STATISTICS if name in schema.fieldNames())}
+    names = {field["name"] for field in json.loads(schema)["fields"]}
+    return _PROPERTIES | {_STATISTICS_OF: ",".join(name for name in STATISTICS if name in names)}
 
 
 def _added(files: Iterable[NewFile], *, same_rows: bool = False) -> list[AddAction]:

@@ -1,7 +1,7 @@
 """What the jobs know of an archive's table: a snapshot of its files, and commits that succeed only on the newest snapshot.
 
 `ArchiveTable` is the interface, a snapshot that `opening.py` opens by its address. `DeltaArchive` (delta.py) is Delta's log over
-Parquet files: executors write the files (parts.py), and the driver commits them.
+Parquet files: parts.py writes the files, and a commit adds them.
 `commit` adds and removes files in one change, unless another writer has committed since the snapshot was read. It then changes
 nothing and returns False: refresh the snapshot, look again and decide again. This makes each change atomic, and two writers can
 never replace the same file. It holds between processes and machines, and for writers other than rowpost.
@@ -9,6 +9,7 @@ never replace the same file. It holds between processes and machines, and for wr
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,14 +17,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+
+from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.identity import Recorded
+from rowpost.archive.parts import NewFile
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.identity import Recorded
-from rowpost.spark.archive.parts import PARTITIONS, NewFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from rowpost.archive.columns import Schema
 
 __all__ = ["KEPT_HOURS", "NOTE", "ArchiveTable", "DataFile"]
 
@@ -73,18 +76,22 @@ class ArchiveTable(ABC):
 
     @property
     @abstractmethod
-    def schema(self) -> StructType:
-        """The columns of the table. Other programs may have added some."""
+    def schema_json(self) -> str:
+        """The columns of the table in the form of Delta's log. Other programs may have added some."""
 
-    def file_schema(self) -> StructType:
+    @property
+    @abstractmethod
+    def arrow_schema(self) -> pa.Schema:
         """The columns of the table's files: all but the partition's."""
-        from pyspark.sql.types import StructField, StructType
 
-        return StructType([StructField(c.name, c.dataType) for c in self.schema if c.name not in PARTITIONS])
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [field["name"] for field in json.loads(self.schema_json)["fields"]]
 
     def check_columns(self, needed: Iterable[str]) -> None:
         """Raise SparkFailed if the table lacks columns, because another program has made it for something else."""
-        missing = set(needed) - set(PARTITIONS) - set(self.schema.fieldNames())
+        missing = set(needed) - set(PARTITIONS) - set(self.names)
         if missing:
             raise SparkFailed(f"The table {self.address} is not an archive: it has no column {' and no column '.join(sorted(missing))}.")
 
@@ -101,7 +108,7 @@ class ArchiveTable(ABC):
         """Return the paths of the files of an earlier version. None if the log does not have it any more."""
 
     @abstractmethod
-    def add_columns(self, columns: StructType, note: Mapping[str, Any]) -> None:
+    def add_columns(self, columns: Schema, note: Mapping[str, Any]) -> None:
         """Add columns, and fields to columns that are structs. They are null in the files that are there."""
 
     @abstractmethod
@@ -156,10 +163,6 @@ class ArchiveTable(ABC):
     @abstractmethod
     def needs_jar(self) -> str | None:
         """What of this table only its format's own readers understand; None if its files can be read as they are."""
-
-    @abstractmethod
-    def read_natively(self, spark: SparkSession) -> DataFrame:
-        """Read a snapshot that has what `needs_jar` names. Raises SparkFailed if the session cannot."""
 
     @abstractmethod
     def check_plain_log(self) -> None:

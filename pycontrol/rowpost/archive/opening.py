@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowpost.spark.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from rowpost.archive.columns import Schema
 
 __all__ = ["create_table", "open_table"]
 
@@ -21,13 +21,13 @@ def open_table(address: str) -> ArchiveTable:
         SparkFailed: the table cannot be read, or is not an archive.
         SparkUnavailable: deltalake is not installed.
     """
-    from rowpost.spark.archive.delta import DeltaArchive
+    from rowpost.archive.delta import DeltaArchive
 
     return DeltaArchive.open(address)
 
 
-def create_table(address: str, schema: StructType) -> ArchiveTable:
+def create_table(address: str, schema: Schema) -> ArchiveTable:
     """Read the newest snapshot of a table. Creates the table if there is none. Raises what `open_table` raises, but ArchiveNotFound."""
-    from rowpost.spark.archive.delta import DeltaArchive
+    from rowpost.archive.delta import DeltaArchive
 
     return DeltaArchive.create(address, schema)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyarrow import ArrowInvalid, Table, fs, parquet
 
-from rowpost.spark.archive.address import local_path, located
+from rowpost.archive.address import local_path, located
 
 __all__ = ["LOG_FOLDER", "METADATA_FOLDER", "REPLAYS", "ArchiveFolder", "filesystem", "is_object_store"]
 

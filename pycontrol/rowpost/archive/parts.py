@@ -1,7 +1,7 @@
-"""Write the Parquet files of a table on Spark's executors, and describe them for the table's log.
+"""Write the Parquet files of a table, and describe them for the table's log.
 
-`write_parts` runs in tasks: it takes Arrow batches and returns one `NewFile` for each file. Nothing is visible until the
-driver commits the files. A task that fails removes its files; what a killed one leaves is never read.
+`write_parts` takes Arrow batches and returns one `NewFile` for each file. Spark runs it in tasks. Nothing is visible until the
+files are committed. A call that fails removes its files; what a killed process leaves is never read.
 
 A `NewFile` has statistics of the columns in STATISTICS only. The log of a table outlives its rows, so it must not contain
 values of headers, bodies, ids, addresses or names of machines.
@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from rowpost.spark.archive.folder import filesystem, is_object_store
+from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.folder import filesystem, is_object_store
 
-__all__ = ["PARTITIONS", "STATISTICS", "NewFile", "conform", "partition_folder", "statistics", "write_parts"]
+__all__ = ["STATISTICS", "NewFile", "conform", "partition_folder", "statistics", "write_parts"]
 
-PARTITIONS = ("queue", "day")
 #: Columns whose smallest and largest values are written to the table's log.
 STATISTICS = (
     "row_version",
