@@ -6,7 +6,6 @@ running.py holds what they share. Spark itself is imported when a command runs, 
 from typing import Any
 
 import typer
-from click import NoSuchOption
 from typer.core import TyperGroup
 
 from rowpost.cli.exits import ExitCode
@@ -34,10 +33,12 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except NoSuchOption as error:
-            if error.option_name in _REMOVED_OPTIONS:
-                error.message, error.possibilities = f"The option {error.option_name} was removed. {_REMOVED_OPTIONS[error.option_name]}", []
-            raise
+        except Exception as error:  # NoSuchOption, which has another module in each version of typer
+            name = getattr(error, "option_name", None)
+            if name not in _REMOVED_OPTIONS:
+                raise
+            typer.echo(f"rowpost: The option {name} was removed. {_REMOVED_OPTIONS[name]}", err=True)
+            raise typer.Exit(ExitCode.USAGE) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _REMOVED:
