@@ -18,12 +18,13 @@ from typing import Any
 from rowpost.errors import SettingsError
 from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE, check_names, check_no_secrets
 
-__all__ = ["ReadOptions", "WriteOptions", "includes_headers", "read_options", "write_options"]
+__all__ = ["DEFAULT_BYTES", "ReadOptions", "WriteOptions", "includes_headers", "read_options", "write_options"]
 
 EARLIEST, LATEST, WATERMARK = "earliest", "latest", "watermark"
 TAIL, DRAIN = "tail", "drain"
 STAGED, DIRECT = "staged", "direct"
 DEFAULT_ROWS = 50_000  # in one batch of a drain
+DEFAULT_BYTES = 1 << 30  # in one batch of a drain, and of the archiver
 DEFAULT_BATCH_BYTES = 4 << 20
 DEFAULT_WATERMARK_TIMEOUT_S = 10.0
 DEFAULT_CONNECT_RETRY_S = 300.0
@@ -41,6 +42,7 @@ class ReadOptions:
         starting: a row version, "earliest" or "latest".
         ending: a row version, "latest" or "watermark".
         max_rows: rows in one batch of a stream; None for no limit.
+        max_bytes: bytes of headers and bodies in one batch of a stream; None for no limit. A larger message is a batch of its own.
         part_rows: messages in one partition; None for no limit.
         watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
         batch_bytes: target size of one Arrow batch.
@@ -54,6 +56,7 @@ class ReadOptions:
     starting: str | int = EARLIEST
     ending: str | int = LATEST
     max_rows: int | None = None
+    max_bytes: int | None = None
     part_rows: int | None = None
     partitions: int = 2
     fail_on_data_loss: bool = True
@@ -100,7 +103,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
     if options.get("mode", "").lower() == "log":
         raise SettingsError("mode=log is gone: messages that are received at once are archived from the audit queue, with mode=tail or mode=drain.")
     mode = _choice(options, "mode", (TAIL, DRAIN), TAIL)
-    max_rows = _whole(options, "maxOffsetsPerTrigger", at_least=1)
+    max_rows, max_bytes = _whole(options, "maxOffsetsPerTrigger", at_least=1), _whole(options, "maxBytesPerTrigger", at_least=1)
     queue, queues, pattern = _queues(options)
     starting = _offset(options, "startingOffsets", EARLIEST, (EARLIEST, LATEST))
     if (queues or pattern) and isinstance(starting, int):
@@ -114,6 +117,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         starting=starting,
         ending=_offset(options, "endingOffsets", LATEST, (LATEST, WATERMARK)),
         max_rows=DEFAULT_ROWS if max_rows is None and mode != TAIL else max_rows,
+        max_bytes=DEFAULT_BYTES if max_bytes is None and mode != TAIL else max_bytes,
         part_rows=_whole(options, "maxRecordsPerPartition", at_least=1),
         partitions=_whole(options, "minPartitions", at_least=1) or os.cpu_count() or 1,
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
