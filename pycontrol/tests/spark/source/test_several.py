@@ -13,9 +13,9 @@ from rowpost.cli.app import app
 from rowpost.deploy.queues import forget_queue
 from rowpost.errors import SettingsError
 from rowpost.spark.jobs.archive import read_archive, start_query
+from rowpost.spark.source.bounds import Bounds, shares
 from rowpost.spark.source.checkpoint import committed_offset
 from rowpost.spark.source.options import read_options
-from rowpost.spark.source.several import shares
 from tests.support.spark.killing import fill, kill_until_done, python_of
 from tests.support.spark.outages import own_server
 
@@ -206,6 +206,13 @@ def test_a_batch_reads_one_queue(queues):
 )
 def test_rows_are_shared_between_backlogs(limit, wanted, expected):
     assert shares(limit, wanted) == expected
+
+
+def test_bytes_are_shared_by_the_queues_that_have_messages_and_each_gets_one_message():
+    wanted = {"a": 1000, "b": 0, "c": 3}
+
+    assert Bounds(None, 100).shared(wanted) == dict.fromkeys(wanted, Bounds(None, 50))
+    assert Bounds(4, 1).shared(wanted) == {"a": Bounds(2, 1), "b": Bounds(1, 1), "c": Bounds(2, 1)}
 
 
 @pytest.mark.parametrize("mode", ["tail", "drain"])
