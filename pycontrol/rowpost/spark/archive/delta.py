@@ -24,7 +24,7 @@ from rowpost.spark.archive.table import KEPT_HOURS, NOTE, ArchiveTable, DataFile
 from rowpost.version import install_command
 
 try:
-    from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+    from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction
 except ImportError as error:
@@ -239,6 +239,13 @@ class DeltaArchive(ArchiveTable):
                 f"Cannot read {self.path}: the table has {self.needs_jar}, which needs Delta's jar. Start Spark with the jar "
                 "(--conf spark.jars.packages=…), or run REORG TABLE … APPLY (PURGE) and disable the feature."
             ) from error
+
+    def query(self, sql: str) -> pa.Table:
+        if self.needs_jar:
+            raise SparkFailed(
+                f"Cannot search {self.path}: the table has {self.needs_jar}. Use Spark with Delta's jar, and filter what `read_archive` returns."
+            )
+        return pa.table(QueryBuilder().register("archive", self._table).execute(sql).read_all())
 
     @property
     def has_plain_log(self) -> bool:

@@ -22,6 +22,7 @@ from rowpost.spark.archive.identity import Recorded
 from rowpost.spark.archive.parts import PARTITIONS, NewFile
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -160,6 +161,10 @@ class ArchiveTable(ABC):
     @abstractmethod
     def read_natively(self, spark: SparkSession) -> DataFrame:
         """Read a snapshot that has what `needs_jar` names. Raises SparkFailed if the session cannot."""
+
+    @abstractmethod
+    def query(self, sql: str) -> pa.Table:
+        """Run a query of deltalake's engine on the snapshot, which is its table `archive`. Raises SparkFailed if only Delta's jar can read it."""
 
     @abstractmethod
     def check_plain_log(self) -> None:
