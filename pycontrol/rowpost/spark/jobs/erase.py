@@ -73,8 +73,9 @@ class Selection:
         return df.withColumn(MATCHES, matches).drop(*(f"_rowpost_{name}" for name in _ID_COLUMNS))
 
     def of(self, df: DataFrame) -> DataFrame:
-        """Return the selected messages."""
-        return self.mark(df).where(MATCHES).drop(MATCHES)
+        """Return the selected messages. Without ids, the condition reaches the readers of files, which skip what it excludes."""
+        marked = self.mark(df)
+        return marked.where(MATCHES).drop(MATCHES) if self.ids or self.where is None else df.where(self.where)
 
     def mark_copies(self, df: DataFrame) -> DataFrame:
         """Add the column MATCHES to copies. If they lack a column of the condition, only the ids decide."""
@@ -196,7 +197,7 @@ def _keys_of_sources(spark: SparkSession, kept: DataFrame, archive: ArchiveTable
 
 
 def _steps(spark: SparkSession, table: ArchiveTable, selection: Selection, files: Sequence[DataFile]) -> list[Step]:
-    found = selection.mark(read_files(spark, table, files, with_file=True)).where(MATCHES).groupBy(FILE).count().collect()
+    found = selection.of(read_files(spark, table, files, with_file=True)).groupBy(FILE).count().collect()
     known = {file.path: file for file in files}
 
     def keep(df: DataFrame) -> DataFrame:
