@@ -25,7 +25,7 @@ from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
 from rowpost.version import install_command
 
 try:
-    from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+    from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction
 except ImportError as error:
@@ -230,6 +230,13 @@ class DeltaArchive(ArchiveTable):
             if "deletionVectors" in features and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors())
             else None
         )
+
+    def query(self, sql: str) -> pa.Table:
+        if self.needs_jar:
+            raise SparkFailed(
+                f"Cannot search {self.path}: the table has {self.needs_jar}. Use Spark with Delta's jar, and filter what `read_archive` returns."
+            )
+        return pa.table(QueryBuilder().register("archive", self._table).execute(sql).read_all())
 
     @property
     def has_plain_log(self) -> bool:

@@ -165,6 +165,10 @@ class ArchiveTable(ABC):
         """What of this table only its format's own readers understand; None if its files can be read as they are."""
 
     @abstractmethod
+    def query(self, sql: str) -> pa.Table:
+        """Run a query of deltalake's engine on the snapshot, which is its table `archive`. Raises SparkFailed if only Delta's jar can read it."""
+
+    @abstractmethod
     def check_plain_log(self) -> None:
         """Raise SparkFailed if the log has statistics of columns that can name people, because `erase` does not change them."""
 

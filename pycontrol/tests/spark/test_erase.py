@@ -22,6 +22,7 @@ from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.maintenance import Counts
 from tests.support.spark.archives import QUERY, ArchiveMaker
 from tests.support.spark.messages import NOON, audit_row, error_row
+from tests.support.spark.row_groups import bloom_filters_with
 
 MARKER = "Ada-Lovelace-1815"
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -68,14 +69,14 @@ EXPECTED = sorted(f"m{number}{n}" for number in range(3) for n in range(6))
 
 def test_only_files_with_the_messages_are_rewritten_and_no_byte_of_them_is_left(spark, made):
     before = {file.path for file in open_table(made.address).files()}
-    assert holding(made.path)
+    assert holding(made.path) and len(bloom_filters_with(spark, made.path, MARKER)) == 2
 
     receipt = erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
     assert (receipt["erased"], receipt["files_rewritten"], receipt["unfinished"]) == (2, 2, 0)
     assert len(before & {file.path for file in open_table(made.address).files()}) == len(before) - 2
     assert kept(spark, made) == EXPECTED
-    assert holding(made.path) == []
+    assert holding(made.path) == [] and bloom_filters_with(spark, made.path, MARKER) == []
     report = verify.run(spark, made.address)
     assert (report.findings, report.notes) == ([], [])
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from math import ceil
 
 __all__ = [
-    "DEFAULT_BATCH_BYTES", "DEFAULT_CONNECT_RETRY_S", "DEFAULT_ROWS", "DEFAULT_WATERMARK_TIMEOUT_S", "DRAIN", "EARLIEST", "LATEST", "TAIL", "WATERMARK",
+    "DEFAULT_BATCH_BYTES", "DEFAULT_BYTES", "DEFAULT_CONNECT_RETRY_S", "DEFAULT_ROWS", "DEFAULT_WATERMARK_TIMEOUT_S", "DRAIN", "EARLIEST", "LATEST", "TAIL", "WATERMARK",
     "ReadOptions",
 ]  # fmt: skip
 
 EARLIEST, LATEST, WATERMARK = "earliest", "latest", "watermark"
 TAIL, DRAIN = "tail", "drain"
 DEFAULT_ROWS = 50_000  # in one batch of a drain
+DEFAULT_BYTES = 1 << 30  # in one batch of a drain, and of the archiver
 DEFAULT_BATCH_BYTES = 4 << 20
 DEFAULT_WATERMARK_TIMEOUT_S = 10.0
 DEFAULT_CONNECT_RETRY_S = 300.0
@@ -29,6 +30,7 @@ class ReadOptions:
         starting: a row version, "earliest" or "latest".
         ending: a row version, "latest" or "watermark".
         max_rows: rows in one batch of a stream; None for no limit.
+        max_bytes: bytes of headers and bodies in one batch of a stream; None for no limit. A larger message is a batch of its own.
         part_rows: messages in one partition; None for no limit.
         watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
         batch_bytes: target size of one Arrow batch.
@@ -43,6 +45,7 @@ class ReadOptions:
     starting: str | int = EARLIEST
     ending: str | int = LATEST
     max_rows: int | None = None
+    max_bytes: int | None = None
     part_rows: int | None = None
     partitions: int = 2
     fail_on_data_loss: bool = True

@@ -1,4 +1,4 @@
-"""The commands `rowpost spark …`: analysis.py, archives.py, bodies.py, sending.py, jobs.py and replays.py hold one part of them each.
+"""The commands `rowpost spark …`: analysis.py, finding.py, archives.py, bodies.py, sending.py, jobs.py and replays.py hold one part of them each.
 
 running.py holds what they share. Spark itself is imported when a command runs, so that all other commands start without it.
 """
@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from rowpost.cli.exits import ExitCode
-from rowpost.cli.spark import analysis, archives, bodies, jobs, replays, sending
+from rowpost.cli.spark import analysis, archives, bodies, finding, jobs, replays, sending
 
 __all__ = ["app"]
 
@@ -48,7 +48,7 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].", no_args_is_help=True, cls=_Commands)
-for _part in (analysis, archives, bodies, sending):
+for _part in (analysis, finding, archives, bodies, sending):
     _part.register(app)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(replays.app, name="replays")

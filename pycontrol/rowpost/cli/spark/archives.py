@@ -69,6 +69,12 @@ def archive(
     max_rows: Annotated[
         int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain 50000.")
     ] = None,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--max-bytes", min=1, help="Maximum bytes of headers and bodies in one batch; a larger message is a batch of its own. Default: 1 GiB."
+        ),
+    ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -100,7 +106,7 @@ def archive(
 
             job = jobs.ArchiveJob(
                 name, folder, session.environment, mode, None if span is None else jobs.trigger_of(span),
-                max_rows, checkpoint, tuple(options),
+                max_rows, checkpoint, tuple(options), max_bytes or jobs.DEFAULT_BYTES,
             )  # fmt: skip
             try:
                 done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), receive)

@@ -20,9 +20,10 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 from rowpost.archive.arrow_headers import archived
+from rowpost.archive.clustering import merged
 from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.folder import ArchiveFolder, filesystem
-from rowpost.archive.parts import NewFile, write_parts
+from rowpost.archive.parts import NewFile, conform, write_parts
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.schemas import arrow_schema
 
@@ -62,8 +63,10 @@ class _PartsWriter(DataSourceArrowWriter):
         if not self._merges:
             rows = map(archived, iterator) if self._parses else iterator
             return _Written(list(write_parts(rows, self._root, schema, self._name)))
+        whole = pa.schema([*schema, pa.field("queue", pa.string()), pa.field("day", pa.date32())])
         groups = (json.loads(text) for batch in iterator for text in batch.column(GROUP).to_pylist())
-        return _Written([file for group in groups for file in write_parts(rows_of(group, self._root), self._root, schema, self._name)])
+        sorted_rows = (merged(conform(batch, whole) for batch in rows_of(group, self._root)) for group in groups)
+        return _Written([file for rows in sorted_rows for file in write_parts(rows, self._root, schema, self._name)])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Tell the driver which files were written."""

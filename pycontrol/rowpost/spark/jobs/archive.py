@@ -27,6 +27,7 @@ from rowpost.archive.identity import Batch, Offset, by_epoch, check_known, check
 from rowpost.archive.lease import lease
 from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import NewFile
+from rowpost.archive.source.options import DEFAULT_BYTES
 from rowpost.archive.table import ArchiveTable
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import parse_headers
@@ -104,6 +105,7 @@ class ArchiveJob:
         path: the archive: a folder or a URI.
         mode: "tail" or "drain".
         every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
+        max_bytes: bytes of headers and bodies in one batch; a larger message is a batch of its own.
         max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for a drain. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
         options: additional options of the source.
     """
@@ -116,6 +118,7 @@ class ArchiveJob:
     max_rows: int | None = None
     checkpoint: str | None = None
     options: tuple[tuple[str, str], ...] = ()
+    max_bytes: int = DEFAULT_BYTES
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -250,7 +253,7 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     checkpoint = Checkpoint(job.checkpoint_location, spark)
     begins = where_it_begins(table, checkpoint, job.queues, way_out, drain=job.mode == "drain")
     reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
-    options = {"environment": job.environment, "startingOffsets": "earliest"}
+    options = {"environment": job.environment, "startingOffsets": "earliest", "maxBytesPerTrigger": str(job.max_bytes)}
     rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
     options["maxOffsetsPerTrigger"] = None if rows is None else str(rows)
     for name, value in [*options.items(), *job.options]:

@@ -76,7 +76,8 @@ class Selection:
     @property
     def change(self) -> Change:
         """The deletion of the selected messages."""
-        return Change(lambda df: self.mark(df).withColumn(ACTION, F.when(F.col(MATCHES), F.lit(DELETE))).drop(MATCHES))
+        where = None if self.ids else self.where
+        return Change(lambda df: self.mark(df).withColumn(ACTION, F.when(F.col(MATCHES), F.lit(DELETE))).drop(MATCHES), where=where)
 
     def mark_copies(self, df: DataFrame) -> DataFrame:
         """Add the column MATCHES to copies. If they lack a column of the condition, only the ids decide."""

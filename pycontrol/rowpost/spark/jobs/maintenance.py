@@ -86,14 +86,17 @@ class Change:
     Attributes:
         mark: adds ACTION to rows.
         redacted: the columns that a redaction changes, with their new values.
+        where: a condition that all of these rows meet. It reaches the readers of files, which skip what it excludes.
     """
 
     mark: Callable[[DataFrame], DataFrame]
     redacted: Callable[[DataFrame], Mapping[str, Column]] = lambda df: {}
+    where: str | None = None
 
     def of(self, df: DataFrame) -> DataFrame:
         """Return the rows that are deleted or redacted, with ACTION."""
-        return self.mark(df).where(F.col(ACTION).isNotNull())
+        marked = self.mark(df).where(F.col(ACTION).isNotNull())
+        return marked if self.where is None else marked.where(self.where)
 
     def apply(self, df: DataFrame) -> DataFrame:
         """Return the rows that stay, of which some are redacted."""

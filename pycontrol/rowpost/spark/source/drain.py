@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from rowpost.archive.source.backlog import measure
@@ -25,6 +24,7 @@ from rowpost.archive.source.queue_stream import (
 from rowpost.archive.source.reread import read_spool_range
 from rowpost.database.connection import Connection
 from rowpost.spark.archive.schemas import arrow_schema
+from rowpost.spark.source.bounds import Bounds
 from rowpost.spark.source.streams import Offset, QueueStream, StreamRange, not_ours
 
 __all__ = ["DrainReader"]
@@ -72,15 +72,14 @@ class DrainReader(QueueStream):
         """Limit the run to row versions that were assigned before it."""
         self._target = self.describe().last
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+    def plan(self, start: Offset, bounds: Bounds) -> Offset:
         """Move the next batch to the spool. If the spool has unread messages of this stream, they are the next batch."""
         check_offset(_OFFSET, start)
         state = self.describe()
         self.check_same_queue(start, state)
         self._check_no_consumers(state)
         upto = state.last if self._target is None else self._target
-        wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        self._planned = self.ask(lambda database: self._fill_spool(database, start, wanted, upto))
+        self._planned = self.ask(lambda database: self._fill_spool(database, start, bounds, upto))
         return {**start, "number": self._planned}
 
     def reportLatestOffset(self) -> Offset | None:
@@ -119,22 +118,31 @@ class DrainReader(QueueStream):
         with naming_what_is_gone(database, self.options.queue):
             database.call("confirm_spool", self.options.queue, owner=owner)
 
-    def _fill_spool(self, database: Connection, start: Offset, wanted: int | None, upto: int) -> int:
-        """Move up to `wanted` messages, and return the last number of the batch.
+    def _fill_spool(self, database: Connection, start: Offset, bounds: Bounds, upto: int) -> int:
+        """Move the messages of one batch, and return its last number.
 
         If the server stops before it has confirmed a move, the repeated call finds the moved messages in the spool.
         """
         spooled = self._spooled(database, start["owner"])
         if spooled > start["number"]:
             return spooled
-        moved = 0
+        above = 0
+        while True:
+            above = upto if bounds.bytes is None else bounds.end(database, self.options.queue, above, upto)
+            moved, spooled = self._move_all(database, start["owner"], bounds.messages, above)
+            if moved or above >= upto:  # otherwise consumers have locked all messages up to there
+                return max(spooled, start["number"])
+
+    def _move_all(self, database: Connection, owner: str, wanted: int | None, upto: int) -> tuple[int, int]:
+        """Move up to `wanted` messages. Returns how many were moved, and the last number of the spool."""
+        moved = spooled = 0
         while wanted is None or moved < wanted:
             count = MOVE_ROWS if wanted is None else min(MOVE_ROWS, wanted - moved)
-            moved_now, spooled = self._move(database, start["owner"], count, upto)
+            moved_now, spooled = self._move(database, owner, count, upto)
             moved += moved_now
             if moved_now < count:
                 break
-        return max(spooled, start["number"])
+        return moved, spooled
 
     def _move(self, database: Connection, owner: str, count: int, upto: int) -> tuple[int, int]:
         with database.transaction():

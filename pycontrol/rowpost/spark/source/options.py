@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from rowpost.archive.source.options import (
     DEFAULT_BATCH_BYTES,
+    DEFAULT_BYTES,
     DEFAULT_CONNECT_RETRY_S,
     DEFAULT_ROWS,
     DEFAULT_WATERMARK_TIMEOUT_S,
@@ -65,7 +66,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
     if options.get("mode", "").lower() == "log":
         raise SettingsError("mode=log is gone: messages that are received at once are archived from the audit queue, with mode=tail or mode=drain.")
     mode = _choice(options, "mode", (TAIL, DRAIN), TAIL)
-    max_rows = _whole(options, "maxOffsetsPerTrigger", at_least=1)
+    max_rows, max_bytes = _whole(options, "maxOffsetsPerTrigger", at_least=1), _whole(options, "maxBytesPerTrigger", at_least=1)
     queue, queues, pattern = _queues(options)
     starting = _offset(options, "startingOffsets", EARLIEST, (EARLIEST, LATEST))
     if (queues or pattern) and isinstance(starting, int):
@@ -79,6 +80,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         starting=starting,
         ending=_offset(options, "endingOffsets", LATEST, (LATEST, WATERMARK)),
         max_rows=DEFAULT_ROWS if max_rows is None and mode != TAIL else max_rows,
+        max_bytes=DEFAULT_BYTES if max_bytes is None and mode != TAIL else max_bytes,
         part_rows=_whole(options, "maxRecordsPerPartition", at_least=1),
         partitions=_whole(options, "minPartitions", at_least=1) or os.cpu_count() or 1,
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from rowpost.archive.source.options import DRAIN, ReadOptions
@@ -25,10 +25,11 @@ from rowpost.archive.source.queue_stream import StreamRefused, check_offset
 from rowpost.archive.source.reconnect import PatientConnection
 from rowpost.errors import QueueNotFound
 from rowpost.spark.archive.schemas import arrow_schema
+from rowpost.spark.source.bounds import Bounds
 from rowpost.spark.source.drain import DrainReader
 from rowpost.spark.source.streams import Offset, StreamRange, TailReader
 
-__all__ = ["SeveralReader", "shares"]
+__all__ = ["SeveralReader"]
 
 DISCOVERY_INTERVAL_S = 30.0
 _QUEUE = "queue"
@@ -89,8 +90,8 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"queues": {name: self.reader(name).initialOffset() for name in self.names()}}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of the option maxOffsetsPerTrigger, which the queues share."""
-        return ReadAllAvailable() if self.options.max_rows is None else ReadMaxRows(self.options.max_rows)
+        """Return the limit of the options maxOffsetsPerTrigger and maxBytesPerTrigger, which the queues share."""
+        return Bounds.limit(self.options)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Limit the run to the messages written before it."""
@@ -108,11 +109,11 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "messages may be lost. To continue with the other queues, set failOnDataLoss=false."
             )
         begins = {name: starts.get(name) or self._beginning(name) for name in names}
-        limits: Mapping[str, ReadLimit] = dict.fromkeys(names, limit)
-        if isinstance(limit, ReadMaxRows):
-            wanted = {name: self.reader(name).estimate(begins[name]) for name in names}
-            limits = {name: ReadMaxRows(rows) for name, rows in shares(limit.max_rows, wanted).items()}
-        ends = {name: self.reader(name).latestOffset(begins[name], limits[name]) for name in names}
+        whole = Bounds.of(limit, self.options)
+        bounds = dict.fromkeys(names, whole)
+        if whole != Bounds():
+            bounds = whole.shared({name: self.reader(name).estimate(begins[name]) for name in names})
+        ends = {name: self.reader(name).plan(begins[name], bounds[name]) for name in names}
         if all(ends[name] == starts.get(name) for name in names):
             return start
         return {"queues": {**starts, **ends}}
@@ -177,17 +178,3 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise StreamRefused(
             f"This checkpoint belongs to the queue {offset['queue']}, which is not among those of this stream. Start with a new checkpoint."
         )
-
-
-def shares(limit: int, wanted: Mapping[str, int]) -> dict[str, int]:
-    """Share a number of rows between queues: small backlogs completely, the rest equally. Each backlog gets at least one row.
-
-    >>> shares(100, {"a": 1000, "b": 10, "c": 1000})
-    {'b': 10, 'a': 45, 'c': 45}
-    """
-    found, left = {}, limit
-    ordered = sorted(wanted, key=lambda name: wanted[name])
-    for place, name in enumerate(ordered):
-        found[name] = min(wanted[name], max(1, left // (len(ordered) - place)))
-        left = max(0, left - found[name])
-    return found

@@ -16,12 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from rowpost.archive.source.backlog import measure
@@ -43,12 +42,12 @@ from rowpost.archive.source.reread import read_queue_range
 from rowpost.archive.source.watermark import Notes, Watermark
 from rowpost.database.connection import Connection
 from rowpost.spark.archive.schemas import arrow_schema, check_schema
+from rowpost.spark.source.bounds import Bounds
 
 __all__ = ["Offset", "QueueStream", "StreamRange", "TailRange", "TailReader", "not_ours"]
 
 LAG_INTERVAL_S = 5.0
 _OFFSET = ("queue", "row_version")
-_MOST_MESSAGES = 2**31 - 1  # of find_row_version
 Offset = dict[str, Any]
 Result = TypeVar("Result")
 
@@ -126,8 +125,16 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise NotImplementedError
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of the option maxOffsetsPerTrigger."""
-        return ReadAllAvailable() if self.options.max_rows is None else ReadMaxRows(self.options.max_rows)
+        """Return the limit of the options maxOffsetsPerTrigger and maxBytesPerTrigger."""
+        return Bounds.limit(self.options)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Return the end of the next batch."""
+        return self.plan(start, Bounds.of(limit, self.options))
+
+    def plan(self, start: Offset, bounds: Bounds) -> Offset:
+        """Return the end of the next batch, which does not exceed the bounds."""
+        raise NotImplementedError
 
     def stop(self) -> None:
         """Close the planner's connection."""
@@ -200,8 +207,8 @@ class TailReader(QueueStream):
         """Limit the run to the messages written before it."""
         self._last = self.describe().last
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the end of the next batch: the watermark, or less if the batch is limited."""
+    def plan(self, start: Offset, bounds: Bounds) -> Offset:
+        """Return the end of the next batch: the watermark, or less if the batch is bounded."""
         state = self.describe()
         self._check_no_loss(start, state)
         if not self._restored:
@@ -219,8 +226,8 @@ class TailReader(QueueStream):
         if end <= begin:
             # a run that ends keeps what it has learnt in an empty batch; another stream keeps it in its next batch
             return start if self._target is None else self._noted(start)
-        if isinstance(limit, ReadMaxRows) and end - begin > limit.max_rows:
-            end = self.ask(partial(self._limited, begin, end, limit.max_rows))
+        if bounds.may_end(end - begin):
+            end = self.ask(lambda database: bounds.end(database, self.options.queue, begin, end))
         self._end = end
         return self._offset(state, end)
 
@@ -256,16 +263,10 @@ class TailReader(QueueStream):
     def commit(self, end: Offset) -> None:
         """Do nothing: a tail does not change the queue."""
 
-    def _limited(self, begin: int, end: int, messages: int, database: Connection) -> int:
-        """Return where a batch with so many messages ends. Row versions have gaps, so that their number says nothing."""
-        count = min(messages, _MOST_MESSAGES)
-        found = database.call("find_row_version", self.options.queue, above=begin, upto=end, count=count)[0].row_version
-        return end if found is None else found
-
     def _divided(self, above: int, upto: int) -> list[Range]:
         """Divide a batch evenly, or by a sample of its messages if most of its row versions are a gap."""
         width, limit = upto - above, self.options.max_rows
-        if limit is None or width <= 2 * limit:
+        if width <= 2 * limit if limit is not None else self.options.max_bytes is None:
             return split(above, upto, self.options.parts(width))
         rows = self.ask(lambda database: database.call("sample_range", self.options.queue, above=above, upto=upto))
         return divide(above, upto, self.options.partitions, [Sampled(*row) for row in rows], self.options.part_rows)

@@ -13,9 +13,9 @@ from rowpost.cli.app import app
 from rowpost.deploy.queues import forget_queue
 from rowpost.errors import SettingsError
 from rowpost.spark.jobs.archive import read_archive, start_query
+from rowpost.spark.source.bounds import Bounds, shares
 from rowpost.spark.source.checkpoint import committed_offset
 from rowpost.spark.source.options import read_options
-from rowpost.spark.source.several import shares
 from tests.support.spark.killing import fill, kill_until_done, python_of
 from tests.support.spark.outages import own_server
 
@@ -209,6 +209,13 @@ def test_rows_are_shared_between_backlogs(limit, wanted, expected):
     assert shares(limit, wanted) == expected
 
 
+def test_bytes_are_shared_by_the_queues_that_have_messages_and_each_gets_one_message():
+    wanted = {"a": 1000, "b": 0, "c": 3}
+
+    assert Bounds(None, 100).shared(wanted) == dict.fromkeys(wanted, Bounds(None, 50))
+    assert Bounds(4, 1).shared(wanted) == {"a": Bounds(2, 1), "b": Bounds(1, 1), "c": Bounds(2, 1)}
+
+
 @pytest.mark.parametrize("mode", ["tail", "drain"])
 def test_several_queues_outlive_a_restart(spark, run, prefix, tmp_path, mode):
     with own_server(spark) as (server, queues):
@@ -217,10 +224,10 @@ def test_several_queues_outlive_a_restart(spark, run, prefix, tmp_path, mode):
             queues.send(queue, numbered(0, 20))
         first = run(queues, subscribe=f"{one},{other}", mode=mode)
         reader = spark.readStream.format("rowpost").option("environment", queues.environment).option("subscribe", f"{one},{other}")
-        query = (
-            reader.option("mode", mode).load().writeStream.format("parquet").option("path", str(tmp_path / "out"))
-            .option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="0 seconds").start()
-        )  # fmt: skip
+        found = Counter()
+        writer = reader.option("mode", mode).load().writeStream.option("checkpointLocation", str(tmp_path / "c"))
+        writer = writer.foreachBatch(lambda df, _: found.update((row.queue, int(bytes(row.body))) for row in df.select("queue", "body").collect()))
+        query = writer.trigger(processingTime="0 seconds").start()
         try:
             server.stop()
             query.awaitTermination(1)
@@ -230,7 +237,6 @@ def test_several_queues_outlive_a_restart(spark, run, prefix, tmp_path, mode):
             query.processAllAvailable()
         finally:
             query.stop()
-        found = Counter((row.queue, int(bytes(row.body))) for row in spark.read.parquet(str(tmp_path / "out")).collect())
 
     assert first == {queue: list(range(20)) for queue in (one, other)}
     assert found == Counter((queue, number) for queue in (one, other) for number in range(20, 30))

@@ -58,6 +58,15 @@ def test_a_run_takes_several_batches_of_the_size_that_is_asked_for(queues, run, 
     assert run.batches == [20, 20, 10]
 
 
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_a_batch_has_the_bytes_that_are_asked_for_and_a_larger_message_is_a_batch_of_its_own(queues, run, mode):
+    queue = queues.make()
+    queues.send(queue, [b"%0100d" % number for number in range(25)] + [b"%04000d" % 25] + numbered(26, 30))
+
+    assert run(queue, mode=mode, maxBytesPerTrigger=20 * (100 + len("{}"))) == list(range(30))
+    assert run.batches == [20, 5, 1, 4]
+
+
 def test_a_tail_starts_where_it_is_told(queues, run):
     queue = queues.make()
     queues.send(queue, numbered(0, 10))
