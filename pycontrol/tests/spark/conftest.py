@@ -35,7 +35,7 @@ def spark(spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="package")
 def queues(spark: SparkSession, spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Queues:
     """Create queues in that database."""
-    return Queues(spark_url, tmp_path_factory.mktemp("environment"), spark=spark)
+    return Queues(spark_url, tmp_path_factory.mktemp("environment"), spark=spark, ahead=12)
 
 
 @pytest.fixture
