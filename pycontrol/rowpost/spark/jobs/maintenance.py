@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from rowpost.archive.merging import FILE_BYTES
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
@@ -25,12 +26,10 @@ from rowpost.spark.archive.rows import merge_files, read_files, write_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FILE_BYTES", "Counts", "Plan", "Step", "without_rows", "work"]
+__all__ = ["Counts", "Plan", "Step", "without_rows", "work"]
 
 _T = TypeVar("_T")
 _DELETING = ("erase", "retain")
-#: The size of the files that jobs write, in bytes.
-FILE_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
