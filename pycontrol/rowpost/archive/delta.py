@@ -29,7 +29,7 @@ try:
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction
 except ImportError as error:
-    raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('spark')}") from error
+    raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('archive')}") from error
 
 if TYPE_CHECKING:
     from rowpost.archive.columns import Schema as Columns
@@ -65,7 +65,7 @@ class DeltaArchive(ArchiveTable):
         try:
             return cls(path, DeltaTable(uri))
         except TableNotFoundError as error:
-            raise ArchiveNotFound(f"There is no archive in {path}. `rowpost spark archive QUEUE {path}` creates one.") from error
+            raise ArchiveNotFound(f"There is no archive in {path}. `rowpost archive QUEUE {path}` creates one.") from error
         except BaseException as error:
             # deltalake's Rust code fails on an entry of the log that is not JSON, with an exception that is no Exception
             if type(error).__name__ != "PanicException" and not isinstance(error, DeltaError):
@@ -90,6 +90,10 @@ class DeltaArchive(ArchiveTable):
     @property
     def version(self) -> int:
         return self._table.version()
+
+    @property
+    def id(self) -> str:
+        return str(self._table.metadata().id)
 
     @property
     def schema_json(self) -> str:

@@ -76,6 +76,11 @@ class ArchiveTable(ABC):
 
     @property
     @abstractmethod
+    def id(self) -> str:
+        """The table's UUID. A table that is created again has another one."""
+
+    @property
+    @abstractmethod
     def schema_json(self) -> str:
         """The columns of the table in the form of Delta's log. Other programs may have added some."""
 

@@ -8,6 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.merging import small_files
 from rowpost.archive.opening import open_table
 from rowpost.archive.table import DataFile
 from rowpost.errors import SettingsError, SparkFailed
@@ -105,8 +106,8 @@ def test_only_files_of_similar_size_are_merged_by_the_archiver_and_none_beyond_t
 
     tiny, medium, large = [made(n, 0.1) for n in range(10)], [made(10 + n, 20) for n in range(9)], [made(20 + n, 100) for n in range(12)]
 
-    assert compact.small_files([*tiny, *medium, *large], 10) == [tuple(tiny)]
-    groups = compact.small_files([*medium], 2)
+    assert small_files([*tiny, *medium, *large], 10) == [tuple(tiny)]
+    groups = small_files([*medium], 2)
     assert [sum(file.bytes for file in group) <= compact.FILE_BYTES for group in groups] == [True, True]
     assert sum(map(len, groups)) == 9
 

@@ -18,13 +18,14 @@ from deltalake.exceptions import CommitFailedError
 
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.lease import lease
+from rowpost.archive.merging import AUTOMATIC_FILES, small_files
 from rowpost.archive.opening import open_table
 from rowpost.archive.table import DataFile
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.policy import Policy, Rule
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.jobs import compact, erase, retain, verify
-from rowpost.spark.jobs.archive import AUTOMATIC_FILES, read_archive
+from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.maintenance import Counts
 from tests.support.spark.archives import QUERY, ArchiveMaker
 from tests.support.spark.messages import audit_row
@@ -58,7 +59,7 @@ def phases(spark, made: ArchiveMaker, kind: str) -> Iterator[str]:
     """Start a job without its lease, so that only the log of the table protects the messages."""
     table, counts = open_table(made.address), Counts()
     if kind == "compact":
-        return compact.phases(spark, table, lambda files: compact.small_files(files, 2), counts)
+        return compact.phases(spark, table, lambda files: small_files(files, 2), counts)
     if kind == "erase":
         return erase.phases(spark, table, erase.Selection(where="message_type = 'Shop.Pay'"), counts)
     return retain.phases(spark, table, Policy(rules=(Rule(kind, message_type="Shop.Pay"),)), datetime.now(UTC), counts, [])
@@ -159,8 +160,8 @@ def test_the_archiver_merges_its_small_files_by_itself(spark, tmp_path):
 def test_the_archiver_leaves_files_of_32_mb_and_more_to_compact(megabytes, merged):
     files = [DataFile(f"f{number}", "audit", "2026-11-20", megabytes << 20, 1) for number in range(AUTOMATIC_FILES)]
 
-    assert bool(compact.small_files(files, AUTOMATIC_FILES)) is merged
-    assert compact.small_files(files, 2, tiers=(64 << 20,))
+    assert bool(small_files(files, AUTOMATIC_FILES)) is merged
+    assert small_files(files, 2, tiers=(64 << 20,))
 
 
 @pytest.mark.timeout(120)

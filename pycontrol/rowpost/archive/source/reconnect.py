@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from math import isinf
 from typing import TypeVar
 
 from rowpost.archive.source.connection import open_database
@@ -72,7 +73,8 @@ class Outage:
         if not self._said:
             self._said = True
             self._say(
-                f"waiting for the server since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; queue {self._queue}; at most {self._limit_s:g} seconds: {error}"
+                f"waiting for the server since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; queue {self._queue}; "
+                f"{'until it is back' if isinf(self._limit_s) else f'at most {self._limit_s:g} seconds'}: {error}"
             )
         self._sleep(min(next(self._delays), left))
 
@@ -93,9 +95,9 @@ def _delays() -> Iterator[float]:
 class PatientConnection:
     """A connection that is opened when it is needed, and again after it was lost. Not for several threads at once."""
 
-    def __init__(self, options: ReadOptions, say: Say = say) -> None:
+    def __init__(self, options: ReadOptions, say: Say = say, sleep: Callable[[float], object] = time.sleep) -> None:
         self._options = options
-        self._outage = Outage(options.queue, options.connect_retry_s, say)
+        self._outage = Outage(options.queue, options.connect_retry_s, say, sleep=sleep)
         self._connection: Connection | None = None
 
     def run(self, action: Callable[[Connection], Result]) -> Result:

@@ -20,6 +20,7 @@ from pyspark.sql import types as T
 from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.lease import lease
+from rowpost.archive.merging import AUTOMATIC_FILES, small_files
 from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
@@ -29,8 +30,7 @@ from rowpost.spark.archive.rows import read_files, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, schema_of
 from rowpost.spark.bodies.decoding import decoded_type
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name
-from rowpost.spark.jobs.archive import AUTOMATIC_FILES
-from rowpost.spark.jobs.compact import merge, small_files
+from rowpost.spark.jobs.compact import merge
 from rowpost.spark.jobs.decode import decode_type, undecoded
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import functions as F
 
+from rowpost.archive.merging import FILE_BYTES
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
@@ -28,15 +29,13 @@ from rowpost.spark.archive.rows import FILE, merge_files, read_files, relative, 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
-__all__ = ["ACTION", "DELETE", "FILE_BYTES", "REDACT", "Change", "Counts", "Plan", "Step", "work"]
+__all__ = ["ACTION", "DELETE", "REDACT", "Change", "Counts", "Plan", "Step", "work"]
 
 DELETE, REDACT = "delete", "redact"
 #: The column that a job adds to rows: DELETE, REDACT or null. A body may have a field of any other name.
 ACTION = "_rowpost_action"
 _T = TypeVar("_T")
 _DELETING = ("erase", "retain")
-#: The size of the files that jobs write, in bytes.
-FILE_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)

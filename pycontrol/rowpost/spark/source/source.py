@@ -24,7 +24,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from rowpost.archive.source.options import DRAIN
 from rowpost.errors import SettingsError
 from rowpost.spark.source.option_names import check_no_secrets
 from rowpost.spark.source.options import in_environment, read_options, write_options
@@ -63,14 +62,10 @@ class QueueSource(DataSource):
 
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
-        from rowpost.spark.source.drain import DrainReader
-        from rowpost.spark.source.several import SeveralReader
-        from rowpost.spark.source.streams import TailReader
+        from rowpost.spark.source.stream_reader import StreamReader
 
         check_schema_is_selected(self.options, schema)
-        options = in_environment(read_options(self.options, stream=True))
-        kind = SeveralReader if options.several else DrainReader if options.mode == DRAIN else TailReader
-        return kind(options, schema)
+        return StreamReader(in_environment(read_options(self.options, stream=True)), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.write`. Raises SettingsError."""

@@ -9,11 +9,11 @@ import pytest
 from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
+from rowpost.archive.source.bounds import Bounds, shares
 from rowpost.cli.app import app
 from rowpost.deploy.queues import forget_queue
 from rowpost.errors import SettingsError
 from rowpost.spark.jobs.archive import read_archive, start_query
-from rowpost.spark.source.bounds import Bounds, shares
 from rowpost.spark.source.checkpoint import committed_offset
 from rowpost.spark.source.options import read_options
 from tests.support.spark.killing import fill, kill_until_done, python_of

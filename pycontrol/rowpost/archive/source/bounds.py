@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
-
-from rowpost.archive.source.options import ReadOptions
 from rowpost.database.connection import Connection
 
 __all__ = ["Bounds", "shares"]
@@ -24,20 +21,6 @@ class Bounds:
 
     messages: int | None = None
     bytes: int | None = None
-
-    @classmethod
-    def limit(cls, options: ReadOptions) -> ReadLimit:
-        """Return the limit that Spark passes to latestOffset. Spark has none of both kinds: `of` adds the bytes."""
-        if options.max_rows is not None:
-            return ReadMaxRows(options.max_rows)
-        return ReadAllAvailable() if options.max_bytes is None else ReadMaxBytes(options.max_bytes)
-
-    @classmethod
-    def of(cls, limit: ReadLimit, options: ReadOptions) -> Bounds:
-        """Return the bounds that the options set, unless Spark asks for all that is available."""
-        if isinstance(limit, ReadAllAvailable):
-            return cls()
-        return cls(limit.max_rows if isinstance(limit, ReadMaxRows) else None, options.max_bytes)
 
     def may_end(self, row_versions: int) -> bool:
         """Tell whether a batch may end within so many row versions."""
