@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from deltalake import DeltaTable
 
-from rowpost.archive.delta import DeltaArchive
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.opening import open_table
+from rowpost.archive.table import ArchiveTable
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import file_name, read_schemas
@@ -162,18 +162,18 @@ def test_a_changed_type_is_refused_before_anything_is_written(shop):
 
 def test_another_writer_between_the_look_and_the_commit_doubles_nothing(fresh, monkeypatch):
     shop = fresh
-    original, raced = DeltaArchive.commit, []
+    original, raced = ArchiveTable.commit, []
 
     def commit(self, *args, **options):
         if "decoded" in self.path and not raced:
             raced.append(self.path)
-            monkeypatch.setattr(DeltaArchive, "commit", original)
+            monkeypatch.setattr(ArchiveTable, "commit", original)
             other = decoded_tables._Table(self.path, read_schemas(shop.folder)[ORDER])
             source = open_table(shop.path)
             assert other.add(shop.made.spark, source, source.files()).added == 3
         return original(self, *args, **options)
 
-    monkeypatch.setattr(DeltaArchive, "commit", commit)
+    monkeypatch.setattr(ArchiveTable, "commit", commit)
 
     assert shop.decode().added == 0
     assert raced and [row["OrderId"] for row in shop.rows()] == [1, 2, 3]
