@@ -17,7 +17,6 @@ from rowpost.spark.jobs.archive import read_archive, start_query
 from rowpost.spark.source.checkpoint import committed_offset
 from rowpost.spark.source.options import read_options
 from tests.support.spark.killing import fill, kill_until_done, python_of
-from tests.support.spark.outages import own_server
 
 PYCONTROL = Path(__file__).parents[3]
 
@@ -217,26 +216,26 @@ def test_bytes_are_shared_by_the_queues_that_have_messages_and_each_gets_one_mes
 
 
 @pytest.mark.parametrize("mode", ["tail", "drain"])
-def test_several_queues_outlive_a_restart(spark, run, prefix, tmp_path, mode):
-    with own_server(spark) as (server, queues):
-        one, other = queues.make(f"{prefix}a"), queues.make(f"{prefix}b")
+def test_several_queues_outlive_a_restart(spark, run, served, prefix, tmp_path, mode):
+    server, queues = served
+    one, other = queues.make(f"{prefix}a"), queues.make(f"{prefix}b")
+    for queue in (one, other):
+        queues.send(queue, numbered(0, 20))
+    first = run(queues, subscribe=f"{one},{other}", mode=mode)
+    reader = spark.readStream.format("rowpost").option("environment", queues.environment).option("subscribe", f"{one},{other}")
+    found = Counter()
+    writer = reader.option("mode", mode).load().writeStream.option("checkpointLocation", str(tmp_path / "c"))
+    writer = writer.foreachBatch(lambda df, _: found.update((row.queue, int(bytes(row.body))) for row in df.select("queue", "body").collect()))
+    query = writer.trigger(processingTime="0 seconds").start()
+    try:
+        server.stop()
+        query.awaitTermination(1)
+        server.start()
         for queue in (one, other):
-            queues.send(queue, numbered(0, 20))
-        first = run(queues, subscribe=f"{one},{other}", mode=mode)
-        reader = spark.readStream.format("rowpost").option("environment", queues.environment).option("subscribe", f"{one},{other}")
-        found = Counter()
-        writer = reader.option("mode", mode).load().writeStream.option("checkpointLocation", str(tmp_path / "c"))
-        writer = writer.foreachBatch(lambda df, _: found.update((row.queue, int(bytes(row.body))) for row in df.select("queue", "body").collect()))
-        query = writer.trigger(processingTime="0 seconds").start()
-        try:
-            server.stop()
-            query.awaitTermination(1)
-            server.start()
-            for queue in (one, other):
-                queues.send(queue, numbered(20, 30))
-            query.processAllAvailable()
-        finally:
-            query.stop()
+            queues.send(queue, numbered(20, 30))
+        query.processAllAvailable()
+    finally:
+        query.stop()
 
     assert first == {queue: list(range(20)) for queue in (one, other)}
     assert found == Counter((queue, number) for queue in (one, other) for number in range(20, 30))
