@@ -75,7 +75,7 @@ def merge(table: ArchiveTable, groups: Iterable[Sequence[DataFile]]) -> None:
                 break
             table.refresh()
         else:
-            table.folder.delete(file.path for file in new)
+            table.discard(new)
 
 
 def write_merged(files: Sequence[tuple[str, str, str]], root: str, schema: pa.Schema, name: str) -> Iterator[NewFile]:

@@ -25,6 +25,10 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 1.0, 30.0
 _PASSING = (OSError, DeltaError)
 
 
+class Stopped(KeyboardInterrupt):
+    """A signal came while the archiver was waiting for the server."""
+
+
 class Stop:
     """Whether a signal has asked to stop. A second one raises KeyboardInterrupt, which is safe too: a killed run loses nothing."""
 
@@ -40,9 +44,9 @@ class Stop:
         return self._asked.wait(seconds)
 
     def sleep(self, seconds: float) -> None:
-        """Wait within a batch. Raises KeyboardInterrupt if a stop is asked for."""
+        """Wait for the server within a batch. Raises Stopped if a stop is asked for: the batch cannot be completed."""
         if self.wait(seconds):
-            raise KeyboardInterrupt
+            raise Stopped
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
@@ -81,6 +85,10 @@ def run(
         else:
             _service(archivers, every_s, stop, progress, say)
         return Held.of_all([each.finish() for each in archivers])
+    except Stopped:
+        if every_s is None:
+            raise
+        return Held()
     except DeltaError as error:
         raise SparkFailed(
             f"The archive cannot be read or written: {_first_line(error)}. What was committed is kept; run the command again."

@@ -325,6 +325,12 @@ class ArchiveTable:
                 f"The Delta table in {self.path} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day."
             )
 
+    def discard(self, files: Iterable[NewFile]) -> None:
+        """Delete files that were not committed. Those that the newest snapshot has stay: a commit can succeed although its answer was lost."""
+        self.refresh()
+        live = {file.path for file in self.files()}
+        self.folder.delete(file.path for file in files if file.path not in live)
+
     def _check_written(self, files: Iterable[NewFile]) -> None:
         if gone := [file.path for file in files if not self.folder.exists(file.path)]:
             raise SparkFailed(f"Cannot add {gone[0]} to {self.address}: the file was deleted before it was committed. Run the command again.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from rowpost.archive.columns import ESSENTIAL
 from rowpost.archive.identity import Batch, is_new, recorded_after
@@ -57,17 +58,18 @@ class TableWriter:
 
     def _commit(self, batch: Batch, new: Sequence[NewFile], note: dict[str, object]) -> bool:
         """Add the files of a batch. Returns False if another process has added the same batch meanwhile."""
-        table, added = self.table, False
+        table = self.table
         try:
             while is_new(batch, table.recorded(), table.last_batch(batch.query)):
                 if table.commit(new, batches={batch.query: batch.number}, recorded=recorded_after(batch, table.recorded()), note=note):
-                    added = True
-                    break
+                    return True
                 table.refresh()
-        finally:
-            if not added:
-                table.folder.delete(file.path for file in new)
-        return added
+        except BaseException:
+            with suppress(Exception):  # the files are leftovers then, which `verify --sweep` deletes
+                table.discard(new)
+            raise
+        table.discard(new)
+        return False
 
     def _merge_small_files(self) -> None:
         """Merge small files when there are many, unless another job maintains the archive now."""

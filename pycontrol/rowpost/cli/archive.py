@@ -98,6 +98,8 @@ def _run(
         archivers = [QueueArchiver(writer, each, recreated=recreated, connect=partial(PatientConnection, sleep=stop.sleep)) for each in options]
         try:
             held = run(archivers, every_s, stop, counter(session, "{of} messages archived in {done} batches"), session.note)
+            if stop.asked and every_s is None:
+                raise KeyboardInterrupt
         except KeyboardInterrupt:
             raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
     done: dict[str, Any] = {

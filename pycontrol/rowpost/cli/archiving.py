@@ -49,6 +49,7 @@ FailWhenHeldOption = Annotated[
 
 
 def check_options(mode: str, *, once: bool, every: str | None, of_drain: bool, fail_when_held: bool) -> None:
+    """Raise Refused for options that contradict each other. `of_drain` tells whether there are some that need --drain."""
     if once and every:
         raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
     if of_drain and mode != "drain":

@@ -203,7 +203,7 @@ class _Table:
             new = write_files(decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT), table, f"decode-{uuid.uuid4().hex[:8]}")
             if not new or table.commit(new, note={**note, "rows": sum(file.rows for file in new)}):
                 return new
-            table.folder.delete(file.path for file in new)  # another process has changed the table meanwhile
+            table.discard(new)  # another process has changed the table meanwhile
 
     def _counted(self, spark: SparkSession, table: ArchiveTable, new: Sequence[NewFile]) -> Decoded:
         files = [DataFile(file.path, file.queue, file.day, file.bytes, file.rows) for file in new]

@@ -161,7 +161,7 @@ def work(spark: SparkSession, table: ArchiveTable, kind: str, plan: Plan, counts
                 counts.add(step, new)
                 yield "committed"
             else:
-                table.folder.delete(file.path for file in new)
+                table.discard(new)
                 counts.replanned += 1
         if not again:
             return

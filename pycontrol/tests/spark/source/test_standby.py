@@ -70,10 +70,11 @@ def test_a_planned_batch_is_not_read_from_a_standby(source):
         list(stream.read(InputPartition(TailRange(0, 3, True, end["queue"], None))))
 
 
-def test_the_command_refuses_a_standby_before_it_makes_an_archive(standby, tmp_path):
+@pytest.mark.parametrize("command", [["spark", "archive"], ["archive"]])
+def test_the_command_refuses_a_standby_before_it_makes_an_archive(standby, tmp_path, command):
     environment, queue = standby
 
-    ended = CliRunner().invoke(app, ["--env", environment, "spark", "archive", queue, str(tmp_path / "out")])
+    ended = CliRunner().invoke(app, ["--env", environment, *command, queue, str(tmp_path / "out")])
 
     assert ended.exit_code == FAILED and "the primary" in ended.stderr
     assert not (tmp_path / "out").exists()
