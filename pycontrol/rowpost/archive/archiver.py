@@ -59,7 +59,7 @@ class QueueArchiver:
         confirmed = {epoch: each.end for epoch, each in writer.table.recorded().items()}
         options = replace(options, confirmed=json.dumps(confirmed), partitions=1)
         self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE.arrow())
-        self._stream.connect = connect  # type: ignore[method-assign]  # a factory
+        self._stream.connect = connect
         self._bounds = Bounds(options.max_rows, options.max_bytes)
         self._query = str(uuid5(NAMESPACE_OID, f"rowpost archive {options.queue}"))
         self._position: Offset = {}
@@ -110,7 +110,7 @@ class QueueArchiver:
             self._writer.add(self._batch(self._left), self.queue, lambda name: [], always=True)
         return self._stream.ask(lambda database: held_above(database, self.queue, self._left))
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Close the connection."""
         self._stream.stop()
 
