@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rowpost.cli.archiving import (
+    AcceptLossOption,
     DrainOption,
     EveryOption,
     FailWhenHeldOption,
@@ -55,6 +56,7 @@ def archive(
     once: OnceOption = False,
     max_rows: MaxRowsOption = None,
     max_bytes: MaxBytesOption = None,
+    accept_loss: AcceptLossOption = False,
     fail_when_held: FailWhenHeldOption = False,
 ) -> ExitCode:
     """Archive a queue's messages to a Delta table by queue and day, each exactly once, without Spark. Stop it with Ctrl-C or SIGTERM."""
@@ -70,11 +72,11 @@ def archive(
         raise _missing(error) from error
     delta_uri(folder)
     with session.deployed() as database:
-        names = check_queues(session, database, names)
+        names = list(dict.fromkeys(check_queues(session, database, names)))
     options = [
         ReadOptions(
             name, session.environment, mode, max_rows=max_rows or (_DRAIN_ROWS if drain else _TAIL_ROWS),
-            max_bytes=max_bytes or DEFAULT_BYTES, allow_consumers=shared, take_over=take_over,
+            max_bytes=max_bytes or DEFAULT_BYTES, allow_consumers=shared, take_over=take_over, fail_on_data_loss=not accept_loss,
             connect_retry_s=DEFAULT_CONNECT_RETRY_S if every is None else float("inf"),
         )
         for name in names

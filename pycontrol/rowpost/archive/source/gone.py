@@ -24,7 +24,7 @@ def naming_what_is_gone(database: Connection, queue: str) -> Iterator[None]:
             raise
         raise QueueNotFound(
             f"No queue named {queue!r} is in this database: it was dropped or removed, or its name is misspelt. `rowpost queue list` shows the queues. "
-            "What a stream of a removed queue has read is kept. If the queue is created again, start with a new checkpoint."
+            "What a stream of a removed queue has read is kept. If the queue is created again, a stream does not continue by itself, and says how to start."
         ) from error
 
 
