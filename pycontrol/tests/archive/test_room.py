@@ -1,12 +1,14 @@
 """The room of the archive knows no Spark, and its columns are those that Spark's jobs have."""
 
 import ast
+import threading
 from pathlib import Path
 
 import pytest
 
 import rowpost.archive
 from rowpost.archive import columns, running
+from rowpost.archive.reading_ahead import read_ahead
 from rowpost.archive.source.held import Held
 from rowpost.spark.archive import schemas
 
@@ -61,3 +63,33 @@ def test_a_service_outlives_a_store_that_cannot_be_written_and_says_it_once(monk
     running.run([Failing(stop)], 0.01, stop, say=said.append)
 
     assert said == ["the archive cannot be written; trying again until it can: No space left on device", "the archive is written again"]
+
+
+def test_batches_that_are_read_ahead_come_in_order_with_the_error_that_ends_them():
+    def batches():
+        yield from range(10)
+        raise OSError("the connection was lost")
+
+    found = []
+    with pytest.raises(OSError, match="the connection was lost"):
+        for each in read_ahead(batches()):
+            found.append(each)
+
+    assert found == list(range(10))
+
+
+def test_a_reader_that_is_not_needed_any_more_is_closed():
+    closed = threading.Event()
+
+    def batches():
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.set()
+
+    ahead = read_ahead(batches())
+    next(ahead)
+    ahead.close()
+
+    assert closed.wait(60)
