@@ -41,7 +41,7 @@ def in_environment(options: Options) -> Options:
     """Return options whose queues have the schema that the environment means. Raises SettingsError, InvalidQueueName."""
     resolve = load_settings(options.environment, offline=True).naming.resolve
     if isinstance(options, WriteOptions):
-        return replace(options, queue=resolve(options.queue))
+        return replace(options, queue=options.queue and resolve(options.queue))
     if options.pattern is not None:
         return options
     queues = tuple(map(resolve, options.queues))
