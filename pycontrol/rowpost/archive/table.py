@@ -1,39 +1,56 @@
-"""What the jobs know of an archive's table: a snapshot of its files, and commits that succeed only on the newest snapshot.
+"""An archive's table: a Delta table in a folder, as a snapshot of its files, and commits that succeed only on the newest snapshot.
 
-`ArchiveTable` is the interface, a snapshot that `opening.py` opens by its address. `DeltaArchive` (delta.py) is Delta's log over
-Parquet files: parts.py writes the files, and a commit adds them.
+`open_table` and `create_table` (opening.py) return an `ArchiveTable`. parts.py writes the files, and a commit adds them.
 `commit` adds and removes files in one change, unless another writer has committed since the snapshot was read. It then changes
 nothing and returns False: refresh the snapshot, look again and decide again. This makes each change atomic, and two writers can
 never replace the same file. It holds between processes and machines, and for writers other than rowpost.
+
+A commit is the exclusive creation of the log's next entry. deltalake's own checks of conflicts are not used: some of its
+versions accept a second compaction of one snapshot.
 """
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
+from rowpost.archive.address import delta_uri, located
 from rowpost.archive.columns import PARTITIONS
-from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.identity import Recorded
-from rowpost.archive.parts import NewFile
-from rowpost.errors import SparkFailed
+from rowpost.archive.folder import LOG_FOLDER, ArchiveFolder
+from rowpost.archive.identity import Recorded, from_log, in_log
+from rowpost.archive.parts import STATISTICS, NewFile
+from rowpost.errors import SparkFailed, SparkUnavailable
+from rowpost.version import install_command
+
+try:
+    from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction
+    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.transaction import AddAction, RemoveAction
+except ImportError as error:
+    raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('archive')}") from error
 
 if TYPE_CHECKING:
-    from rowpost.archive.columns import Schema
+    from rowpost.archive.columns import Schema as Columns
 
-__all__ = ["KEPT_HOURS", "NOTE", "ArchiveTable", "DataFile"]
+__all__ = ["KEPT_HOURS", "NOTE", "STATISTICS_OF", "ArchiveTable", "DataFile"]
 
 #: The key of what rowpost notes in an entry of the log.
 NOTE = "rowpost"
 #: How long a file stays that was removed from the table, so that readers of an earlier snapshot can finish.
 KEPT_HOURS = 24
+#: The property of a table that names the columns of which the log has statistics.
+STATISTICS_OF = "delta.dataSkippingStatsColumns"
+_CONSTRAINT = "delta.constraints."
+_CHANGE_DATA = "_change_data"
+_RECORDED = f"{NOTE}.recorded"
 
 
 @dataclass(frozen=True)
@@ -54,7 +71,7 @@ class DataFile:
         return values == [("queue", self.queue), ("day", self.day)]
 
 
-class ArchiveTable(ABC):
+class ArchiveTable:
     """A snapshot of a table that is partitioned by queue and day.
 
     Attributes:
@@ -62,32 +79,38 @@ class ArchiveTable(ABC):
         path: the table's folder, a path or a URI as Spark spells it. It also has the folder `_rowpost`.
     """
 
-    def __init__(self, address: str, path: str) -> None:
-        self.address, self.path = address, path.rstrip("/")
+    def __init__(self, address: str, table: DeltaTable) -> None:
+        self.address, self.path = address, located(address).rstrip("/")
+        self._table = table
+        self._listed: tuple[int, list[DataFile]] | None = None
+        self._recorded: tuple[int, Mapping[str, Recorded]] | None = None
+        self._batches: dict[str, int] = {}  # of this snapshot, because deltalake reads the whole log to find one
+        self._check_partitions()
 
     @cached_property
     def folder(self) -> ArchiveFolder:
         return ArchiveFolder(self.path)
 
     @property
-    @abstractmethod
     def version(self) -> int:
         """A number that grows with each commit of files."""
+        return self._table.version()
 
     @property
-    @abstractmethod
     def id(self) -> str:
         """The table's UUID. A table that is created again has another one."""
+        return str(self._table.metadata().id)
 
     @property
-    @abstractmethod
     def schema_json(self) -> str:
         """The columns of the table in the form of Delta's log. Other programs may have added some."""
+        return self._table.schema().to_json()
 
     @property
-    @abstractmethod
     def arrow_schema(self) -> pa.Schema:
         """The columns of the table's files: all but the partition's."""
+        found = pa.schema(self._table.schema().to_arrow())
+        return pa.schema([pa.field(each.name, each.type) for each in found if each.name not in PARTITIONS])
 
     @property
     def names(self) -> list[str]:
@@ -100,35 +123,74 @@ class ArchiveTable(ABC):
         if missing:
             raise SparkFailed(f"The table {self.address} is not an archive: it has no column {' and no column '.join(sorted(missing))}.")
 
-    @abstractmethod
     def files(self) -> list[DataFile]:
         """Return the files of the snapshot, ordered by queue, day and path."""
+        if self._listed is None or self._listed[0] != self.version:
+            found = [
+                DataFile(unquote(row["path"]), row["partition"]["queue"], str(row["partition"]["day"]), row["size_bytes"], self._rows(row), row["modification_time"])
+                for row in pa.table(self._table.get_add_actions()).to_pylist()
+            ]  # fmt: skip
+            self._listed = self.version, sorted(found, key=lambda file: (file.queue, file.day, file.path))
+        return self._listed[1]
 
     def are_live(self, files: Iterable[DataFile]) -> bool:
         """Whether the snapshot has all of these files."""
         return {file.path for file in files} <= {file.path for file in self.files()}
 
-    @abstractmethod
+    def _rows(self, action: Mapping[str, Any]) -> int:
+        """Return the rows of a file, from its footer if its writer has not stored them in the log."""
+        if action["num_records"] is not None:
+            return action["num_records"]
+        footer = self.folder.footer(unquote(action["path"]))
+        return 0 if footer is None else footer.num_rows
+
     def paths_at(self, version: int) -> set[str] | None:
         """Return the paths of the files of an earlier version. None if the log does not have it any more."""
+        try:
+            actions = DeltaTable(delta_uri(self.path), version=version).get_add_actions()
+        except DeltaError:
+            return None
+        return {unquote(path) for path in pa.table(actions).column("path").to_pylist()}
 
-    @abstractmethod
-    def add_columns(self, columns: Schema, note: Mapping[str, Any]) -> None:
+    def add_columns(self, columns: Columns, note: Mapping[str, Any]) -> None:
         """Add columns, and fields to columns that are structs. They are null in the files that are there."""
+        fields = Schema.from_json(columns.json()).fields
+        self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=self._metadata(note)))
 
-    @abstractmethod
     def refresh(self) -> None:
         """Read the newest snapshot."""
+        before = self.version
+        self._table.update_incremental()
+        if self.version != before:
+            self._batches.clear()
 
-    @abstractmethod
     def last_batch(self, query: str) -> int:
         """Return the number of the last batch that a query has committed, or -1."""
+        if query not in self._batches:
+            number = self._table.transaction_version(query)
+            self._batches[query] = -1 if number is None else number
+        return self._batches[query]
 
-    @abstractmethod
     def recorded(self) -> Mapping[str, Recorded]:
         """Return what the snapshot confirms of each queue, by epoch. Nothing if its last commit is of an earlier version."""
+        if self._recorded is None or self._recorded[0] != self.version:
+            self._recorded = self.version, from_log(self._last_entry().get(_RECORDED, {}))
+        return self._recorded[1]
 
-    @abstractmethod
+    def _last_entry(self) -> dict[str, Any]:
+        for version in range(self.version, -1, -1):
+            try:
+                lines = self.folder.text(f"{LOG_FOLDER}/{version:020}.json").splitlines()
+            except FileNotFoundError:  # the log loses entries that are a week old
+                return {}
+            found: dict[str, Any] = next((info for line in lines if '"commitInfo"' in line and (info := json.loads(line).get("commitInfo"))), {})
+            if NOTE in found:
+                return found
+        return {}
+
+    def _metadata(self, note: Mapping[str, Any], recorded: Mapping[str, Recorded] | None = None) -> dict[str, Any]:
+        return {NOTE: dict(note), _RECORDED: in_log(self.recorded() if recorded is None else recorded)}
+
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
                recorded: Mapping[str, Recorded] | None = None, note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
         """Add and remove files in one change. Returns False, and changes nothing, if the snapshot is not the newest.
@@ -143,43 +205,125 @@ class ArchiveTable(ABC):
 
         Raises SparkFailed if the table refuses the change.
         """
+        add, now = list(add), time.time_ns() // 1_000_000
+        self._check_written(add)
+        actions: list[AddAction | RemoveAction] = [
+            RemoveAction(file.path, not same_rows, now, file.bytes, {"queue": file.queue, "day": file.day}) for file in remove
+        ]
+        actions += _added(add, same_rows=same_rows)
+        done = [Transaction(query, number) for query, number in (batches or {}).items()]
+        properties = CommitProperties(custom_metadata=self._metadata(note, recorded), max_commit_retries=0, app_transactions=done)
+        try:
+            self._table.create_write_transaction(actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties)
+        except CommitFailedError as error:
+            if DeltaTable(delta_uri(self.path)).version() == self.version:  # no other writer is the reason: the table itself refuses the change
+                raise SparkFailed(
+                    f"Cannot change {self.path}: {str(error).splitlines()[0]} Nothing was changed. Change the table's properties with Delta's own tools."
+                ) from error
+            return False
+        before = self.version
+        self._table.update_incremental()
+        if self.version == before + 1:
+            self._batches.update(batches or {})
+            self._recorded = None if recorded is None else (self.version, recorded)
+        else:  # other writers have committed too
+            self._batches.clear()
+        return True
 
-    @abstractmethod
     def notes(self, since: int) -> list[dict[str, Any]]:
         """Return the notes of rowpost's commits after a version, the oldest first."""
+        entries = self._table.history(max(self.version - since, 0)) if self.version > since else []
+        return [entry[NOTE] for entry in reversed(entries) if isinstance(entry.get(NOTE), dict)]
 
     @property
-    @abstractmethod
     def is_of_folder(self) -> bool:
         """Whether the log that was read is the log of this folder, and not that of another one whose files it lists."""
+        files = self.files()
+        return self.folder.exists(f"{LOG_FOLDER}/{self.version:020}.json") and (not files or any(self.folder.exists(file.path) for file in files))
 
-    @abstractmethod
     def replaced(self) -> list[str]:
         """Return the files that were removed from the table. Some may be deleted already."""
+        return sorted(self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True))
 
-    @abstractmethod
     def vacuum(self, *, at_once: bool = False) -> list[str]:
         """Delete the files that were removed from the table a day ago, or all removed files. Time travel ends there.
 
         Files that are not in the log are kept: another process may be about to commit them.
         """
+        hours = 0 if at_once else KEPT_HOURS
+        deleted = self._table.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
+        changes = self._change_data(at_once=at_once)
+        self.folder.delete(changes)
+        return [*deleted, *changes]
+
+    def _change_data(self, *, at_once: bool) -> list[str]:
+        """Return the files of Delta's change data feed that are a day old, or all that the log names.
+
+        Delta's own DELETE and UPDATE write whole rows to them if the table has delta.enableChangeDataFeed.
+        """
+        found = [(path, info) for path, info in self.folder.contents(_CHANGE_DATA) if info.is_file]
+        named = self._named_changes() if found and at_once else set()
+        limit = datetime.now(UTC) - timedelta(hours=KEPT_HOURS)
+        return [path for path, info in found if path in named or info.mtime < limit]
+
+    def _named_changes(self) -> set[str]:
+        entries = [path for path, _ in self.folder.contents(LOG_FOLDER, recursive=False) if path.endswith(".json")]
+        actions = (json.loads(line) for path in entries for line in self.folder.text(path).splitlines() if '"cdc"' in line)
+        return {unquote(action["cdc"]["path"]) for action in actions if "cdc" in action}
 
     @property
-    @abstractmethod
     def needs_jar(self) -> str | None:
         """What of this table only its format's own readers understand; None if its files can be read as they are."""
+        if self._table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+            return "column mapping"
+        features = set(self._table.protocol().reader_features or ())
+        return (
+            "deletion vectors"
+            if "deletionVectors" in features and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors())
+            else None
+        )
 
-    @abstractmethod
     def query(self, sql: str) -> pa.Table:
         """Run a query of deltalake's engine on the snapshot, which is its table `archive`. Raises SparkFailed if only Delta's jar can read it."""
+        if self.needs_jar:
+            raise SparkFailed(
+                f"Cannot search {self.path}: the table has {self.needs_jar}. Use Spark with Delta's jar, and filter what `read_archive` returns."
+            )
+        return pa.table(QueryBuilder().register("archive", self._table).execute(sql).read_all())
 
-    @abstractmethod
+    @property
+    def has_plain_log(self) -> bool:
+        """Whether the table's log was always without statistics of columns that can name people."""
+        columns = self._table.metadata().configuration.get(STATISTICS_OF)
+        return columns is not None and {name.strip() for name in columns.split(",")} <= set(STATISTICS)
+
     def check_plain_log(self) -> None:
         """Raise SparkFailed if the log has statistics of columns that can name people, because `erase` does not change them."""
+        if not self.has_plain_log:
+            raise SparkFailed(
+                f"Cannot erase in {self.path}: its property {STATISTICS_OF} allows statistics of ids and headers in the log, which stay there. "
+                f"Copy the rows to a new table with {STATISTICS_OF} = '{','.join(STATISTICS)}', erase there, and delete this one."
+            )
 
-    @abstractmethod
     def check_writable(self) -> None:
         """Raise SparkFailed for a table that rowpost must not change."""
+        constraints = [name.removeprefix(_CONSTRAINT) for name in self._table.metadata().configuration if name.startswith(_CONSTRAINT)]
+        if constraints:
+            raise SparkFailed(
+                f"Cannot change {self.path}: the table has the constraint {', '.join(sorted(constraints))}, which rowpost does not check. Drop it with ALTER TABLE … DROP CONSTRAINT."
+            )
+        if self.needs_jar:
+            raise SparkFailed(
+                f"Cannot change {self.path}: the table has {self.needs_jar}, which rowpost does not write. Run REORG TABLE … APPLY (PURGE) "
+                "and disable the feature with Delta's own tools."
+            )
+
+    def _check_partitions(self) -> None:
+        columns = tuple(self._table.metadata().partition_columns)
+        if columns != PARTITIONS:
+            raise SparkFailed(
+                f"The Delta table in {self.path} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day."
+            )
 
     def discard(self, files: Iterable[NewFile]) -> None:
         """Delete files that were not committed. Those that the newest snapshot has stay: a commit can succeed although its answer was lost."""
@@ -190,3 +334,8 @@ class ArchiveTable(ABC):
     def _check_written(self, files: Iterable[NewFile]) -> None:
         if gone := [file.path for file in files if not self.folder.exists(file.path)]:
             raise SparkFailed(f"Cannot add {gone[0]} to {self.address}: the file was deleted before it was committed. Run the command again.")
+
+
+def _added(files: Iterable[NewFile], *, same_rows: bool = False) -> list[AddAction]:
+    now = time.time_ns() // 1_000_000
+    return [AddAction(file.path, file.bytes, {"queue": file.queue, "day": file.day}, now, not same_rows, file.statistics) for file in files]

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from rowpost.archive.delta import DeltaArchive
 from rowpost.archive.opening import open_table
 from rowpost.archive.source.drain import Drain
+from rowpost.archive.table import ArchiveTable
 from rowpost.archive.writer import TableWriter
 from tests.archive.conftest import Place
 from tests.support.spark.killing import ROWPOST
@@ -76,7 +76,7 @@ def test_kills_at_any_moment_lose_and_double_nothing(queues, place, mode):
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
 @pytest.mark.parametrize(
     ("kind", "name", "after"),
-    [(TableWriter, "add", False), (DeltaArchive, "commit", False), (DeltaArchive, "commit", True), (Drain, "commit", False)],
+    [(TableWriter, "add", False), (ArchiveTable, "commit", False), (ArchiveTable, "commit", True), (Drain, "commit", False)],
     ids=["after the move", "before the commit", "after the commit", "before the spool is emptied"],
 )
 def test_a_run_that_ends_between_two_steps_is_completed_by_the_next_one(queues, place, monkeypatch, mode, kind, name, after):
@@ -101,7 +101,7 @@ def test_a_run_that_ends_between_two_steps_is_completed_by_the_next_one(queues, 
 
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
 def test_of_two_archivers_at_once_one_is_refused(queues, place, monkeypatch, mode):
-    queue, original, others = queues.make(), DeltaArchive.commit, []
+    queue, original, others = queues.make(), ArchiveTable.commit, []
     queues.send(queue, numbered(0, 10))
 
     def overtaken(table, *values, **options):
@@ -111,7 +111,7 @@ def test_of_two_archivers_at_once_one_is_refused(queues, place, monkeypatch, mod
             others[0] = place.run(queue, mode)
         return original(table, *values, **options)
 
-    monkeypatch.setattr(DeltaArchive, "commit", overtaken)
+    monkeypatch.setattr(ArchiveTable, "commit", overtaken)
     code, _, said = place.run(queue, mode)
     monkeypatch.undo()
     place.run(queue, mode)
@@ -123,7 +123,7 @@ def test_of_two_archivers_at_once_one_is_refused(queues, place, monkeypatch, mod
 
 
 def test_an_archiver_of_the_same_batch_skips_it(queues, place, monkeypatch):
-    queue, original, others = queues.make(), DeltaArchive.commit, []
+    queue, original, others = queues.make(), ArchiveTable.commit, []
     queues.send(queue, numbered(0, 10))
 
     def overtaken(table, *values, **options):
@@ -132,7 +132,7 @@ def test_an_archiver_of_the_same_batch_skips_it(queues, place, monkeypatch):
             others[0] = place.run(queue)
         return original(table, *values, **options)
 
-    monkeypatch.setattr(DeltaArchive, "commit", overtaken)
+    monkeypatch.setattr(ArchiveTable, "commit", overtaken)
     code, done, _ = place.run(queue)
 
     assert (code, done["messages"], others[0][1]["messages"]) == (OK, 0, 10)
@@ -141,9 +141,9 @@ def test_an_archiver_of_the_same_batch_skips_it(queues, place, monkeypatch):
 
 
 def test_the_files_of_a_commit_whose_answer_was_lost_stay(queues, place, monkeypatch):
-    queue, original = queues.make(), DeltaArchive.commit
+    queue, original = queues.make(), ArchiveTable.commit
     queues.send(queue, numbered(0, 10))
-    monkeypatch.setattr(DeltaArchive, "commit", lambda *values, **options: original(*values, **options) and False)
+    monkeypatch.setattr(ArchiveTable, "commit", lambda *values, **options: original(*values, **options) and False)
 
     code, _, _ = place.run(queue, "--drain")
 

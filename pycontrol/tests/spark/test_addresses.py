@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from rowpost.archive.address import local_path, located
-from rowpost.archive.delta import DeltaArchive
 from rowpost.archive.folder import LOG_FOLDER, ArchiveFolder
 from rowpost.archive.leftovers import find_leftovers
 from rowpost.archive.opening import create_table, open_table
@@ -113,7 +112,7 @@ def test_nothing_is_a_leftover_of_a_folder_whose_log_is_in_another_one(tmp_path)
     for number in range(2):
         batch_of(other, number)
 
-    mixed = DeltaArchive(str(tmp_path / "one"), other._table)
+    mixed = ArchiveTable(str(tmp_path / "one"), other._table)
     with pytest.raises(SparkFailed, match=f"{tmp_path / 'one'}.*nothing was deleted"):
         find_leftovers(mixed)
     batch_of(one, 1)

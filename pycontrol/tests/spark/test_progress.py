@@ -256,7 +256,7 @@ def test_a_running_command_serves_prometheus_and_sparks_web_pages_and_is_stopped
             120,
         )
         page = read(f"http://127.0.0.1:{ui}/StreamingQuery/")
-        fill(queues, queue, 200_000, "{}")  # fifty batches
+        fill(queues, queue, 60_000, "{}")  # fifteen batches
         eventually(lambda: " 4003.0" in read(f"http://127.0.0.1:{metrics}/metrics"), "the first of these batches is archived", 120)
     finally:
         os.killpg(process.pid, signal.SIGINT)

@@ -20,10 +20,25 @@ _REMOVED = {
     "quality": f"Check decoded messages with a condition: see 'Check the quality of messages' in {_RECIPES}.",
     "targets": f"Compare the metrics with your limits in SQL: see 'Measure service targets' in {_RECIPES}.",
 }
+_REMOVED_OPTIONS = {
+    "--plot": f"Draw the metrics with matplotlib: see 'Draw metrics' in {_RECIPES}.",
+    "--log": "Archive the audit queue, which keeps the messages that are received at once.",
+    "--slot": "It belonged to --log, which was removed too.",
+}
 
 
 class _Commands(TyperGroup):
-    """Tells users of a command that was removed what to do instead."""
+    """Tells users of a command or an option that was removed what to do instead."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:  # NoSuchOption, which has another module in each version of typer
+            name = getattr(error, "option_name", None)
+            if name not in _REMOVED_OPTIONS:
+                raise
+            typer.echo(f"rowpost: The option {name} was removed. {_REMOVED_OPTIONS[name]}", err=True)
+            raise typer.Exit(ExitCode.USAGE) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _REMOVED:

@@ -1,1 +1,1 @@
-"""What Spark's jobs do with an archive: read and write its rows, policies, copies, replays and plots."""
+"""What Spark's jobs do with an archive: read and write its rows, policies, copies and replays."""

@@ -30,7 +30,7 @@ from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
-from rowpost.spark.jobs.batch_errors import short_errors
+from rowpost.spark.explain import short_errors
 from rowpost.spark.jobs.restarting import keep_running
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
