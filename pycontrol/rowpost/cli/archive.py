@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _TAIL_ROWS, _DRAIN_ROWS = 250_000, 50_000
+_SHORTEST_S = 0.01  # between two polls
 
 
 def register(app: typer.Typer) -> None:
@@ -62,7 +63,7 @@ def archive(
     """Archive a queue's messages to a Delta table by queue and day, each exactly once, without Spark. Stop it with Ctrl-C or SIGTERM."""
     mode = "drain" if drain else "tail"
     check_options(mode, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
-    every_s = None if every is None else parse_duration(every).total_seconds()
+    every_s = None if every is None else max(parse_duration(every).total_seconds(), _SHORTEST_S)
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     try:
         from rowpost.archive.address import delta_uri
@@ -99,7 +100,7 @@ def _run(
         writer = TableWriter(create_table(folder, ARCHIVE))
         archivers = [QueueArchiver(writer, each, recreated=recreated, connect=partial(PatientConnection, sleep=stop.sleep)) for each in options]
         try:
-            held = run(archivers, every_s, stop, counter(session, "{of} messages archived in {done} batches"), session.note)
+            held = run(archivers, every_s, stop, counter(session, "{of} messages archived in {done} batches"))
             if stop.asked and every_s is None:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
