@@ -11,7 +11,7 @@ the queue, so that it is known before the first commit. What is lost with a proc
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -23,13 +23,14 @@ from rowpost.archive.arrow_headers import archived
 from rowpost.archive.columns import MESSAGE
 from rowpost.archive.identity import Batch, Progress, Recorded, check_known
 from rowpost.archive.parts import NewFile, write_parts
+from rowpost.archive.reading_ahead import read_ahead
 from rowpost.archive.source.bounds import Bounds
 from rowpost.archive.source.drain import Drain
 from rowpost.archive.source.held import Held, held_above
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.queue_stream import StreamRefused
 from rowpost.archive.source.reconnect import PatientConnection, Say
-from rowpost.archive.source.streams import Offset, Tail
+from rowpost.archive.source.streams import Offset, StreamRange, Tail
 from rowpost.archive.writer import TableWriter
 
 __all__ = ["QueueArchiver"]
@@ -59,7 +60,7 @@ class QueueArchiver:
         confirmed = {epoch: each.end for epoch, each in writer.table.recorded().items()}
         options = replace(options, confirmed=json.dumps(confirmed), partitions=1)
         self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE.arrow())
-        self._stream.connect = connect  # type: ignore[method-assign]  # a factory
+        self._stream.connect = connect
         self._bounds = Bounds(options.max_rows, options.max_bytes)
         self._query = str(uuid5(NAMESPACE_OID, f"rowpost archive {options.queue}"))
         self._position: Offset = {}
@@ -110,7 +111,7 @@ class QueueArchiver:
             self._writer.add(self._batch(self._left), self.queue, lambda name: [], always=True)
         return self._stream.ask(lambda database: held_above(database, self.queue, self._left))
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Close the connection."""
         self._stream.stop()
 
@@ -141,13 +142,14 @@ class QueueArchiver:
         return Batch(table.address, self._query, number, starts, {epoch: end}, {epoch: self.queue}, _WAY_OUT)
 
     def _write(self, name: str, end: Offset) -> list[NewFile]:
-        table = self._writer.table
-        return list(write_parts(map(archived, self._rows(end)), table.folder.path, table.arrow_schema, name))
+        table, parts = self._writer.table, self._stream.parts(self._position, end)
+        rows = map(archived, read_ahead(self._rows(parts)))
+        return list(write_parts(rows, table.folder.path, table.arrow_schema, name))
 
-    def _rows(self, end: Offset) -> Iterator[pa.RecordBatch]:
+    def _rows(self, parts: Sequence[StreamRange]) -> Generator[pa.RecordBatch]:
         """Read a batch, with its queue and its time."""
         arrived = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
-        for part in self._stream.parts(self._position, end):
+        for part in parts:
             for batch in self._stream.read(part):  # type: ignore[arg-type]  # the stream made the part
                 added = [pa.repeat(arrived, len(batch)), pa.repeat(pa.scalar(self.queue), len(batch))]
                 yield pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, "archived_at", "queue"])

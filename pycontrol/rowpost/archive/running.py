@@ -94,7 +94,7 @@ def run(
             f"The archive cannot be read or written: {_first_line(error)}. What was committed is kept; run the command again."
         ) from error
     finally:
-        _each(archivers, lambda each: each.stop())
+        _each(archivers, lambda each: each.close())
 
 
 def _each(archivers: Sequence[QueueArchiver], act: Callable[[QueueArchiver], None]) -> None:

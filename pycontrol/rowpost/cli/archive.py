@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rowpost.cli.archiving import (
+    AcceptLossOption,
     DrainOption,
     EveryOption,
     FailWhenHeldOption,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _TAIL_ROWS, _DRAIN_ROWS = 250_000, 50_000
+_SHORTEST_S = 0.01  # between two polls
 
 
 def register(app: typer.Typer) -> None:
@@ -55,12 +57,13 @@ def archive(
     once: OnceOption = False,
     max_rows: MaxRowsOption = None,
     max_bytes: MaxBytesOption = None,
+    accept_loss: AcceptLossOption = False,
     fail_when_held: FailWhenHeldOption = False,
 ) -> ExitCode:
     """Archive a queue's messages to a Delta table by queue and day, each exactly once, without Spark. Stop it with Ctrl-C or SIGTERM."""
     mode = "drain" if drain else "tail"
     check_options(mode, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
-    every_s = None if every is None else parse_duration(every).total_seconds()
+    every_s = None if every is None else max(parse_duration(every).total_seconds(), _SHORTEST_S)
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     try:
         from rowpost.archive.address import delta_uri
@@ -70,11 +73,11 @@ def archive(
         raise _missing(error) from error
     delta_uri(folder)
     with session.deployed() as database:
-        names = check_queues(session, database, names)
+        names = list(dict.fromkeys(check_queues(session, database, names)))
     options = [
         ReadOptions(
             name, session.environment, mode, max_rows=max_rows or (_DRAIN_ROWS if drain else _TAIL_ROWS),
-            max_bytes=max_bytes or DEFAULT_BYTES, allow_consumers=shared, take_over=take_over,
+            max_bytes=max_bytes or DEFAULT_BYTES, allow_consumers=shared, take_over=take_over, fail_on_data_loss=not accept_loss,
             connect_retry_s=DEFAULT_CONNECT_RETRY_S if every is None else float("inf"),
         )
         for name in names
@@ -97,7 +100,7 @@ def _run(
         writer = TableWriter(create_table(folder, ARCHIVE))
         archivers = [QueueArchiver(writer, each, recreated=recreated, connect=partial(PatientConnection, sleep=stop.sleep)) for each in options]
         try:
-            held = run(archivers, every_s, stop, counter(session, "{of} messages archived in {done} batches"), session.note)
+            held = run(archivers, every_s, stop, counter(session, "{of} messages archived in {done} batches"))
             if stop.asked and every_s is None:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from rowpost.transport.directory import Directory
 from rowpost.wire.address import Naming
 
 __all__ = [
-    "DrainOption", "EveryOption", "FailWhenHeldOption", "MaxBytesOption", "MaxRowsOption", "OnceOption", "QueuesArgument", "SharedOption",
+    "AcceptLossOption", "DrainOption", "EveryOption", "FailWhenHeldOption", "MaxBytesOption", "MaxRowsOption", "OnceOption", "QueuesArgument", "SharedOption",
     "TakeOverOption", "check_options", "check_queues", "counter", "counts", "registered_queues", "why_held",
 ]  # fmt: skip
 
@@ -42,6 +42,9 @@ MaxBytesOption = Annotated[
     typer.Option(
         "--max-bytes", min=1, help="Maximum bytes of headers and bodies in one batch; a larger message is a batch of its own. Default: 1 GiB."
     ),
+]
+AcceptLossOption = Annotated[
+    bool, typer.Option("--accept-loss", help="Continue although messages that were not archived have been purged from the queue.")
 ]
 FailWhenHeldOption = Annotated[
     bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")

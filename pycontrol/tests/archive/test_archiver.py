@@ -153,6 +153,24 @@ def test_a_queue_that_was_created_again_is_refused_until_it_is_asked_for(queues,
     assert place.bodies() == list(range(5))
 
 
+def test_a_purge_of_messages_that_were_not_archived_is_refused_until_it_is_accepted(queues, place):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 3))
+    place.run(queue)
+    queues.send(queue, numbered(3, 5))
+    with queues.connect() as database:
+        database.call("purge_queue", queue, count=100)
+    queues.send(queue, numbered(5, 7))
+
+    code, _, said = place.run(queue)
+    accepted = place.run(queue, "--accept-loss")
+    afterwards = place.run(queue)
+
+    assert (code, accepted[0], afterwards[0]) == (FAILED, OK, OK)
+    assert "--accept-loss" in said
+    assert place.bodies() == [0, 1, 2, 5, 6]
+
+
 def test_the_other_mode_is_refused(queues, place):
     queue = queues.make()
     queues.send(queue, numbered(0, 3))

@@ -596,8 +596,8 @@ def test_the_staged_messages_of_a_run_are_dropped_and_those_that_are_being_sent_
     job.begin("r1")
     job.stage("r1/0", b"a")
     job.begin("r2")
-    job.stage("r2/0", b"b")
-    job.stage("r2/1", b"b")
+    job.stage("r2/0:Sales", b"b")  # the part of one of its queues
+    job.stage("r2/1:Sales", b"b")
 
     of_a_run = job("drop_staged", run="r1")[0].dropped
     job.seal(r2_0=(1, "b"))
@@ -633,10 +633,10 @@ def test_cleaning_keeps_what_is_in_use_and_deletes_what_is_old(job, database, sq
     limited = clean(staged=0, old=7200, count=1)
     rest = clean(staged=0, old=7200)
     job.begin("r2")
-    job.stage("r2/0", b"x")
+    job.stage("r2/0:Sales", b"x")
     job.seal(r2_0=(1, "a"))
     of_a_sealed_job = clean(staged=0, old=7200)
-    job.send(0, "r2/0", 1, "a")
+    job.send(0, "r2/0:Sales", 1, "a")
     job.end()
     old = clean(staged=0, old=0)
 

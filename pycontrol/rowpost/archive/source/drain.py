@@ -166,6 +166,6 @@ class Drain(QueueStream):
             who = f"the environment declares a worker for it ({handler})" if handler else f"{state.consumers} workers receive from it now"
             raise StreamRefused(
                 f"The queue {queue} is not drained: {who}, and a drain would take their messages. "
-                "Drain only queues without consumers, such as audit and error. Otherwise use mode=tail, or set allowConsumers=true."
+                "Drain only queues without consumers, such as audit and error. Otherwise use mode=tail, or set allowConsumers=true (--shared)."
             )
         self._checked = True

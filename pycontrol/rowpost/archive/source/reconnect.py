@@ -68,7 +68,7 @@ class Outage:
         if left <= 0:
             raise DatabaseUnavailable(
                 f"{str(error).rstrip('.')}. This stream waited {self._limit_s:g} seconds for the server of the queue {self._queue!r}. "
-                "Start it again when the server runs; it continues from its checkpoint. The option connectRetrySeconds sets the time."
+                "Start it again when the server runs; it continues where it has ended. The option connectRetrySeconds sets the time."
             ) from error
         if not self._said:
             self._said = True

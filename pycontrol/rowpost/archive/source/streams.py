@@ -154,7 +154,7 @@ class QueueStream:
             raise StreamRefused(
                 f"This checkpoint belongs to the queue {offset['queue']}, but {self.options.queue} is {state.identity} now. "
                 "It is another queue, or the queue was dropped and created again, or the database was restored. "
-                "Start with a new checkpoint. The option startingOffsets sets its start."
+                "Start with a new checkpoint, `rowpost archive` with --recreated. The option startingOffsets sets the start."
             )
 
 
@@ -282,7 +282,7 @@ class Tail(QueueStream):
         if start["row_version"] > state.last:
             raise StreamRefused(
                 f"This stream has read {self.options.queue} up to row version {start['row_version']}, but the queue's last row version is "
-                f"{state.last}: its table was truncated or restored. Start with a new checkpoint."
+                f"{state.last}: its table was truncated or restored. Start with a new checkpoint, and an archive in a new folder."
             )
         self._check_not_purged(start["row_version"], start.get("purged"), state)
 
@@ -290,5 +290,5 @@ class Tail(QueueStream):
         if self.options.fail_on_data_loss and state.purged is not None and state.purged != known and state.purged > above:
             raise StreamRefused(
                 f"The queue {self.options.queue} was purged up to row version {state.purged}, but this stream has read it up to "
-                f"{above} only. Messages in between may be lost. To continue with the remaining messages, set failOnDataLoss=false."
+                f"{above} only. Messages in between may be lost. To continue with the remaining messages, set failOnDataLoss=false (--accept-loss)."
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowpost.cli.archiving import (
+    AcceptLossOption,
     DrainOption,
     EveryOption,
     FailWhenHeldOption,
@@ -79,6 +80,7 @@ def archive(
             help="Where Spark stores its progress. Default: a folder in DIR. A new one continues where the archive ends.",
         ),
     ] = None,
+    accept_loss: AcceptLossOption = False,
     fail_when_held: FailWhenHeldOption = False,
     progress: ProgressOption = None,
     prometheus: PrometheusOption = None,
@@ -91,7 +93,7 @@ def archive(
     check_options(mode, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     name, span = ",".join(names), None if every is None else parse_duration(every)
-    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
+    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over + [("failOnDataLoss", "false")] * accept_loss
     readable_folder(folder)
     with session.deployed() as database:
         with imported():

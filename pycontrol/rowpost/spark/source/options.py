@@ -44,12 +44,13 @@ class WriteOptions:
     """How a DataFrame is written to a queue.
 
     Attributes:
+        queue: the destination; None if the column queue of the rows names it.
         job_key: identifies the job. Its messages are written once, however often it runs.
         mode: "staged" sends nothing before all tasks have succeeded; "direct" sends partition by partition.
         messages_per_call: messages in one call of the database.
     """
 
-    queue: str
+    queue: str | None
     environment: str | None = None
     job_key: str | None = None
     mode: str = STAGED
@@ -99,7 +100,7 @@ def write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteO
     check_no_secrets(options)
     check_names(options, STREAM_WRITE if stream else WRITE, "a stream's write" if stream else "a batch write")
     return WriteOptions(
-        queue=_queue(options),
+        queue=_queue(options) if options.get("queue") or options.get("subscribe") else None,
         environment=_environment(options),
         job_key=options.get("jobKey"),
         mode=_choice(options, "mode", (STAGED, DIRECT), STAGED),
@@ -111,7 +112,7 @@ def in_environment(options: Options) -> Options:
     """Return options whose queues have the schema that the environment means. Raises SettingsError, InvalidQueueName."""
     resolve = load_settings(options.environment, offline=True).naming.resolve
     if isinstance(options, WriteOptions):
-        return replace(options, queue=resolve(options.queue))
+        return replace(options, queue=options.queue and resolve(options.queue))
     if options.pattern is not None:
         return options
     queues = tuple(map(resolve, options.queues))
