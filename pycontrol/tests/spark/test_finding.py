@@ -12,13 +12,13 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
+from rowpost.archive import clustering, parts
 from rowpost.archive.clustering import merged
 from rowpost.archive.finding import find
 from rowpost.archive.opening import open_table
 from rowpost.archive.parts import SEARCHED
 from rowpost.cli.app import app
 from rowpost.cli.exits import ExitCode
-from rowpost.spark.archive import clustering, parts
 from rowpost.spark.jobs import erase
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.conversations import one_conversation
