@@ -20,6 +20,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 import pyarrow as pa
 
 from rowpost.archive.arrow_headers import archived
+from rowpost.archive.checkpoint import Checkpoint
 from rowpost.archive.columns import MESSAGE
 from rowpost.archive.identity import Batch, Progress, Recorded, check_known
 from rowpost.archive.parts import NewFile, write_parts
@@ -48,15 +49,16 @@ class QueueArchiver:
         writer: adds the batches to the table. Several archivers may share it, in one thread.
         options: the queue, the mode and the bounds of a batch.
         recreated: archive a queue from its beginning that was dropped and created again after the table has archived it.
+        checkpoint: notes how far the archive is.
         connect: makes the connections.
     """
 
     def __init__(
-        self, writer: TableWriter, options: ReadOptions, *, recreated: bool = False,
+        self, writer: TableWriter, options: ReadOptions, *, recreated: bool = False, checkpoint: Checkpoint | None = None,
         connect: Callable[[ReadOptions, Say], PatientConnection] = PatientConnection,
     ) -> None:  # fmt: skip
         self.queue, self.batches, self.messages, self.dropped = options.queue, 0, 0, 0
-        self._writer, self._recreated = writer, recreated
+        self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint or Checkpoint(None)
         confirmed = {epoch: each.end for epoch, each in writer.table.recorded().items()}
         options = replace(options, confirmed=json.dumps(confirmed), partitions=1)
         self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE.arrow())
@@ -71,7 +73,7 @@ class QueueArchiver:
         """Find where the table ends, and delete from a spool what the table has. With `ends`, only the current messages are archived.
 
         Raises:
-            SparkFailed: the table has messages of the queue, but not their offset.
+            SparkFailed: the table has messages of the queue, but not their offset, or is older than the checkpoint.
             StreamRefused: the queue was created again, or was archived in the other mode, or the server is a standby.
         """
         state = self._stream.describe()
@@ -81,6 +83,7 @@ class QueueArchiver:
         if not self._known:
             self._check_new(state.identity, records)
         self._position = self._left = self._start(state.identity)
+        self._checkpoint.check(self._writer.table.address, self.queue, self._position)
         if isinstance(self._stream, Drain):
             self.dropped += self._stream.drop_confirmed(self._position)
         if ends:
@@ -99,6 +102,7 @@ class QueueArchiver:
             return False
         rows = self._writer.add(self._batch(end), self.queue, lambda name: self._write(name, end)) or 0
         self._position, self._known = end, True
+        self._checkpoint.note(self._writer.table.address, end)
         self.dropped += self._stream.commit(end)
         self.batches, self.messages = self.batches + bool(rows), self.messages + rows
         return True

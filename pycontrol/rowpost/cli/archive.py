@@ -57,6 +57,15 @@ def archive(
     once: OnceOption = False,
     max_rows: MaxRowsOption = None,
     max_bytes: MaxBytesOption = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="FOLDER",
+            help="Note outside of DIR how far it is: DIR is then refused if it is restored from an older copy. It is not needed to continue.",
+            show_default=False,
+        ),
+    ] = None,
     accept_loss: AcceptLossOption = False,
     fail_when_held: FailWhenHeldOption = False,
 ) -> ExitCode:
@@ -82,13 +91,22 @@ def archive(
         )
         for name in names
     ]  # fmt: skip
-    return _run(session, options, folder, every_s, Stop(), recreated=recreated, fail_when_held=fail_when_held)
+    return _run(session, options, folder, every_s, Stop(), checkpoint, recreated=recreated, fail_when_held=fail_when_held)
 
 
 def _run(
-    session: Session, options: list[ReadOptions], folder: str, every_s: float | None, stop: Any, *, recreated: bool, fail_when_held: bool
+    session: Session,
+    options: list[ReadOptions],
+    folder: str,
+    every_s: float | None,
+    stop: Any,
+    checkpoint: str | None,
+    *,
+    recreated: bool,
+    fail_when_held: bool,
 ) -> ExitCode:
     from rowpost.archive.archiver import QueueArchiver
+    from rowpost.archive.checkpoint import Checkpoint
     from rowpost.archive.columns import ARCHIVE
     from rowpost.archive.opening import create_table
     from rowpost.archive.running import run
@@ -98,7 +116,8 @@ def _run(
     name = ",".join(each.queue for each in options)
     with stop.on_signals():
         writer = TableWriter(create_table(folder, ARCHIVE))
-        archivers = [QueueArchiver(writer, each, recreated=recreated, connect=partial(PatientConnection, sleep=stop.sleep)) for each in options]
+        noted, connect = Checkpoint(checkpoint), partial(PatientConnection, sleep=stop.sleep)
+        archivers = [QueueArchiver(writer, each, recreated=recreated, checkpoint=noted, connect=connect) for each in options]
         try:
             held = run(archivers, every_s, stop, counter(session, "{of} messages archived in {done} batches"))
             if stop.asked and every_s is None:

@@ -197,6 +197,27 @@ def test_a_table_that_was_restored_from_a_copy_is_completed_from_the_queue(queue
     assert place.bodies() == list(range(20))
 
 
+@pytest.mark.parametrize("mode", ["--tail", "--drain"])
+def test_with_a_checkpoint_an_older_copy_of_the_table_is_refused(queues, place, tmp_path, mode):
+    queue, noted = queues.make(), ("--checkpoint", tmp_path / "noted")
+    queues.send(queue, numbered(0, 5))
+    place.run(queue, mode, *noted)
+    shutil.copytree(place.path, tmp_path / "copy")
+    queues.send(queue, numbered(5, 9))
+    place.run(queue, mode, *noted)
+    shutil.rmtree(place.path)
+    shutil.move(tmp_path / "copy", place.path)
+    queues.send(queue, numbered(9, 10))
+
+    code, _, said = place.run(queue, mode, *noted)
+    shutil.rmtree(tmp_path / "noted")
+    accepted, _, _ = place.run(queue, mode, *noted)
+
+    assert (code, accepted) == (FAILED, OK)
+    assert "is older than the checkpoint" in said
+    assert place.bodies() == (list(range(10)) if mode == "--tail" else [0, 1, 2, 3, 4, 9])
+
+
 def test_a_drain_of_another_archive_is_refused_while_the_first_can_continue(queues, place, tmp_path):
     queue = queues.make()
     queues.send(queue, numbered(0, 4))
