@@ -164,7 +164,7 @@ class ArchiveTable(ABC):
 
     @abstractmethod
     def query(self, sql: str) -> pa.Table:
-        """Run a query of deltalake's engine on the snapshot, which is its table `archive`. Raises SparkFailed if only Delta's jar can read it."""
+        """Run a query of deltalake's engine on the snapshot, which is its table `archive`. Raises SparkFailed if it cannot read the files, or only Delta's jar can."""
 
     @abstractmethod
     def check_plain_log(self) -> None:
