@@ -45,7 +45,7 @@ def find(table: ArchiveTable, id: str, limit: int) -> list[Found]:
     values = ", ".join("'" + value.replace("'", "''") + "'" for value in dict.fromkeys((id, id.lower(), id.upper())))
     columns, order = ", ".join(_COLUMNS), ", ".join(("time_sent", *_KEY))
     each = " UNION ALL ".join(f"SELECT {columns} FROM archive WHERE {name} IN ({values})" for name in SEARCHED)  # noqa: S608 -- quoted
-    rows = table.query(f"SELECT * FROM ({each}) ORDER BY {order} LIMIT {limit * len(SEARCHED)}").to_pylist()  # noqa: S608 -- quoted
+    rows = table.query(f"{each} ORDER BY {order} LIMIT {limit * len(SEARCHED)}").to_pylist()
     once = {tuple(row[name] for name in _KEY): row for row in rows}  # a message may have the id in several columns
     names = Found.__dataclass_fields__
     return [Found(**{name: row[name] for name in names}) for row in list(once.values())[:limit]]

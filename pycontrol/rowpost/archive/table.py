@@ -289,7 +289,12 @@ class ArchiveTable:
             raise SparkFailed(
                 f"Cannot search {self.path}: the table has {self.needs_jar}. Use Spark with Delta's jar, and filter what `read_archive` returns."
             )
-        return pa.table(QueryBuilder().register("archive", self._table).execute(sql).read_all())
+        try:
+            return pa.table(QueryBuilder().register("archive", self._table).execute(sql).read_all())
+        except Exception as error:  # the engine has no class of its own for errors of files
+            raise SparkFailed(
+                f"Cannot search {self.path}: {str(error).splitlines()[0]}. `rowpost spark verify` lists files that are missing or incomplete."
+            ) from error
 
     @property
     def has_plain_log(self) -> bool:
