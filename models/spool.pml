@@ -1,5 +1,5 @@
 /*
-Spool and drain: DrainReader in spark/source/streams.py with the spool's procedures, and what Spark does with it. Two streams
+Spool and drain: Drain in archive/source/drain.py with the spool's procedures, and what Spark does with it. Two streams
 with a checkpoint and a target each want to drain one queue. Message 0 gets its row version first and may commit last.
 
 Broken variants: ROW_VERSIONS_AS_OFFSETS, DROP_WHEN_LOGGED, READ_WITHOUT_OWNER, MOVED_IN_TWO_TRANSACTIONS.

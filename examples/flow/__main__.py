@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument(
         "--orders", type=int, default=60, choices=range(1, 101), metavar="N", help="number of orders, 1 to 100; one in six with a blocked card"
     )
-    parser.add_argument("--out", type=Path, help="a new folder for the archive and the pictures; default: a temporary folder")
+    parser.add_argument("--out", type=Path, help="a new folder for the archive; default: a temporary folder")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rowpost-flow-") as folder:
         out = arguments.out or Path(folder)

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from rowpost import Queue
 from rowpost.cli.spark.running import registered_queues
-from rowpost.spark.archive.plots import plot_failures, plot_metrics
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import archive, replay, verify
 from rowpost.spark.jobs.conversations import one_conversation
@@ -88,13 +87,11 @@ class Story:
         kept = archive.read_archive(self.spark, self.folder)
         hours = [row.asDict() for row in metrics(kept.where("queue = 'Shop.audit'")).orderBy("hour", "endpoint", "message_type").collect()]
         assert hours, "nothing was measured"
-        plot_metrics(hours, self.out / "flow.png")
         self.say(f"\n{'hour':18}{'endpoint':16}{'message type':34}{'messages':>8}{'p50':>9}{'p95':>9}{'p99':>9}  milliseconds from sent to handled")
         for row in hours:
             times = "".join(f"{row[f'critical_ms_{name}']:9,.0f}" for name in ("p50", "p95", "p99"))
             self.say(f"{row['hour']:%Y-%m-%d %H:%M}  {row['endpoint']:16}{row['message_type']:34}{row['messages']:8}{times}")
         groups = failures(kept, datetime.now(UTC)).collect()
-        plot_failures([row.asDict() for row in groups], self.out / "failures.png")
         for group in groups:
             self.say(f"\n{group.messages} failed in {group.endpoint}: {group.exception_type}, such as {group.sample_message!r}")
 

@@ -6,7 +6,7 @@
      ├── HandlerBrokeTransaction, HandlerEnded  a handler ended what it was lent, or used it after its end
      ├── DeployError              a deployment that was rolled back
      ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
-     ├── SparkUnavailable, SparkFailed  no pyspark, no Java or wrong settings; a job of Spark that ended before its end
+     ├── SparkUnavailable, SparkFailed  no pyspark, no pyarrow, no Java or wrong settings; a job of Spark or an archiver that ended before its end
      ├── ActNotFound, ActTaken    no act on record under that number, or one that another process executes or that has ended
      ├── ArchiveNotFound          no archive of messages where one was named
      ├── MessageError
@@ -92,11 +92,11 @@ class InvalidSagaState(RowpostError):
 
 
 class SparkUnavailable(RowpostError):
-    """Spark cannot run here: the message says what is missing, and what to do."""
+    """Spark or an archiver cannot run here: the message says what is missing, and what to do."""
 
 
 class SparkFailed(RowpostError):
-    """A job of Spark failed; what it had finished stands."""
+    """A job of Spark or an archiver failed; what it had finished stands."""
 
 
 class ActNotFound(RowpostError):

@@ -77,7 +77,10 @@ def _quicken_spark() -> None:
         os.environ.pop(name, None)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SPARK / "start"), os.environ.get("PYTHONPATH"))))
     os.environ["SPARK_CONF_DIR"] = str(SPARK / "conf")
-    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    # the default code cache of a JVM with one compiler is too small for Spark, which then compiles methods again and again
+    os.environ["SPARK_SUBMIT_OPTS"] = (
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    )
 
 
 def pytest_unconfigure() -> None:

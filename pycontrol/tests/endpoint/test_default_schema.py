@@ -16,8 +16,7 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.sagas import Saga, handles, starts
 from rowpost.settings.bridge import load_bridge
 from rowpost.settings.environment import Settings, load_settings
-from rowpost.spark.source.connection import in_environment
-from rowpost.spark.source.options import read_options, write_options
+from rowpost.spark.source.options import in_environment, read_options, write_options
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type

@@ -1,6 +1,7 @@
 """What Spark asks of the database: ranges, the horizon's material, the spool of a drain, the ledger of a job."""
 
 import json
+import os
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -163,6 +164,24 @@ def test_the_row_version_of_a_message_is_found_by_its_place_although_row_version
 
     assert found == [third, third, third, None, None, None]
     assert first < second
+
+
+def test_a_batch_ends_before_its_bytes_exceed_a_bound_and_a_larger_message_is_alone(stream, database, sql):
+    sizes = (100, 200, 70_000, 1, 300, 50_000_000)
+    stream.queue.send_many([OutgoingMessage(None if size == 1 else os.urandom(size), "é") for size in sizes])
+    stored = 2 if database.engine == "sqlserver" and not sql.babelfish else len("é".encode())  # bytes of the headers
+    first, second, large, null, fifth, last = (row["row_version"] for row in stream.read(with_body=False))
+
+    found = [
+        stream("find_row_version", above=above, upto=upto, count=count, bytes=size)[0].row_version
+        for above, upto, count, size in (
+            (0, 2**62, 10, 300 + 2 * stored), (0, 2**62, 10, 299 + 2 * stored), (0, 2**62, 1, 10**9), (0, second, 2, 10**9), (0, second, 3, 10**9),
+            (second, 2**62, 10, 1000), (large, 2**62, 10, 1000), (fifth, 2**62, 2**31 - 1, 1000), (0, 2**62, 10, None), (last, 2**62, 1, 1),
+        )
+    ]  # fmt: skip
+
+    assert found == [second, first, first, second, None, large, fifth, last, None, None]
+    assert null < fifth
 
 
 def test_a_sample_measures_the_messages_of_a_small_range(stream, database, sql):
@@ -577,8 +596,8 @@ def test_the_staged_messages_of_a_run_are_dropped_and_those_that_are_being_sent_
     job.begin("r1")
     job.stage("r1/0", b"a")
     job.begin("r2")
-    job.stage("r2/0", b"b")
-    job.stage("r2/1", b"b")
+    job.stage("r2/0:Sales", b"b")  # the part of one of its queues
+    job.stage("r2/1:Sales", b"b")
 
     of_a_run = job("drop_staged", run="r1")[0].dropped
     job.seal(r2_0=(1, "b"))
@@ -614,10 +633,10 @@ def test_cleaning_keeps_what_is_in_use_and_deletes_what_is_old(job, database, sq
     limited = clean(staged=0, old=7200, count=1)
     rest = clean(staged=0, old=7200)
     job.begin("r2")
-    job.stage("r2/0", b"x")
+    job.stage("r2/0:Sales", b"x")
     job.seal(r2_0=(1, "a"))
     of_a_sealed_job = clean(staged=0, old=7200)
-    job.send(0, "r2/0", 1, "a")
+    job.send(0, "r2/0:Sales", 1, "a")
     job.end()
     old = clean(staged=0, old=0)
 

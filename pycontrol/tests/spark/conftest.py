@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from rowpost.cli.app import app
 from rowpost.spark.session import session
+from tests.support.postgres import Server
+from tests.support.spark.outages import own_server
 from tests.support.spark.queues import Queues
 
 
@@ -35,7 +37,23 @@ def spark(spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="package")
 def queues(spark: SparkSession, spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Queues:
     """Create queues in that database."""
-    return Queues(spark_url, tmp_path_factory.mktemp("environment"), spark=spark)
+    return Queues(spark_url, tmp_path_factory.mktemp("environment"), spark=spark, ahead=12)
+
+
+@pytest.fixture(scope="package")
+def lasting(spark: SparkSession) -> Iterator[tuple[Server, Queues]]:
+    """A server of its own for tests that stop it, and its queues."""
+    with own_server(spark) as made:
+        yield made
+
+
+@pytest.fixture
+def served(lasting: tuple[Server, Queues]) -> tuple[Server, Queues]:
+    """The same, running."""
+    server, _ = lasting
+    if not server.running:
+        server.start()
+    return lasting
 
 
 @pytest.fixture

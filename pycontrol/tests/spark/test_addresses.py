@@ -6,17 +6,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rowpost.archive.address import local_path, located
+from rowpost.archive.folder import LOG_FOLDER, ArchiveFolder
+from rowpost.archive.leftovers import find_leftovers
+from rowpost.archive.opening import create_table, open_table
+from rowpost.archive.parts import write_parts
+from rowpost.archive.table import ArchiveTable
 from rowpost.cli.exits import ExitCode
 from rowpost.errors import ArchiveNotFound, SettingsError, SparkFailed
-from rowpost.spark.archive.address import local_path, located
-from rowpost.spark.archive.delta import DeltaArchive
-from rowpost.spark.archive.folder import LOG_FOLDER, ArchiveFolder
-from rowpost.spark.archive.leftovers import find_leftovers
-from rowpost.spark.archive.opening import create_table, open_table
-from rowpost.spark.archive.parts import write_parts
 from rowpost.spark.archive.rows import read_files, relative
-from rowpost.spark.archive.schemas import ARCHIVE, arrow_schema
-from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.jobs.archive import ArchiveJob, read_archive
 from tests.support.program import Program
 from tests.support.spark.object_store import BUCKET, ObjectStore, object_store
@@ -40,7 +39,7 @@ def variables(store: ObjectStore, monkeypatch):
 
 def batch_of(table: ArchiveTable, number: int, rows: int = 3):
     """Write and commit a batch of a stream, as a job does."""
-    schema = arrow_schema(table.file_schema())
+    schema = table.arrow_schema
     rows_of = {"row_version": list(range(rows)), "queue": ["a%20b ä"] * rows, "day": [date(2024, 5, 17)] * rows}
     new = list(write_parts([pa.RecordBatch.from_pydict(rows_of)], table.folder.path, schema, f"{QUERY}-{number}"))
     assert table.commit(new, batches={QUERY: number}, note={"job": "archive"})
@@ -113,7 +112,7 @@ def test_nothing_is_a_leftover_of_a_folder_whose_log_is_in_another_one(tmp_path)
     for number in range(2):
         batch_of(other, number)
 
-    mixed = DeltaArchive(str(tmp_path / "one"), other._table)
+    mixed = ArchiveTable(str(tmp_path / "one"), other._table)
     with pytest.raises(SparkFailed, match=f"{tmp_path / 'one'}.*nothing was deleted"):
         find_leftovers(mixed)
     batch_of(one, 1)

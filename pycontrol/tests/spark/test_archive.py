@@ -10,15 +10,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 
+from rowpost.archive.opening import create_table, open_table
+from rowpost.archive.parts import NewFile
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.spark.archive.opening import create_table, open_table
-from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.policy import Policy, Rule
 from rowpost.spark.archive.schemas import ARCHIVE, LIVE
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import decoded_tables, erase, retain
 from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
 from rowpost.wire.message import format_timestamp
+from tests.support.spark.archives import ArchiveMaker
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
 DIGITS, UPPER, LOWER = "0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
@@ -34,6 +35,20 @@ def checkpoint(tmp_path):
     folder.mkdir()
     (folder / "metadata").write_text(json.dumps({"id": "1f0c2a9e-0000-0000-0000-000000000000"}))
     return str(folder)
+
+
+@pytest.fixture(scope="module")
+def one(spark, tmp_path_factory) -> ArchiveMaker:
+    """An archive of one message."""
+    made = ArchiveMaker(spark, tmp_path_factory.mktemp("one"))
+    made.batch(0, [audit_row("m1")])
+    return made
+
+
+@pytest.fixture
+def made(one, tmp_path) -> ArchiveMaker:
+    """A copy of that archive for one test."""
+    return one.copy(tmp_path / "made")
 
 
 def days(df) -> set[date]:
@@ -122,7 +137,7 @@ def test_a_table_has_statistics_of_columns_that_it_has(spark, tmp_path):
 
     for name, table in tables.items():
         named = DeltaTable(tmp_path / name).metadata().configuration["delta.dataSkippingStatsColumns"].split(",")
-        assert named and set(named) <= set(table.schema.fieldNames())
+        assert named and set(named) <= set(table.names)
         assert table.has_plain_log
 
 
@@ -159,25 +174,22 @@ def test_deltas_own_readers_see_the_same_rows(spark, tmp_path, checkpoint):
     assert queried.to_pylist() == [{"n": 3}]
 
 
-def test_a_column_that_another_program_adds_is_read_and_does_not_end_the_archive(spark, tmp_path, checkpoint):
-    write = BatchWriter(str(tmp_path / "out"), checkpoint)
-    write(archive(messages(spark, audit_row("m1")), "audit"), 0)
-    DeltaTable(str(tmp_path / "out")).alter.add_columns([Field("team", "string")])
+def test_a_column_that_another_program_adds_is_read_and_does_not_end_the_archive(spark, made):
+    DeltaTable(made.address).alter.add_columns([Field("team", "string")])
 
-    write(archive(messages(spark, audit_row("m2")), "audit"), 1)
+    made.batch(1, [audit_row("m2")])
 
-    assert {(row.message_id, row.team) for row in read_archive(spark, str(tmp_path / "out")).collect()} == {("m1", None), ("m2", None)}
+    assert {(row.message_id, row.team) for row in read_archive(spark, made.address).collect()} == {("m1", None), ("m2", None)}
 
 
-def test_files_that_another_program_wrote_to_other_folders_have_their_queue_and_day(spark, tmp_path, checkpoint):
-    BatchWriter(str(tmp_path / "out"), checkpoint)(archive(messages(spark, audit_row("m1")), "audit"), 0)
-    table = open_table(str(tmp_path / "out"))
+def test_files_that_another_program_wrote_to_other_folders_have_their_queue_and_day(spark, made):
+    table = open_table(made.address)
     (file,) = table.files()
-    (tmp_path / "out" / "7f").mkdir()
-    (tmp_path / "out" / file.path).rename(tmp_path / "out" / "7f" / "x.parquet")
+    (made.path / "7f").mkdir()
+    (made.path / file.path).rename(made.path / "7f" / "x.parquet")
     assert table.commit([NewFile("7f/x.parquet", file.queue, file.day, file.bytes, file.rows, "{}")], [file], note={"job": "test"})
 
-    (row,) = read_archive(spark, str(tmp_path / "out")).where("day = '2024-05-17'").collect()
+    (row,) = read_archive(spark, made.address).where("day = '2024-05-17'").collect()
 
     assert (row.message_id, row.queue, str(row.day)) == ("m1", "audit", "2024-05-17")
 
@@ -214,22 +226,20 @@ def with_deletion_vectors(out) -> None:
 
 
 @pytest.mark.parametrize(("change", "named"), [(with_column_mapping, "column mapping"), (with_deletion_vectors, "deletion vectors")])
-def test_a_table_that_needs_deltas_jar_is_refused_in_one_sentence(spark, tmp_path, checkpoint, change, named):
-    write = BatchWriter(str(tmp_path / "out"), checkpoint)
-    write(archive(messages(spark, audit_row("m1")), "audit"), 0)
-    change(tmp_path / "out")
+def test_a_table_that_needs_deltas_jar_is_refused_in_one_sentence(spark, made, tmp_path, change, named):
+    change(made.path)
 
     with pytest.raises(SparkFailed, match=f"{named}.*Delta's jar"):
-        read_archive(spark, str(tmp_path / "out"))
+        read_archive(spark, made.address)
     for change_it in (
-        lambda: write(archive(messages(spark, audit_row("m2")), "audit"), 1),
-        lambda: retain.run(spark, str(tmp_path / "out"), Policy((Rule("delete", "audit", "*"),)), NOON),
-        lambda: erase.run(spark, str(tmp_path / "out"), erase.Selection(where="true"), reason="a test", now=NOON),
+        lambda: made.batch(1, [audit_row("m2")]),
+        lambda: retain.run(spark, made.address, Policy((Rule("delete", "audit", "*"),)), NOON),
+        lambda: erase.run(spark, made.address, erase.Selection(where="true"), reason="a test", now=NOON),
     ):
         with pytest.raises(SparkFailed, match=f"{named}.*does not write"):
             change_it()
     with pytest.raises(SparkFailed, match=f"Cannot decode.*{named}"):
-        decoded_tables.run(spark, str(tmp_path / "out"), str(tmp_path / "decoded"), {})
+        decoded_tables.run(spark, made.address, str(tmp_path / "decoded"), {})
 
 
 def with_row_tracking(out) -> None:
@@ -245,15 +255,13 @@ def with_a_constraint(out) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("change", "named"), [(with_row_tracking, "RowTracking"), (with_a_constraint, "constraint small")])
-def test_a_table_that_rowpost_cannot_write_is_read_and_refuses_a_batch_in_one_sentence(spark, tmp_path, checkpoint, change, named):
+def test_a_table_that_rowpost_cannot_write_is_read_and_refuses_a_batch_in_one_sentence(spark, made, change, named):
     """A refused commit is no conflict: it was tried again without end."""
-    write = BatchWriter(str(tmp_path / "out"), checkpoint)
-    write(archive(messages(spark, audit_row("m1")), "audit"), 0)
-    change(tmp_path / "out")
+    change(made.path)
 
     with pytest.raises(SparkFailed, match=f"Cannot change .*{named}"):
-        write(archive(messages(spark, audit_row("m2")), "audit"), 1)
-    assert [row.message_id for row in read_archive(spark, str(tmp_path / "out")).collect()] == ["m1"]
+        made.batch(1, [audit_row("m2")])
+    assert [row.message_id for row in read_archive(spark, made.address).collect()] == ["m1"]
 
 
 def test_a_table_of_another_program_is_not_an_archive(tmp_path):
@@ -270,10 +278,9 @@ def test_an_archive_that_is_not_there_is_not_found(spark, tmp_path):
             read_archive(spark, str(tmp_path / name))
 
 
-def test_a_file_that_was_not_written_to_its_end_is_named(spark, tmp_path, checkpoint):
-    BatchWriter(str(tmp_path / "out"), checkpoint)(archive(messages(spark, audit_row()), "audit"), 0)
-    (path,) = (tmp_path / "out").rglob("*.parquet")
+def test_a_file_that_was_not_written_to_its_end_is_named(spark, made):
+    (path,) = made.path.rglob("*.parquet")
     path.write_bytes(path.read_bytes()[:100])
 
     with pytest.raises(SparkFailed, match=path.name), explained():
-        read_archive(spark, str(tmp_path / "out")).collect()
+        read_archive(spark, made.address).collect()

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rowpost.errors import SparkFailed
-from rowpost.spark.jobs.batch_errors import short_errors
+from rowpost.spark.explain import short_errors
 
 LONG = "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted\n" + "\tat some.Java.line(File.scala:1)\n" * 1000
 

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from deltalake import DeltaTable
 
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import ArchiveTable
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.delta import DeltaArchive
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import file_name, read_schemas
 from rowpost.spark.jobs import compact, decoded_tables, erase
@@ -29,33 +29,56 @@ def order(number: int, customer: str = "Ada", day: int = 0, **fields: object) ->
     return audit_row(f"m{number}", sent=NOON + timedelta(days=day), body=json.dumps(body).encode())
 
 
-@pytest.fixture
-def shop(spark, tmp_path):
-    """An archive with two batches, a folder of schemas, and `decode`, which returns what a run did for ORDER."""
+class Shop:
+    """An archive, a folder of schemas, and `decode`, which returns what a run did for ORDER."""
 
-    class Shop:
-        made = ArchiveMaker(spark, tmp_path / "made")
-        path, out, folder = str(tmp_path / "made" / "out"), tmp_path / "decoded", tmp_path / "schemas"
+    def __init__(self, made: ArchiveMaker) -> None:
+        self.made, self.path, self.out, self.folder = made, made.address, made.folder / "decoded", made.folder / "schemas"
 
-        def schema(self, text: str, name: str = ORDER) -> None:
-            self.folder.mkdir(exist_ok=True)
-            (self.folder / f"{name}.ddl").write_text(text)
+    def schema(self, text: str, name: str = ORDER) -> None:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / f"{name}.ddl").write_text(text)
 
-        def decode(self) -> decoded_tables.Decoded:
-            done = decoded_tables.run(spark, self.path, str(self.out), read_schemas(self.folder))["tables"]
-            return next(each for each in done if each.message_type == ORDER)
+    def decode(self) -> decoded_tables.Decoded:
+        done = decoded_tables.run(self.made.spark, self.path, str(self.out), read_schemas(self.folder))["tables"]
+        return next(each for each in done if each.message_type == ORDER)
 
-        def rows(self, name: str = ORDER):
-            return sorted(DeltaTable(self.out / name).to_pyarrow_table().to_pylist(), key=lambda row: row["message_id"])
+    def rows(self, name: str = ORDER):
+        return sorted(DeltaTable(self.out / name).to_pyarrow_table().to_pylist(), key=lambda row: row["message_id"])
 
-    shop = Shop()
+
+@pytest.fixture(scope="module")
+def archived(spark, tmp_path_factory) -> Shop:
+    """Two batches, of which nothing is decoded."""
+    shop = Shop(ArchiveMaker(spark, tmp_path_factory.mktemp("archived")))
     shop.schema(DDL)
     shop.made.batch(0, [order(1), order(2, day=1)])
     shop.made.batch(1, [order(3, Extra=5), audit_row("p", body=b'{"OrderId": 1}', EnclosedMessageTypes="Shop.Paid")])
     return shop
 
 
-def test_each_type_has_a_table_that_any_reader_of_delta_can_read(shop):
+@pytest.fixture(scope="module")
+def decoded(archived, tmp_path_factory) -> Shop:
+    """The same, decoded."""
+    shop = Shop(archived.made.copy(tmp_path_factory.mktemp("decoded") / "made"))
+    assert shop.decode().added == 3
+    return shop
+
+
+@pytest.fixture
+def fresh(archived, tmp_path) -> Shop:
+    """A copy for one test, of which nothing is decoded."""
+    return Shop(archived.made.copy(tmp_path / "made"))
+
+
+@pytest.fixture
+def shop(decoded, tmp_path) -> Shop:
+    """A copy for one test, decoded."""
+    return Shop(decoded.made.copy(tmp_path / "made"))
+
+
+def test_each_type_has_a_table_that_any_reader_of_delta_can_read(fresh):
+    shop = fresh
     shop.schema("OrderId BIGINT", "Shop.Paid")
 
     done = shop.decode()
@@ -79,7 +102,6 @@ def test_a_type_whose_name_no_folder_can_have_has_a_table_too(spark, shop):
 
 
 def test_a_run_adds_what_is_new_and_a_run_after_a_merge_adds_nothing(spark, shop):
-    assert shop.decode().added == 3
     assert shop.decode().added == 0
 
     shop.made.batch(2, [order(4)])
@@ -105,7 +127,6 @@ def test_a_lost_state_a_deleted_table_and_a_message_that_is_archived_twice_doubl
 
 
 def test_a_new_schema_of_a_type_decodes_its_messages_from_the_beginning(shop):
-    shop.decode()
     shop.schema("OrderId BIGINT", "Shop.Paid")
 
     shop.decode()
@@ -114,7 +135,6 @@ def test_a_new_schema_of_a_type_decodes_its_messages_from_the_beginning(shop):
 
 
 def test_a_changed_schema_adds_columns_and_fields(shop):
-    shop.decode()
     shop.schema("Extra INT,\nCustomer STRING,\nOrderId BIGINT,\nLines ARRAY<STRUCT<Count: INT, Sku: STRING>>")
     shop.made.batch(2, [order(4, Extra=6, Lines=[{"Sku": "x", "Count": 2}])])
 
@@ -128,44 +148,45 @@ def test_a_changed_schema_adds_columns_and_fields(shop):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["OrderId STRING", "orderid BIGINT", "Lines ARRAY<STRUCT<Sku: INT>>", "Customer ARRAY<STRING>"])
-def test_a_changed_type_is_refused_before_anything_is_written(spark, shop, text):
-    shop.decode()
-    shop.schema(text)
+def test_a_changed_type_is_refused_before_anything_is_written(shop):
     shop.schema("OrderId BIGINT", "Shop.Paid")
     shop.made.batch(2, [order(4)])
 
-    with pytest.raises(SparkFailed, match="A type cannot change"):
-        shop.decode()
+    for text in ("OrderId STRING", "orderid BIGINT", "Lines ARRAY<STRUCT<Sku: INT>>", "Customer ARRAY<STRING>"):
+        shop.schema(text)
+        with pytest.raises(SparkFailed, match="A type cannot change"):
+            shop.decode()
 
     assert len(shop.rows()) == 3 and not (shop.out / "Shop.Paid").exists()
 
 
-def test_another_writer_between_the_look_and_the_commit_doubles_nothing(shop, monkeypatch):
-    original, raced = DeltaArchive.commit, []
+def test_another_writer_between_the_look_and_the_commit_doubles_nothing(fresh, monkeypatch):
+    shop = fresh
+    original, raced = ArchiveTable.commit, []
 
     def commit(self, *args, **options):
         if "decoded" in self.path and not raced:
             raced.append(self.path)
-            monkeypatch.setattr(DeltaArchive, "commit", original)
+            monkeypatch.setattr(ArchiveTable, "commit", original)
             other = decoded_tables._Table(self.path, read_schemas(shop.folder)[ORDER])
             source = open_table(shop.path)
             assert other.add(shop.made.spark, source, source.files()).added == 3
         return original(self, *args, **options)
 
-    monkeypatch.setattr(DeltaArchive, "commit", commit)
+    monkeypatch.setattr(ArchiveTable, "commit", commit)
 
     assert shop.decode().added == 0
     assert raced and [row["OrderId"] for row in shop.rows()] == [1, 2, 3]
 
 
-def test_many_runs_leave_few_files(shop):
-    for number in range(4, 16):
+def test_many_runs_leave_few_files(shop, monkeypatch):
+    monkeypatch.setattr(decoded_tables, "AUTOMATIC_FILES", 3)
+    for number in range(4, 9):
         shop.made.batch(number, [order(number)])
         shop.decode()
 
-    assert len(shop.rows()) == 15
-    assert len(open_table(str(shop.out / ORDER)).files()) < 8
+    assert len(shop.rows()) == 8
+    assert len(open_table(str(shop.out / ORDER)).files()) < 5
 
 
 def test_a_table_is_no_folder_of_tables(spark, shop):
@@ -182,8 +203,10 @@ def holding(*folders) -> list[str]:
     return [name for folder, name in found if contains(folder, name, MARKER)]
 
 
-@pytest.mark.parametrize("by", ["where", "ids"])
-def test_erase_reaches_the_tables_and_no_byte_of_the_message_is_left(spark, shop, tmp_path, by):
+@pytest.fixture(scope="module")
+def marked(decoded, tmp_path_factory) -> Shop:
+    """Messages of one person in several batches and in the files of several runs, and a merge of these files."""
+    shop = Shop(decoded.made.copy(tmp_path_factory.mktemp("marked") / "made"))
     shop.schema(f"{DDL},\nTags MAP<STRING, STRUCT<A: STRING>>")
     shop.made.batch(2, [order(4, MARKER), order(5, "Bob", Note=MARKER), order(6)])
     shop.decode()
@@ -192,8 +215,14 @@ def test_erase_reaches_the_tables_and_no_byte_of_the_message_is_left(spark, shop
     shop.decode()
     shop.made.batch(4, [order(7, MARKER)])
     shop.decode()
-    compact.run(spark, str(shop.out / ORDER), datetime.now(UTC))
+    compact.run(shop.made.spark, str(shop.out / ORDER), datetime.now(UTC))
     assert any("decode" in name or "compact" in name for name in holding(shop.out))
+    return shop
+
+
+@pytest.mark.parametrize("by", ["where", "ids"])
+def test_erase_reaches_the_tables_and_no_byte_of_the_message_is_left(spark, marked, tmp_path, by):
+    shop = Shop(marked.made.copy(tmp_path / "made"))
 
     selection = (
         erase.Selection(where=f"contains(cast(body as string), '{MARKER}')") if by == "where" else erase.Selection(ids=("m4", "m5", "M7", "m8", "m9"))
@@ -210,19 +239,16 @@ def test_erase_reaches_the_tables_and_no_byte_of_the_message_is_left(spark, shop
 LONG = f"{Random(7).randbytes(5000).hex()}{MARKER}"
 
 
-@pytest.mark.parametrize(
-    "fields", [{"Lines": [{"Sku": LONG}]}, {"Tags": {LONG: {"A": "x"}}}, {"Tags": {"a": {"A": LONG}}}], ids=["list", "key", "map"]
-)
-def test_a_search_finds_a_text_within_lists_and_maps(spark, shop, fields):
-    shop.schema(f"{DDL},\nTags MAP<STRING, STRUCT<A: STRING>>")
-    shop.made.batch(2, [order(4, **fields)])
-    shop.decode()
+def test_a_search_finds_a_text_within_lists_and_maps(fresh):
+    nested = ({"Lines": [{"Sku": LONG}]}, {"Tags": {LONG: {"A": "x"}}}, {"Tags": {"a": {"A": LONG}}})
+    fresh.schema(f"{DDL},\nTags MAP<STRING, STRUCT<A: STRING>>")
+    fresh.made.batch(2, [order(4 + number, day=10 + number, **fields) for number, fields in enumerate(nested)])  # a file for each day
+    fresh.decode()
 
-    assert len(holding(shop.out)) == 1
+    assert [name.partition("day=")[2][:10] for name in sorted(holding(fresh.out))] == ["2024-05-27", "2024-05-28", "2024-05-29"]
 
 
 def test_erase_says_which_copies_it_does_not_find(spark, shop):
-    shop.decode()
     shutil.move(shop.out, shop.out.with_name("moved"))
 
     receipt = erase.run(spark, shop.path, erase.Selection(ids=("m1",)), "request 17", NOW)

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow import parquet
 
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.opening import open_table
 from rowpost.errors import InvalidMessage, SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Limit, Policy, Rule
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import read_schemas
@@ -22,6 +22,7 @@ from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.maintenance import Counts
 from tests.support.spark.archives import QUERY, ArchiveMaker
 from tests.support.spark.messages import NOON, audit_row, error_row
+from tests.support.spark.row_groups import bloom_filters_with
 
 MARKER = "Ada-Lovelace-1815"
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -34,14 +35,20 @@ def personal(number: int) -> tuple:
     return audit_row(f"{MARKER}-{number}", body=f'{{"name": "{MARKER}"}}'.encode(), **dict.fromkeys(names, MARKER))
 
 
-@pytest.fixture
-def made(spark, tmp_path) -> ArchiveMaker:
+@pytest.fixture(scope="module")
+def whole(spark, tmp_path_factory) -> ArchiveMaker:
     """Three batches over three days: the first two batches have one message of the person on the first day."""
-    made = ArchiveMaker(spark, tmp_path / "made")
+    made = ArchiveMaker(spark, tmp_path_factory.mktemp("whole"))
     for number in range(3):
         rows = [error_row(f"m{number}{n}", at=NOON + timedelta(days=n % 3), FailedQ="Sales@[public]") for n in range(6)]
         made.batch(number, rows + ([personal(number)] if number < 2 else []))
     return made
+
+
+@pytest.fixture
+def made(whole, tmp_path) -> ArchiveMaker:
+    """A copy of that archive for one test."""
+    return whole.copy(tmp_path / "made")
 
 
 def holding(path: Path, text: str = MARKER) -> list[str]:
@@ -62,14 +69,14 @@ EXPECTED = sorted(f"m{number}{n}" for number in range(3) for n in range(6))
 
 def test_only_files_with_the_messages_are_rewritten_and_no_byte_of_them_is_left(spark, made):
     before = {file.path for file in open_table(made.address).files()}
-    assert holding(made.path)
+    assert holding(made.path) and len(bloom_filters_with(spark, made.path, MARKER)) == 2
 
     receipt = erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
     assert (receipt["erased"], receipt["files_rewritten"], receipt["unfinished"]) == (2, 2, 0)
     assert len(before & {file.path for file in open_table(made.address).files()}) == len(before) - 2
     assert kept(spark, made) == EXPECTED
-    assert holding(made.path) == []
+    assert holding(made.path) == [] and bloom_filters_with(spark, made.path, MARKER) == []
     report = verify.run(spark, made.address)
     assert (report.findings, report.notes) == ([], [])
 
@@ -203,14 +210,10 @@ def customer(number: int) -> tuple:
 
 
 class Copied:
-    """An archive of three messages, and a table with all of them. The names of two fields are those that a job could give to columns of its own."""
+    """An archive, and below it a table with all of its messages."""
 
-    def __init__(self, spark, folder: Path) -> None:
-        self.spark, self.made, self.out, self.schemas = spark, ArchiveMaker(spark, folder / "made"), folder / "decoded", folder / "schemas"
-        self.made.batch(0, [customer(1), customer(2), error_row("m3")])
-        self.schemas.mkdir()
-        (self.schemas / "Shop.PlaceOrder.ddl").write_text("name STRING, action STRING, _id STRING")
-        self.decode()
+    def __init__(self, made: ArchiveMaker) -> None:
+        self.spark, self.made, self.out, self.schemas = made.spark, made, made.folder / "decoded", made.folder / "schemas"
 
     def decode(self) -> int:
         return decoded_tables.run(self.spark, self.made.address, str(self.out), read_schemas(self.schemas))["tables"][0].added
@@ -230,9 +233,20 @@ class Copied:
         return DeltaTable(self.out / "Shop.PlaceOrder").to_pyarrow_table().to_pylist()
 
 
+@pytest.fixture(scope="module")
+def decoded(spark, tmp_path_factory) -> ArchiveMaker:
+    """Three messages, and a table with all of them. The names of two fields are those that a job could give to columns of its own."""
+    decoded = Copied(ArchiveMaker(spark, tmp_path_factory.mktemp("decoded")))
+    decoded.made.batch(0, [customer(1), customer(2), error_row("m3")])
+    decoded.schemas.mkdir()
+    (decoded.schemas / "Shop.PlaceOrder.ddl").write_text("name STRING, action STRING, _id STRING")
+    decoded.decode()
+    return decoded.made
+
+
 @pytest.fixture
-def copied(spark, tmp_path) -> Copied:
-    return Copied(spark, tmp_path)
+def copied(decoded, tmp_path) -> Copied:
+    return Copied(decoded.copy(tmp_path / "copied"))
 
 
 def test_what_is_redacted_in_the_archive_is_redacted_in_its_copies_and_not_decoded_again(copied):

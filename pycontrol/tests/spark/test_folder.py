@@ -5,13 +5,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.merging import small_files
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import DataFile
 from rowpost.errors import SettingsError, SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Limit, Policy, Rule, read_policy
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import DataFile
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import compact, retain, verify
 from rowpost.spark.jobs.archive import read_archive
@@ -32,7 +34,11 @@ def fill(made: ArchiveMaker) -> None:
             "OriginatingMachine": f"PC of {SECRET}",
             "$.diagnostics.originating.hostid": SECRET,
         }
-        made.batch(number, [audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n % 2), body=SECRET.encode(), **personal) for n in range(4)])
+        rows = [
+            audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n % 2), body=SECRET.encode(), ConversationId=f"c{4 - n}", **personal)
+            for n in range(4)
+        ]
+        made.batch(number, rows)
     failed = [error_row("f", at=NOON, **{"ExceptionInfo.Message": SECRET}), raw("{broken", SECRET.encode())]
     ArchiveMaker(made.spark, made.folder, OTHER).batch(0, failed, "error")
 
@@ -82,6 +88,8 @@ def test_compact_merges_the_files_of_a_day_and_keeps_the_old_ones_for_a_day(spar
     assert {day: count for day, count in files(out).items() if day[0] == "audit"} == {("audit", "2024-05-17"): 1, ("audit", "2024-05-18"): 1}
     assert counts == {"days": 2, "files_before": 8, "files_after": 2, "messages": 16, "skipped": 0, "vacuumed": 0}
     assert len(open_table(out).replaced()) == 8
+    merged = [parquet.read_table(root(out) / file.path, columns=["conversation_id"]) for file in open_table(out).files() if file.queue == "audit"]
+    assert [rows.column(0).to_pylist() for rows in merged] == [["c2"] * 4 + ["c4"] * 4, ["c1"] * 4 + ["c3"] * 4]
     report = verify.run(spark, out)
     assert (report.findings, report.notes) == ([], [])
 
@@ -98,8 +106,8 @@ def test_only_files_of_similar_size_are_merged_by_the_archiver_and_none_beyond_t
 
     tiny, medium, large = [made(n, 0.1) for n in range(10)], [made(10 + n, 20) for n in range(9)], [made(20 + n, 100) for n in range(12)]
 
-    assert compact.small_files([*tiny, *medium, *large], 10) == [tuple(tiny)]
-    groups = compact.small_files([*medium], 2)
+    assert small_files([*tiny, *medium, *large], 10) == [tuple(tiny)]
+    groups = small_files([*medium], 2)
     assert [sum(file.bytes for file in group) <= compact.FILE_BYTES for group in groups] == [True, True]
     assert sum(map(len, groups)) == 9
 

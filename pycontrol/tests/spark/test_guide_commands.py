@@ -76,13 +76,20 @@ def arguments_of(line: str, folder: Path) -> list[str]:
     return [*words, "--yes"] if "forget" in words else words
 
 
+@pytest.fixture(scope="module")
+def run_before() -> set[str]:
+    """The calls of all pages so far: what a page repeats is not run again."""
+    return set()
+
+
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
-def test_the_guides_commands_and_code_run(page, spark, made, folder, queues):
+def test_the_guides_commands_and_code_run(page, spark, made, folder, queues, run_before):
     names = {"spark": spark, "df": messages(spark, audit_row()).select("id", "headers", "body")}
     failed = {}
 
     for block in blocks(page):
-        lines = [line for line in typed_lines(block) if is_run(line)]
+        lines = [line for line in typed_lines(block) if is_run(line) and line.replace(" --every 10s", "") not in run_before]
+        run_before.update(line.replace(" --every 10s", "") for line in lines)
         if any(line.startswith("rowpost spark archive ") for line in lines):  # these commands make the archive
             shutil.rmtree(folder / "archive", ignore_errors=True)
         elif lines or block.language == "python":

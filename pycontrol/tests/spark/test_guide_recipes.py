@@ -5,6 +5,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 
 from tests.support.documents import ROOT
 from tests.support.spark.archives import ArchiveMaker
-from tests.support.spark.messages import audit_row, error_row
+from tests.support.spark.messages import NOON, audit_row, error_row
 
 PAGE = (ROOT / "docs" / "guides" / "spark-recipes.md").read_text(encoding="utf-8")
 RECIPES = {
@@ -73,6 +74,17 @@ def test_service_targets(archive, recipe):
         ("Shop.Billing", "Shop.PlaceOrder", 1, 1),
         ("Shop.Sales", "Shop.PlaceOrder", 100, 0),
     ]
+
+
+def test_a_picture_of_the_metrics(archive, recipe, tmp_path):
+    archive.batch(0, [audit_row("m1"), audit_row("m2", sent=NOON + timedelta(hours=2)), audit_row("m3", ProcessingEndpoint=None)])
+
+    axes = recipe("Draw metrics")["figure"].axes
+
+    assert [[(line.get_label(), list(line.get_ydata())) for line in each.lines] for each in axes] == [
+        [("(none)", [1]), ("Sales", [1, 1])], [("(none)", [1.5]), ("Sales", [1.5, 1.5])],
+    ]  # fmt: skip
+    assert (tmp_path / "flow.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_rows_are_loaded_once(spark, queues, recipe, tmp_path):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from rowpost.spark.archive.arrow_headers import archived
+from rowpost.archive.arrow_headers import archived
 from rowpost.spark.archive.headers import parse_headers, read_headers
 from rowpost.spark.archive.schemas import MESSAGE, PARSED, arrow_schema
 from rowpost.spark.jobs.archive import archive

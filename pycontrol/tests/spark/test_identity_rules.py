@@ -7,11 +7,11 @@ import re
 import pytest
 from deltalake import DeltaTable, Field
 
+from rowpost.archive import identity
+from rowpost.archive.address import located
+from rowpost.archive.identity import Batch, Progress, Recorded, by_epoch, check_known, check_start, is_new, recorded_after
+from rowpost.archive.opening import create_table, open_table
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive import identity
-from rowpost.spark.archive.address import located
-from rowpost.spark.archive.identity import Batch, Progress, Recorded, by_epoch, check_known, check_start, is_new, recorded_after
-from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.jobs.archive import default_checkpoint
 

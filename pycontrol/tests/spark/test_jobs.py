@@ -7,26 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.archive.folder import ArchiveFolder
 from rowpost.spark.archive.replays import list_replays
 from rowpost.spark.jobs import replay as replaying
-from rowpost.spark.jobs.archive import read_archive
+from rowpost.spark.jobs.archive import ArchiveJob, read_archive, run
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage
 from tests.support.spark.messages import audit_row, error_row
 
 OK, USAGE, NOT_FOUND, FAILED = 0, 2, 6, 7
 
 
+def fill(queues, count: int, where: str) -> str:
+    """Create a queue with a number of failed messages."""
+    queue = queues.make()
+    with queues.connect() as database:
+        sent = [OutgoingMessage(b"%d" % number, error_row(f"m{number}", FailedQ=where)[5]) for number in range(count)]
+        Queue(queue, database).send_many(sent)
+    return queue
+
+
 @pytest.fixture
 def failed(queues):
-    """Create a queue with a number of failed messages."""
-
-    def make(count: int, where: str = "Gone@[public]") -> str:
-        queue = queues.make()
-        for number in range(count):
-            queues.send(queue, [b"%d" % number], error_row(f"m{number}", FailedQ=where)[5])
-        return queue
-
-    return make
+    return lambda count, where="Gone@[public]": fill(queues, count, where)
 
 
 def bodies(queues, queue: str) -> list[int]:
@@ -152,12 +155,21 @@ def audit_time(hours: int):
 
 
 # ---------------------------------------------------------------------------------------------- replay
-@pytest.fixture
-def archived(queues, cli, failed, tmp_path):
-    """An archive of failed messages, and the empty queue in which they failed."""
-    out, sales = tmp_path / "out", queues.make()
-    assert cli("archive", failed(40, where=f"{sales}@[public]"), out)[0] == OK
+@pytest.fixture(scope="module")
+def forty(queues, tmp_path_factory):
+    """An archive of failed messages, and the queue in which they failed."""
+    out, sales = tmp_path_factory.mktemp("forty") / "out", queues.make()
+    run(queues.spark, ArchiveJob(fill(queues, 40, f"{sales}@[public]"), str(out), queues.environment))
     return out, sales
+
+
+@pytest.fixture
+def archived(queues, forty, tmp_path):
+    """A copy of that archive, and the queue, which is empty."""
+    out, sales = forty
+    with queues.connect() as database:
+        database.driver_connection.execute(f'DELETE FROM public."{sales}"')
+    return Path(shutil.copytree(out, tmp_path / "out")), sales
 
 
 def test_a_replay_sends_what_is_asked_for_once_however_often_it_runs(queues, cli, archived):

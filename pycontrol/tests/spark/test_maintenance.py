@@ -16,15 +16,17 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from rowpost.archive import writer
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.lease import lease
+from rowpost.archive.merging import AUTOMATIC_FILES, small_files
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import DataFile
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Policy, Rule
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import DataFile
 from rowpost.spark.jobs import compact, erase, retain, verify
-from rowpost.spark.jobs.archive import AUTOMATIC_FILES, read_archive
+from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.maintenance import Counts
 from tests.support.spark.archives import QUERY, ArchiveMaker
 from tests.support.spark.messages import audit_row
@@ -41,19 +43,24 @@ def rows(batch: int) -> list[tuple]:
     return kept + [audit_row(f"gone-{batch}-{n}", body=SECRET.encode(), **PAY) for n in range(2)]
 
 
-@pytest.fixture
-def made(spark, tmp_path) -> ArchiveMaker:
-    maker = ArchiveMaker(spark, tmp_path / "made")
+@pytest.fixture(scope="module")
+def whole(spark, tmp_path_factory) -> ArchiveMaker:
+    maker = ArchiveMaker(spark, tmp_path_factory.mktemp("whole"))
     for number in range(3):
         maker.batch(number, rows(number))
     return maker
+
+
+@pytest.fixture
+def made(whole, tmp_path) -> ArchiveMaker:
+    return whole.copy(tmp_path / "made")
 
 
 def phases(spark, made: ArchiveMaker, kind: str) -> Iterator[str]:
     """Start a job without its lease, so that only the log of the table protects the messages."""
     table, counts = open_table(made.address), Counts()
     if kind == "compact":
-        return compact.phases(spark, table, lambda files: compact.small_files(files, 2), counts)
+        return compact.phases(spark, table, lambda files: small_files(files, 2), counts)
     if kind == "erase":
         return erase.phases(spark, table, erase.Selection(where="message_type = 'Shop.Pay'"), counts)
     return retain.phases(spark, table, Policy(rules=(Rule(kind, message_type="Shop.Pay"),)), datetime.now(UTC), counts, [])
@@ -110,13 +117,10 @@ def test_a_second_job_between_the_new_files_of_the_first_and_their_commit(spark,
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("first", KINDS)
-def test_two_jobs_in_every_order_of_their_phases(spark, tmp_path, first, second):
+def test_two_jobs_in_every_order_of_their_phases(spark, whole, tmp_path, first, second):
     done = 0
     for of_first, of_second in itertools.product(range(1, PHASES + 1), range(1, PHASES + 1)):
-        maker = ArchiveMaker(spark, tmp_path / f"{of_first}-{of_second}")
-        for number in range(3):
-            maker.batch(number, rows(number))
-        done += in_order(spark, maker, first, second, of_first, of_second)
+        done += in_order(spark, whole.copy(tmp_path / f"{of_first}-{of_second}"), first, second, of_first, of_second)
     assert done >= 4
 
 
@@ -141,15 +145,15 @@ def test_an_empty_first_batch_and_an_archive_without_messages_are_no_finding(spa
     assert (report.findings, report.notes, report.counts["messages"]) == ([], [], 4)
 
 
-def test_the_archiver_merges_its_small_files_by_itself(spark, tmp_path):
-    made = ArchiveMaker(spark, tmp_path)
-    for number in range(2 * AUTOMATIC_FILES):
+def test_the_archiver_merges_its_small_files_by_itself(spark, made, monkeypatch):
+    monkeypatch.setattr(writer, "AUTOMATIC_FILES", 4)
+    for number in range(3, 8):
         made.batch(number, rows(number))
 
     table = open_table(made.address)
-    assert len(table.files()) < AUTOMATIC_FILES
-    assert table.last_batch(QUERY) == 2 * AUTOMATIC_FILES - 1
-    assert read_archive(spark, made.address).select("message_id").distinct().count() == 8 * AUTOMATIC_FILES
+    assert len(table.files()) < 4
+    assert table.last_batch(QUERY) == 7
+    assert read_archive(spark, made.address).select("message_id").distinct().count() == 32
     assert verify.run(spark, made.address).counts["duplicates"] == 0
 
 
@@ -157,25 +161,22 @@ def test_the_archiver_merges_its_small_files_by_itself(spark, tmp_path):
 def test_the_archiver_leaves_files_of_32_mb_and_more_to_compact(megabytes, merged):
     files = [DataFile(f"f{number}", "audit", "2026-11-20", megabytes << 20, 1) for number in range(AUTOMATIC_FILES)]
 
-    assert bool(compact.small_files(files, AUTOMATIC_FILES)) is merged
-    assert compact.small_files(files, 2, tiers=(64 << 20,))
+    assert bool(small_files(files, AUTOMATIC_FILES)) is merged
+    assert small_files(files, 2, tiers=(64 << 20,))
 
 
 @pytest.mark.timeout(120)
-def test_a_table_that_only_takes_new_files_is_merged_and_refuses_erase_in_one_sentence(spark, tmp_path):
+def test_a_table_that_only_takes_new_files_is_merged_and_refuses_erase_in_one_sentence(spark, made):
     """A merge says that it changes no rows, which Delta allows."""
-    made = ArchiveMaker(spark, tmp_path)
-    for number in range(2):
-        made.batch(number, rows(number))
     DeltaTable(made.path).alter.set_table_properties({"delta.appendOnly": "true"})
 
     list(phases(spark, made, "compact"))
     with pytest.raises(SparkFailed, match=r"Cannot change .*(?i:append).*Nothing was changed"):
         list(phases(spark, made, "erase"))
-    made.batch(2, rows(2))
+    made.batch(3, rows(3))
 
     assert len(open_table(made.address).files()) == 2
-    assert read_archive(spark, str(made.path)).count() == 12
+    assert read_archive(spark, str(made.path)).count() == 16
 
 
 # ---------------------------------------------------------------------------------------------- the log
@@ -191,10 +192,7 @@ def test_a_commit_on_a_snapshot_that_is_not_the_newest_changes_nothing(spark, ma
     assert not stale.are_live(files[:1]) and stale.are_live(files[1:])
 
 
-def test_an_entry_of_deltas_log_is_not_written_twice(spark, tmp_path):
-    made = ArchiveMaker(spark, tmp_path)
-    made.batch(0, rows(0))
-
+def test_an_entry_of_deltas_log_is_not_written_twice(made):
     with pytest.raises(CommitFailedError):
         DeltaTable(str(made.path), version=0).create_write_transaction(
             [], "append", DeltaTable(str(made.path)).schema(), ["queue", "day"], commit_properties=CommitProperties(max_commit_retries=0)
@@ -215,7 +213,7 @@ def test_deltalakes_own_compaction_of_one_snapshot_by_two_is_not_relied_on(tmp_p
 
 def test_a_file_that_is_gone_is_not_committed(spark, made):
     table = open_table(made.address)
-    from rowpost.spark.archive.parts import NewFile
+    from rowpost.archive.parts import NewFile
 
     with pytest.raises(SparkFailed, match=r"queue=a/x\.parquet"):
         table.commit([NewFile("queue=a/x.parquet", "a", "2024-05-17", 1, 1, "{}")], note={"job": "test"})

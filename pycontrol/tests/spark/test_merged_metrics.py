@@ -51,7 +51,8 @@ def test_sums_are_merged_and_hours_without_times_do_no_harm(spark):
 
 @pytest.fixture
 def live(spark, queues, tmp_path):
-    """Send messages of hours after noon to an audit queue, and measure them in one run."""
+    """Send messages of hours after noon to an audit queue, and measure them in one run. Its state is in one partition."""
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
 
     class Live:
         queue, out, progress = queues.make(), tmp_path / "live", []
@@ -73,7 +74,8 @@ def live(spark, queues, tmp_path):
         def hours(self) -> list[tuple[int, int]]:
             return sorted((row.hour.hour, row.messages) for row in read_archive(spark, str(self.out)).collect())
 
-    return Live()
+    yield Live()
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
 
 
 def test_messages_that_come_too_late_for_their_hour_are_counted_in_each_run(live, queues):

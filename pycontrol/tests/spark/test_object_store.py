@@ -1,29 +1,23 @@
 """An archive in an object store, on an S3 server on this machine. Spark has no jar for it, as it comes from the package index."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 
+from rowpost.archive import lease as lease_module
+from rowpost.archive.lease import lease
+from rowpost.archive.leftovers import find_leftovers, sweep
+from rowpost.archive.opening import create_table, open_table
+from rowpost.archive.parts import write_parts
+from rowpost.archive.table import ArchiveTable
 from rowpost.errors import SparkFailed, SparkUnavailable
-from rowpost.spark.archive import lease as lease_module
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.leftovers import find_leftovers, sweep
-from rowpost.spark.archive.opening import create_table, open_table
-from rowpost.spark.archive.parts import write_parts
-from rowpost.spark.archive.schemas import ARCHIVE, arrow_schema
-from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.doctor import check_store
 from rowpost.spark.explain import to_rowpost_error
 from rowpost.spark.stores import check_reachable, coordinates, hadoop_version, store_of
-from tests.support.spark.killing import ROWPOST, python_of
 from tests.support.spark.messages import audit_row
 from tests.support.spark.object_store import BUCKET, ObjectStore, object_store
 
 OK, UNAVAILABLE = 0, 4
-PYCONTROL = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +39,7 @@ def table(variables, request) -> ArchiveTable:
 
 def written(table: ArchiveTable, name: str, rows: int = 3):
     """Write a file of the table, as a task does."""
-    schema = arrow_schema(table.file_schema())
+    schema = table.arrow_schema
     batch = pa.RecordBatch.from_pydict(
         {"row_version": list(range(rows)), "queue": ["audit"] * rows, "day": [pa.scalar("2024-05-17").cast(pa.date32()).as_py()] * rows}
     )
@@ -121,24 +115,27 @@ def test_the_doctor_names_the_jar_and_the_variables(spark, variables):
     assert refused.state == "bad" and "AWS_REGION or AWS_DEFAULT_REGION" in refused.advice
 
 
-@pytest.mark.timeout(900)  # four commands, each in a JVM of its own
-def test_a_queue_is_archived_in_a_store_without_a_jar_and_what_reads_it_names_the_jar(store, variables, queues, tmp_path):
+@pytest.fixture
+def in_workers(spark, variables, store):
+    """Let Spark's workers have the variables of the store too. The JVM started without them."""
+    before = dict(spark.sparkContext.environment)
+    spark.sparkContext.environment.update(store.variables)
+    yield
+    spark.sparkContext.environment.clear()
+    spark.sparkContext.environment.update(before)
+
+
+@pytest.mark.usefixtures("in_workers")
+def test_a_queue_is_archived_in_a_store_without_a_jar_and_what_reads_it_names_the_jar(queues, cli, tmp_path):
     queue, out = queues.make(), f"s3a://{BUCKET}/whole"
     queues.send(queue, [b"%d" % n for n in range(50)], audit_row()[5])
 
-    def rowpost(*arguments: str) -> subprocess.CompletedProcess:
-        environment = {**python_of(PYCONTROL), **store.variables, "ROWPOST_SPARK_TEST_URL": queues.url}
-        return subprocess.run(
-            [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", *arguments, "--json", "--conf", "spark.driver.memory=1g"],
-            env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=280,
-        )  # fmt: skip
+    refused = cli("archive", queue, out)
+    ended = [cli("archive", queue, out, "--checkpoint", tmp_path / "c", "--max-rows", 20), cli("compact", out)]
+    reading = cli("verify", out)
 
-    refused = rowpost("archive", queue, out)
-    ended = [rowpost("archive", queue, out, "--checkpoint", str(tmp_path / "c"), "--max-rows", "20"), rowpost("compact", out)]
-    reading = rowpost("verify", out)
-
-    assert (refused.returncode, reading.returncode) == (UNAVAILABLE, UNAVAILABLE)
-    assert "--checkpoint" in refused.stderr and f"hadoop-aws:{hadoop_version()}" in reading.stderr
-    assert [each.returncode for each in ended] == [OK, OK], [each.stderr for each in ended]
-    assert not any(word in each.stdout + each.stderr for each in (refused, reading, *ended) for word in ("marker-secret", "Traceback"))
+    assert (refused[0], reading[0]) == (UNAVAILABLE, UNAVAILABLE)
+    assert "--checkpoint" in refused[2] and f"hadoop-aws:{hadoop_version()}" in reading[2]
+    assert [code for code, *_ in ended] == [OK, OK], ended
+    assert not any(word in f"{counts} {said}" for _, counts, said in (refused, reading, *ended) for word in ("marker-secret", "Traceback"))
     assert [file.rows for file in open_table(out).files()] == [50]

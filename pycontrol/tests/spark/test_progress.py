@@ -1,29 +1,23 @@
 """The progress of a stream says how far it is behind, and goes to a file, Prometheus, OpenTelemetry and Spark's web pages."""
 
 import json
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
-import urllib.request
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from rowpost.archive.source.backlog import age_s
 from rowpost.cli.app import app
 from rowpost.database.connection import connect_url
 from rowpost.errors import SettingsError
 from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.progress import JsonLines, Measured, OpenTelemetry, Prometheus, listener
-from rowpost.spark.source.backlog import age_s
 from rowpost.transport.queue import Queue
-from tests.support.spark.killing import ROWPOST, fill, python_of
 from tests.support.spark.messages import audit_row
+from tests.support.spark.pages import free_port, read
 from tests.support.workers import eventually
 
 PYCONTROL = Path(__file__).parents[2]
@@ -33,18 +27,6 @@ NOW = datetime(2026, 1, 1, 12, 1, tzinfo=UTC)
 def headers(ago: timedelta) -> str:
     """Headers of a message that was handled so long ago."""
     return audit_row(sent=datetime.now(UTC) - ago, waited=0, took=0)[5]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-def read(url: str) -> str:
-    with suppress(OSError), urllib.request.urlopen(url, timeout=5) as page:
-        return page.read().decode()
-    return ""
 
 
 @pytest.fixture
@@ -238,31 +220,3 @@ def test_a_full_disk_does_not_end_the_stream(one, capsys):
 def test_a_file_in_no_folder_is_refused(tmp_path):
     with pytest.raises(SettingsError, match="none"):
         JsonLines(tmp_path / "none" / "p")
-
-
-def test_a_running_command_serves_prometheus_and_sparks_web_pages_and_is_stopped_quietly_within_a_batch(queues, spark_url, tmp_path):
-    queue, metrics, ui, log = queues.make(), free_port(), free_port(), tmp_path / "log"
-    queues.send(queue, [b"1"] * 3)
-    command = [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", "archive", queue, str(tmp_path / "out"), "--every", "100ms", "--max-rows", "4000",
-               "--prometheus", str(metrics), "--ui", str(ui), "--master", "local[2]", "--conf", "spark.driver.memory=1g"]  # fmt: skip
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            command, env=python_of(PYCONTROL) | {"ROWPOST_SPARK_TEST_URL": spark_url}, stdout=file, stderr=file, start_new_session=True
-        )
-    try:
-        eventually(
-            lambda: f'rowpost_spark_rows_total{{query="rowpost archive {queue}"}} 3.0' in read(f"http://127.0.0.1:{metrics}/metrics"),
-            "rows are served",
-            120,
-        )
-        page = read(f"http://127.0.0.1:{ui}/StreamingQuery/")
-        fill(queues, queue, 200_000, "{}")  # fifty batches
-        eventually(lambda: " 4003.0" in read(f"http://127.0.0.1:{metrics}/metrics"), "the first of these batches is archived", 120)
-    finally:
-        os.killpg(process.pid, signal.SIGINT)
-        code = process.wait(60)
-
-    assert f"rowpost archive {queue}" in page, log.read_text()
-    assert f"http://localhost:{ui}" in log.read_text()
-    assert code == 130
-    assert [line for line in log.read_text().splitlines() if re.search(r"Traceback|StackOverflow|^\s+at ", line)] == []

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rowpost.archive.folder import ArchiveFolder
 from rowpost.cli.app import app
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.replays import ReplayStore, list_replays
 
 OK, USAGE, NOT_FOUND, FAILED = 0, 2, 6, 7

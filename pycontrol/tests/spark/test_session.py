@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rowpost.spark.archive.opening import open_table
+from rowpost.archive.opening import open_table
 from rowpost.spark.archive.policy import read_policy
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.bodies.schema_files import read_schemas
@@ -33,14 +33,6 @@ from tests.support.spark.archives import ArchiveMaker
 from tests.support.spark.killing import python_of
 from tests.support.spark.messages import audit_row, error_row, messages
 from tests.support.workers import eventually
-
-ENOUGH = """
-import sys
-from rowpost.spark.session import session
-spark = session(master="local[2]", config={"spark.driver.memory": "1g"})
-reader = spark.read.format("rowpost").option("environment", sys.argv[1]).option("queue", sys.argv[2])
-print(len(reader.option("maxBytesPerBatch", 1024).load().limit(1).collect()))
-"""
 
 #: Workers of PySpark's daemon: one that plans a read, and one that has imported the data source as well.
 PLANNER = "pyspark.sql.worker.plan_data_source_read"
@@ -184,19 +176,6 @@ def test_a_message_goes_through_parquet_as_it_is(spark, tmp_path):
     assert spark.read.parquet(str(tmp_path / "out")).first().body == b"\x00\xff"
 
 
-def test_a_reader_that_has_enough_leaves_no_stack_on_the_terminal(queues):
-    queue = queues.make()
-    queues.send(queue, [bytes(2000)] * 3000)
-
-    ended = subprocess.run(
-        [sys.executable, "-c", ENOUGH, queues.environment, queue],
-        capture_output=True, text=True, timeout=200, env=python_of(Path(__file__).parents[2]), check=False,
-    )  # fmt: skip
-
-    assert (ended.returncode, ended.stdout.split()[-1]) == (0, "1"), ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
 def test_a_worker_without_work_leaves_no_stack_on_the_terminal(tmp_path):
     (tmp_path / "pyspark_planner_of_queues.py").write_text(PLANNER_OF_QUEUES)
 
@@ -251,19 +230,3 @@ def test_an_error_of_a_query_is_raised_and_not_logged_too(spark):
     for logger, handler in handlers:
         logger.removeHandler(handler)
     assert records == []
-
-
-def test_a_setting_that_only_the_start_can_have_is_accepted_there(tmp_path):
-    """A table that needs Delta's jar is read so, with spark.sql.extensions."""
-    program = "import sys; from rowpost.spark.session import session; spark = session(master='local[1]', config={sys.argv[1]: '7'}); print(spark.conf.get(sys.argv[1])); spark.stop()"
-
-    ended = subprocess.run(
-        [sys.executable, "-c", program, "spark.sql.ui.retainedExecutions"],
-        env=python_of(Path(__file__).parents[2]),
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=120,
-    )
-
-    assert ended.stdout.strip() == "7", ended.stderr

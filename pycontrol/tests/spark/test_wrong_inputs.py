@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import deltalake
@@ -11,10 +9,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from rowpost.archive.opening import open_table
 from rowpost.cli.app import app
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.jobs.archive import BatchWriter, archive
-from tests.support.spark.killing import ROWPOST, python_of
 from tests.support.spark.messages import audit_row, messages
 
 OK, USAGE, SETTINGS, UNAVAILABLE, NOT_FOUND, FAILED = 0, 2, 3, 4, 6, 7
@@ -144,25 +141,3 @@ def test_a_result_replaces_an_earlier_result(spark, queues, made, tmp_path):
         assert ended.exit_code == OK, ended.stderr
 
     assert spark.read.parquet(str(tmp_path / "c" / "edges")).count() == 1
-
-
-@pytest.mark.parametrize("where", ["nonsense (", "nocolumn = 1"])
-def test_a_wrong_condition_is_explained_without_a_stack(made, where):
-    ended = subprocess.run(
-        [sys.executable, "-c", ROWPOST, "spark", "erase", str(made), "--where", where, "--reason", "r", "--conf", "spark.driver.memory=1g"],
-        env=python_of(Path(__file__).parents[2]), capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
-
-    lines = [line for line in ended.stderr.splitlines() if line and "platformdirs" not in line and "user_runtime_dir" not in line]
-    assert ended.returncode in (USAGE, FAILED) and len(lines) == 1 and lines[0].startswith("rowpost: "), ended.stderr
-
-
-@pytest.mark.parametrize("master", ["local[x]", "nonsense", "spark://nohost.invalid:7077"])
-def test_a_wrong_master_is_explained(made, master):
-    ended = subprocess.run(
-        [sys.executable, "-c", ROWPOST, "spark", "verify", str(made), "--master", master, "--conf", "spark.driver.memory=1g"],
-        env=python_of(Path(__file__).parents[2]), capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
-
-    assert ended.returncode == UNAVAILABLE and "Spark cannot start" in ended.stderr, ended.stderr
-    assert "Traceback" not in ended.stderr and "Py4J" not in ended.stderr, ended.stderr

@@ -44,7 +44,10 @@ DELETE TOP (@count) FROM s
 FROM rowpost.staged_message AS s WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE s.staged_at < @before
   AND NOT EXISTS (SELECT 1 FROM rowpost.job AS j WHERE j.job_key = s.job_key AND j.state = N'running')
-  AND NOT EXISTS (SELECT 1 FROM rowpost.job_part AS p WHERE p.job_key = s.job_key AND p.attempt = s.attempt);
+  AND NOT EXISTS (
+      SELECT 1 FROM rowpost.job_part AS p
+      WHERE p.job_key = s.job_key AND p.attempt = LEFT(s.attempt, CHARINDEX(N':', CONCAT(s.attempt, N':')) - 1)
+  );
 
 SET @staged = @@ROWCOUNT;
 

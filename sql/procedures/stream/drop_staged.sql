@@ -32,13 +32,19 @@ BEGIN
         FROM rowpost.staged_message AS s WITH (ROWLOCK)
         WHERE s.job_key = @job_key AND s.staged_at < @before AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1)
           AND (@run IS NULL OR LEFT(s.attempt, LEN(@run) + 1) = CONCAT(@run, N'/'))
-          AND NOT EXISTS (SELECT 1 FROM rowpost.job_part AS p WHERE p.job_key = s.job_key AND p.attempt = s.attempt);
+          AND NOT EXISTS (
+              SELECT 1 FROM rowpost.job_part AS p
+              WHERE p.job_key = s.job_key AND p.attempt = LEFT(s.attempt, CHARINDEX(N':', CONCAT(s.attempt, N':')) - 1)
+          );
     ELSE
         DELETE TOP (4000) FROM s
         FROM rowpost.staged_message AS s WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
         WHERE s.staged_at < @before AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1)
           AND (@run IS NULL OR LEFT(s.attempt, LEN(@run) + 1) = CONCAT(@run, N'/'))
-          AND NOT EXISTS (SELECT 1 FROM rowpost.job_part AS p WHERE p.job_key = s.job_key AND p.attempt = s.attempt);
+          AND NOT EXISTS (
+              SELECT 1 FROM rowpost.job_part AS p
+              WHERE p.job_key = s.job_key AND p.attempt = LEFT(s.attempt, CHARINDEX(N':', CONCAT(s.attempt, N':')) - 1)
+          );
 
     SET @batch = @@ROWCOUNT;
     SET @dropped = @dropped + @batch;

@@ -20,7 +20,7 @@ GO
 CREATE OR ALTER PROCEDURE stream_clean_jobs.[test clean_jobs keeps the parts that a job is sending and the ledger of a stream]
 AS
 EXEC rowpost.begin_job @job_key = N'job', @destination = N'Sample', @run = N'r1', @mode = N'staged';
-EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r1/0', @messages = N'[{"ordinal":0,"headers":"a"}]';
+EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r1/0:Sales', @messages = N'[{"ordinal":0,"headers":"a"}]';
 EXEC rowpost.seal_job @job_key = N'job', @attempts = N'["r1/0"]', @messages = N'["1"]', @digests = N'["d"]', @digest = 'd';
 EXEC rowpost.claim_ledger @job_key = N'a stream', @part = 7, @parts = 0;
 UPDATE s SET s.staged_at = DATEADD(HOUR, -2, s.staged_at) FROM rowpost.staged_message AS s;

@@ -21,14 +21,14 @@ GO
 CREATE OR ALTER PROCEDURE stream_drop_staged.[test drop_staged keeps the parts that a job is sending]
 AS
 EXEC rowpost.begin_job @job_key = N'job', @destination = N'Sample', @run = N'r1', @mode = N'staged';
-EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r1/0', @messages = N'[{"ordinal":0,"headers":"a"}]';
-EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r1/1', @messages = N'[{"ordinal":0,"headers":"a"}]';
+EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r1/0:Sales', @messages = N'[{"ordinal":0,"headers":"a"}]';
+EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r1/1:Sales', @messages = N'[{"ordinal":0,"headers":"a"}]';
 EXEC rowpost.seal_job @job_key = N'job', @attempts = N'["r1/0"]', @messages = N'["1"]', @digests = N'["d"]', @digest = 'd';
 
 EXEC rowpost.drop_staged @job_key = N'job';
 
 DECLARE @left nvarchar(100) = (SELECT STRING_AGG(s.attempt, N' ') FROM rowpost.staged_message AS s);
-EXEC tSQLt.AssertEqualsString @Expected = N'r1/0', @Actual = @left;
+EXEC tSQLt.AssertEqualsString @Expected = N'r1/0:Sales', @Actual = @left;
 GO
 CREATE OR ALTER PROCEDURE stream_drop_staged.[test drop_staged deletes what one run of a job staged]
 AS

@@ -29,6 +29,31 @@ EXEC rowpost.[find_row_version:Sample] @above = 0, @upto = @first, @count = 2;
 DECLARE @missing int = (SELECT COUNT(*) FROM #found AS t WHERE t.row_version IS NULL);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @missing;
 GO
+CREATE OR ALTER PROCEDURE stream_find_row_version.[test find_row_version returns the last message whose bytes fit]
+AS
+CREATE TABLE #found (row_version bigint);
+EXEC rowpost.[send_messages:Sample]
+    @messages = N'[{"ordinal":0,"headers":"a"},{"ordinal":1,"headers":"b"},{"ordinal":2,"headers":"c"}]';
+DECLARE @second bigint = (SELECT s.RowVersion FROM dbo.Sample AS s WHERE s.Headers = N'b');
+
+INSERT INTO #found (row_version)
+EXEC rowpost.[find_row_version:Sample] @above = 0, @upto = 9223372036854775807, @count = 3, @bytes = 5;
+
+DECLARE @found bigint = (SELECT t.row_version FROM #found AS t);
+EXEC tSQLt.AssertEquals @Expected = @second, @Actual = @found;
+GO
+CREATE OR ALTER PROCEDURE stream_find_row_version.[test find_row_version returns the first message although it is larger]
+AS
+CREATE TABLE #found (row_version bigint);
+EXEC rowpost.[send_messages:Sample] @messages = N'[{"ordinal":0,"headers":"large"},{"ordinal":1,"headers":"b"}]';
+DECLARE @first bigint = (SELECT s.RowVersion FROM dbo.Sample AS s WHERE s.Headers = N'large');
+
+INSERT INTO #found (row_version)
+EXEC rowpost.[find_row_version:Sample] @above = 0, @upto = 9223372036854775807, @count = 2, @bytes = 1;
+
+DECLARE @found bigint = (SELECT t.row_version FROM #found AS t);
+EXEC tSQLt.AssertEquals @Expected = @first, @Actual = @found;
+GO
 CREATE OR ALTER PROCEDURE stream_find_row_version.[test find_row_version refuses a place below one]
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51003;

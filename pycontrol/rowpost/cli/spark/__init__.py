@@ -1,4 +1,4 @@
-"""The commands `rowpost spark …`: analysis.py, archives.py, bodies.py, sending.py, jobs.py and replays.py hold one part of them each.
+"""The commands `rowpost spark …`: analysis.py, finding.py, archives.py, bodies.py, sending.py, jobs.py and replays.py hold one part of them each.
 
 running.py holds what they share. Spark itself is imported when a command runs, so that all other commands start without it.
 """
@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from rowpost.cli.exits import ExitCode
-from rowpost.cli.spark import analysis, archives, bodies, jobs, replays, sending
+from rowpost.cli.spark import analysis, archives, bodies, finding, jobs, replays, sending
 
 __all__ = ["app"]
 
@@ -20,10 +20,25 @@ _REMOVED = {
     "quality": f"Check decoded messages with a condition: see 'Check the quality of messages' in {_RECIPES}.",
     "targets": f"Compare the metrics with your limits in SQL: see 'Measure service targets' in {_RECIPES}.",
 }
+_REMOVED_OPTIONS = {
+    "--plot": f"Draw the metrics with matplotlib: see 'Draw metrics' in {_RECIPES}.",
+    "--log": "Archive the audit queue, which keeps the messages that are received at once.",
+    "--slot": "It belonged to --log, which was removed too.",
+}
 
 
 class _Commands(TyperGroup):
-    """Tells users of a command that was removed what to do instead."""
+    """Tells users of a command or an option that was removed what to do instead."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:  # NoSuchOption, which has another module in each version of typer
+            name = getattr(error, "option_name", None)
+            if name not in _REMOVED_OPTIONS:
+                raise
+            typer.echo(f"rowpost: The option {name} was removed. {_REMOVED_OPTIONS[name]}", err=True)
+            raise typer.Exit(ExitCode.USAGE) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _REMOVED:
@@ -33,7 +48,7 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].", no_args_is_help=True, cls=_Commands)
-for _part in (analysis, archives, bodies, sending):
+for _part in (analysis, finding, archives, bodies, sending):
     _part.register(app)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(replays.app, name="replays")

@@ -44,7 +44,6 @@ __all__ = ["register"]
 SHOWN = 40
 SampleOption = Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of rows to print.")]
 OutOption = Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write the result to this folder as Parquet, and replace what is there.")]
-PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="PNG", help="Draw the result to this file.", dir_okay=False)]
 
 
 def register(app: typer.Typer) -> None:
@@ -81,7 +80,7 @@ def doctor(
 
 def _database(session: Session) -> str:
     """Check that the database can be reached and that a stream may read one of its queues."""
-    from rowpost.spark.source.queue_stream import describe
+    from rowpost.archive.source.queue_stream import describe
 
     with session.deployed() as database:
         own = [row.queue_name for row in database.call("list_queues") if row.kind != "external"]
@@ -100,7 +99,6 @@ def metrics(
         ),
     ] = None,
     out: OutOption = None,
-    plot: PlotOption = None,
     every: Annotated[
         str | None, typer.Option("--every", metavar="DURATION", help="With --live: keep running and poll at this interval, such as 10s.")
     ] = None,
@@ -127,7 +125,6 @@ def metrics(
     local_folder(archive)
     result_folder(out)
     with running(session, master, conf, "metrics", ui) as spark:
-        from rowpost.spark.archive.plots import plot_metrics
         from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.archive.times import in_utc
         from rowpost.spark.jobs.archive import read_archive
@@ -141,12 +138,10 @@ def metrics(
         _written(df if by == "hour" else df.withColumnRenamed("hour", "period"), out)
         rows = [row.asDict() | {"hour": in_utc(row.hour)} for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()]
         left_out = skipped(kept)
-    if plot is not None:
-        plot_metrics(rows, plot)
     if not session.as_json:
         _print_metrics(session, rows[-count:], by)
     counts(session, {"rows": len(rows), "messages": sum(r["messages"] for r in rows), "failed": sum(r["failed"] for r in rows),
-                     "skipped": left_out, "clamped": sum(r["clamped"] for r in rows), "out": out, "plot": plot})  # fmt: skip
+                     "skipped": left_out, "clamped": sum(r["clamped"] for r in rows), "out": out})  # fmt: skip
 
 
 def _print_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str) -> None:
@@ -158,7 +153,7 @@ def _print_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str
 
 
 def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tuple[str | None, str], receive: list[Receiver]) -> None:
-    from rowpost.spark.archive.opening import create_table
+    from rowpost.archive.opening import create_table
     from rowpost.spark.archive.schemas import LIVE
     from rowpost.spark.jobs.archive import follow, trigger_of
     from rowpost.spark.jobs.metrics import Lateness, start_live
@@ -244,7 +239,6 @@ def failures(
         str | None, typer.Option("--queue", metavar="QUEUE", help="Read the messages that are now in this error queue.", autocompletion=queue_names)
     ] = None,
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the groups to this file as CSV.", dir_okay=False)] = None,
-    plot: PlotOption = None,
     out: OutOption = None,
     count: SampleOption = SHOWN,
     master: MasterOption = None,
@@ -261,7 +255,6 @@ def failures(
         raise Refused("Name an archive, or an error queue with --queue.", ExitCode.USAGE)
     result_folder(out)
     with session.deployed() if queue else nullcontext(), running(session, master, conf, "failures") as spark:
-        from rowpost.spark.archive.plots import plot_failures
         from rowpost.spark.archive.times import in_utc
         from rowpost.spark.jobs.failures import failures as grouped
         from rowpost.spark.jobs.failures import write_csv
@@ -271,15 +264,13 @@ def failures(
         rows = df.collect()
     if csv is not None:
         write_csv(csv, rows)
-    if plot is not None:
-        plot_failures([row.asDict() for row in rows], plot)
     if not session.as_json:
         names = ("exception", "endpoint", "message type", "messages", "last 24 h", "before", "last seen (UTC)", "sample")
         cells = [(r.exception_type, r.endpoint, r.message_type, f"{r.messages:,}", f"{r.last_24h:,}", f"{r.previous_24h:,}",
                   f"{in_utc(r.last_seen):%Y-%m-%d %H:%M}" if r.last_seen else "", (r.sample_message or "")[:80]) for r in rows[:count]]  # fmt: skip
         table(session.out, names, cells, right=names[3:6])
     counts(session, {"groups": len(rows), "messages": sum(r.messages for r in rows), "last_24h": sum(r.last_24h for r in rows),
-                     "previous_24h": sum(r.previous_24h for r in rows), "csv": csv, "plot": plot, "out": out})  # fmt: skip
+                     "previous_24h": sum(r.previous_24h for r in rows), "csv": csv, "out": out})  # fmt: skip
 
 
 def _archive(path: str, spark: SparkSession) -> DataFrame:

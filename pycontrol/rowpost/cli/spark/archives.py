@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rowpost.cli.archiving import (
+    AcceptLossOption,
+    DrainOption,
+    EveryOption,
+    FailWhenHeldOption,
+    MaxBytesOption,
+    MaxRowsOption,
+    OnceOption,
+    QueuesArgument,
+    SharedOption,
+    TakeOverOption,
+    check_options,
+    check_queues,
+    why_held,
+)
 from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
@@ -29,7 +43,6 @@ from rowpost.cli.spark.running import (
     local_folder,
     readable_folder,
     receivers,
-    registered_queues,
     running,
 )
 
@@ -50,25 +63,15 @@ def register(app: typer.Typer) -> None:
 
 def archive(
     session: Session,
-    queue: Annotated[
-        str,
-        typer.Argument(
-            metavar="QUEUE", help="The audit or error queue, or several with commas between them: audit,error.", autocompletion=queue_names
-        ),
-    ],
+    queue: QueuesArgument,
     folder: ArchiveArgument,
-    drain: Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")] = False,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")
-    ] = False,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="With --drain: also archive what a stream with a lost checkpoint left in the spool.")
-    ] = False,
-    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")] = False,
-    max_rows: Annotated[
-        int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain 50000.")
-    ] = None,
+    drain: DrainOption = False,
+    shared: SharedOption = False,
+    take_over: TakeOverOption = False,
+    every: EveryOption = None,
+    once: OnceOption = False,
+    max_rows: MaxRowsOption = None,
+    max_bytes: MaxBytesOption = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -77,9 +80,8 @@ def archive(
             help="Where Spark stores its progress. Default: a folder in DIR. A new one continues where the archive ends.",
         ),
     ] = None,
-    fail_when_held: Annotated[
-        bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")
-    ] = False,
+    accept_loss: AcceptLossOption = False,
+    fail_when_held: FailWhenHeldOption = False,
     progress: ProgressOption = None,
     prometheus: PrometheusOption = None,
     ui: UiOption = None,
@@ -88,61 +90,29 @@ def archive(
 ) -> ExitCode:
     """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is restarted."""
     mode = "drain" if drain else "tail"
-    _check_options(mode, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
+    check_options(mode, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     name, span = ",".join(names), None if every is None else parse_duration(every)
-    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
+    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over + [("failOnDataLoss", "false")] * accept_loss
     readable_folder(folder)
     with session.deployed() as database:
-        _check_queues(session, database, names)
+        with imported():
+            check_queues(session, database, names)
         with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
             from rowpost.spark.jobs import archive as jobs
 
             job = jobs.ArchiveJob(
                 name, folder, session.environment, mode, None if span is None else jobs.trigger_of(span),
-                max_rows, checkpoint, tuple(options),
+                max_rows, checkpoint, tuple(options), max_bytes or jobs.DEFAULT_BYTES,
             )  # fmt: skip
             try:
                 done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), receive)
             except KeyboardInterrupt:
                 raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
     if done.get("waiting"):
-        session.note(_why_held(name, done))
+        session.note(why_held(name, done))
     counts(session, {**done, "out": folder})
     return ExitCode.FINDING if fail_when_held and done.get("waiting") else ExitCode.OK
-
-
-def _check_options(mode: str, *, once: bool, every: str | None, of_drain: bool, fail_when_held: bool) -> None:
-    if once and every:
-        raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
-    if of_drain and mode != "drain":
-        raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
-    if fail_when_held and (mode != "tail" or every):
-        raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
-
-
-def _check_queues(session: Session, database: Connection, names: list[str]) -> None:
-    """Check that the queues can be archived, before Java starts. Raises QueueNotFound, FeatureMissing, StreamRefused."""
-    registered = registered_queues(database, names, session.settings.naming).values()
-    with imported():
-        from rowpost.spark.source.queue_stream import describe
-
-        for each in registered:
-            describe(database, each).check_primary()
-
-
-def _why_held(queue: str, done: Mapping[str, Any]) -> str:
-    """Say why messages were not archived."""
-    held = f"{done['waiting']:,} messages of {queue} are not archived yet: transactions that write to the queue were open, and a message below them may still appear."
-    if not done["held_by"]:
-        return f"{held} They have ended; run the command again."
-    names = "; ".join(_holder(**each) for each in done["held_by"])
-    return f"{held} Open now: {names}. A later run archives the messages when these have ended, or if none of them is open then."
-
-
-def _holder(process: int | None, since: str | None, application: str | None) -> str:
-    who = "a prepared transaction" if process is None else f"process {process}"
-    return who + (f" ({application})" if application else "") + (f" since {since}" if since else "")
 
 
 def _warn_plain_readers(session: Session) -> None:
@@ -274,10 +244,10 @@ def verify(
     local_folder(archive)
     name = None if queue is None else session.stream_name(queue)
     with nullcontext() if name is None else session.deployed() as database, running(session, master, conf, "verify") as spark:
+        from rowpost.archive.source.queue_stream import describe
         from rowpost.spark.jobs import verify as job
         from rowpost.spark.jobs.archive import read_queue
         from rowpost.spark.jobs.erase import read_lines
-        from rowpost.spark.source.queue_stream import describe
 
         mended = {"swept": job.sweep_all(archive) if sweep else 0, **(job.repair(spark, archive) if repair else {})}
         if name is None or database is None:

@@ -25,7 +25,7 @@ def list_(session: Session, folder: ArchiveArgument) -> None:
     """List replays with their state: choosing (without a plan: it is running, or was killed), sending, done or cancelled."""
     local_folder(folder)
     with imported():
-        from rowpost.spark.archive.folder import ArchiveFolder
+        from rowpost.archive.folder import ArchiveFolder
         from rowpost.spark.archive.replays import list_replays
 
         found = list_replays(ArchiveFolder(folder))
@@ -47,7 +47,7 @@ def cancel(
     """Send nothing more of a replay, and delete what it has stored. A run that is sending ends before its next step."""
     local_folder(folder)
     with imported():
-        from rowpost.spark.archive.folder import ArchiveFolder
+        from rowpost.archive.folder import ArchiveFolder
         from rowpost.spark.archive.replays import CHOOSING, ReplayStore
 
         store = ReplayStore(ArchiveFolder(folder), key)

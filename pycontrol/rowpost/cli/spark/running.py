@@ -5,10 +5,9 @@ Spark is imported when the first of these functions is called, so that all other
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from rowpost.cli.archiving import counter, counts, registered_queues
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
-from rowpost.database.connection import Connection
-from rowpost.errors import ArchiveNotFound, QueueNotFound, SettingsError, SparkUnavailable
+from rowpost.errors import ArchiveNotFound, SettingsError, SparkUnavailable
 from rowpost.settings.environment import Settings
-from rowpost.transport.directory import Directory
 from rowpost.version import install_command
-from rowpost.wire.address import Naming
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -241,28 +238,10 @@ def _watch(spark: SparkSession, bar: Progress, task: Any, ended: threading.Event
         bar.update(task, total=total or None, completed=done, said=f"{done} of {total} tasks" if total else "")
 
 
-def counter(session: Session, words: str) -> Callable[[int, int], None]:
-    """Return a progress callback that prints a line on a terminal when the text changes."""
-    said: list[str] = []
-
-    def show(done: int, of: int) -> None:
-        text = words.format(done=f"{done:,}", of=f"{of:,}")
-        if session.err.is_terminal and said[-1:] != [text]:
-            said.append(text)
-            session.note(text)
-
-    return show
-
-
-def counts(session: Session, values: Mapping[str, object]) -> None:
-    """Print the last line on stdout: one JSON document."""
-    session.document(json.loads(json.dumps(values, default=str)))
-
-
 def readable_folder(path: str) -> None:
     """Check that all libraries read the address of an archive alike, before Spark is started. Raises SettingsError."""
     with imported():
-        from rowpost.spark.archive.address import delta_uri
+        from rowpost.archive.address import delta_uri
 
     delta_uri(path)
 
@@ -270,7 +249,7 @@ def readable_folder(path: str) -> None:
 def local_folder(path: str) -> None:
     """Check that an archive in a local folder exists, before Spark is started. Raises ArchiveNotFound, SettingsError."""
     with imported():
-        from rowpost.spark.archive.address import delta_uri, local_path
+        from rowpost.archive.address import delta_uri, local_path
 
     delta_uri(path)
     if (folder := local_path(path)) is not None and not Path(folder).is_dir():
@@ -282,23 +261,11 @@ def result_folder(path: str | None) -> None:
     if path is None:
         return
     with imported():
-        from rowpost.spark.archive.address import delta_uri
-        from rowpost.spark.archive.folder import ArchiveFolder
+        from rowpost.archive.address import delta_uri
+        from rowpost.archive.folder import ArchiveFolder
 
         delta_uri(path)
         if not ArchiveFolder(path).may_be_replaced():
             raise Refused(
                 f"{path} holds something else than an earlier result, which would be deleted. Name an empty or a new folder.", ExitCode.USAGE
             )
-
-
-def registered_queues(database: Connection, names: Sequence[str], naming: Naming | None = None) -> Mapping[str, str]:
-    """Return the registered queue of each address, as `Session.stream_name` does. Raises QueueNotFound, which names all that are missing."""
-    directory = Directory()
-    found = {name: directory.find(database, name) for name in names}
-    missing = sorted(name for name, place in found.items() if not place.registered)
-    if missing:
-        raise QueueNotFound(
-            f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To list the queues, run: rowpost queue list"
-        )
-    return {name: place.name if naming is None else naming.explicit(place.name) for name, place in found.items()}

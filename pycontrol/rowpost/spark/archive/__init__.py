@@ -1,1 +1,1 @@
-"""The archive of processed messages: its files, schemas, policies and plots."""
+"""What Spark's jobs do with an archive: read and write its rows, policies, copies and replays."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
+from rowpost.archive.folder import METADATA_FOLDER, ArchiveFolder
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound
-from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
-from rowpost.spark.archive.opening import open_table
-from rowpost.spark.archive.table import ArchiveTable
 
 __all__ = ["places", "remember", "tables_in"]
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, MapType, StringType, StructField, StructType
 
+from rowpost.archive.arrow_headers import headers_of, parsed
 from rowpost.errors import InvalidMessage
-from rowpost.spark.archive.arrow_headers import headers_of, parsed
 from rowpost.spark.archive.schemas import PARSED
 
 if TYPE_CHECKING:

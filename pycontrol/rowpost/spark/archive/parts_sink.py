@@ -10,26 +10,23 @@ The alternative `DataFrame.mapInArrow` needs pandas, which nothing else here doe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
 
 import pyarrow as pa
-from pyarrow import parquet
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rowpost.errors import SparkFailed
-from rowpost.spark.archive.arrow_headers import archived
-from rowpost.spark.archive.folder import ArchiveFolder, filesystem
-from rowpost.spark.archive.parts import PARTITIONS, NewFile, write_parts
+from rowpost.archive.arrow_headers import archived
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.merging import write_merged
+from rowpost.archive.parts import NewFile, write_parts
 from rowpost.spark.archive.schemas import arrow_schema
 
-__all__ = ["GROUP", "PartsSink", "rows_of"]
+__all__ = ["GROUP", "PartsSink"]
 
 #: The column of a DataFrame whose rows are groups of files to merge, as JSON.
 GROUP = "group"
-_MAX_ROWS, _BATCH_BYTES = 8192, 8 << 20
 
 
 @dataclass
@@ -62,7 +59,7 @@ class _PartsWriter(DataSourceArrowWriter):
             rows = map(archived, iterator) if self._parses else iterator
             return _Written(list(write_parts(rows, self._root, schema, self._name)))
         groups = (json.loads(text) for batch in iterator for text in batch.column(GROUP).to_pylist())
-        return _Written([file for group in groups for file in write_parts(rows_of(group, self._root), self._root, schema, self._name)])
+        return _Written([file for group in groups for file in write_merged(group, self._root, schema, self._name)])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Tell the driver which files were written."""
@@ -72,22 +69,3 @@ class _PartsWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete the files of the tasks that have succeeded."""
         ArchiveFolder(self._root).delete(file.path for each in messages if isinstance(each, _Written) for file in each.files)
-
-
-def rows_of(files: Sequence[tuple[str, str, str]], root: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files (path, queue and day), with the columns of their partition, in batches of a few megabytes."""
-    files_of, base = filesystem(root)
-    for path, queue, day in files:
-        try:
-            with files_of.open_input_file(f"{base}/{path}") as file:
-                for batch in _small_batches(parquet.ParquetFile(file)):
-                    own = batch.select([name for name in batch.schema.names if name not in PARTITIONS])  # some writers store them in the file too
-                    partition = [pa.repeat(pa.scalar(queue), len(batch)), pa.repeat(pa.scalar(date.fromisoformat(day)), len(batch))]
-                    yield pa.RecordBatch.from_arrays([*own.columns, *partition], names=[*own.schema.names, *PARTITIONS])
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
-            raise SparkFailed(f"{path} cannot be read: the file is missing or incomplete. `rowpost spark verify` lists all such files.") from error
-
-
-def _small_batches(file: parquet.ParquetFile) -> Iterator[pa.RecordBatch]:
-    size = sum(file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups))
-    return file.iter_batches(batch_size=max(1, min(_MAX_ROWS, _BATCH_BYTES * file.metadata.num_rows // max(size, 1))))

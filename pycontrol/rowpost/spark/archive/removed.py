@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowpost.spark.archive.folder import METADATA_FOLDER
-from rowpost.spark.archive.parts import partition_folder
-from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.archive.folder import METADATA_FOLDER
+from rowpost.archive.parts import partition_folder
+from rowpost.archive.table import ArchiveTable, DataFile
 
 if TYPE_CHECKING:
-    from rowpost.spark.archive.parts import NewFile
+    from rowpost.archive.parts import NewFile
 
 __all__ = ["remember_removed", "removed_row_versions"]
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from rowpost.archive.folder import METADATA_FOLDER, REPLAYS, ArchiveFolder
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.spark.archive.folder import METADATA_FOLDER, REPLAYS, ArchiveFolder
 
 __all__ = ["CANCELLED", "CHOOSING", "DONE", "SENDING", "ReplayStore", "StoredReplay", "list_replays"]
 

@@ -16,9 +16,12 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rowpost.spark.archive.parts import PARTITIONS, NewFile
+from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.parts import NewFile
+from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.errors import SparkFailed
 from rowpost.spark.archive.parts_sink import GROUP, PartsSink
-from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.archive.schemas import file_schema, schema_of
 from rowpost.spark.session import activate
 
 if TYPE_CHECKING:
@@ -32,7 +35,20 @@ FILE = "_file"
 
 def read_table(spark: SparkSession, table: ArchiveTable) -> DataFrame:
     """Read a snapshot. Raises SparkFailed if only its format's own readers understand it, and the session has none."""
-    return table.read_natively(spark) if table.needs_jar else read_files(spark, table, table.files())
+    return _read_natively(spark, table) if table.needs_jar else read_files(spark, table, table.files())
+
+
+def _read_natively(spark: SparkSession, table: ArchiveTable) -> DataFrame:
+    """Read it with Delta's jar."""
+    try:
+        return spark.read.format("delta").option("versionAsOf", table.version).load(table.path)
+    except Exception as error:  # an AnalysisException or, from the JVM, a Py4JJavaError
+        if "DATA_SOURCE_NOT_FOUND" not in str(error):
+            raise
+        raise SparkFailed(
+            f"Cannot read {table.path}: the table has {table.needs_jar}, which needs Delta's jar. Start Spark with the jar "
+            "(--conf spark.jars.packages=…), or run REORG TABLE … APPLY (PURGE) and disable the feature."
+        ) from error
 
 
 def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFile], *, with_file: bool = False) -> DataFrame:
@@ -40,7 +56,7 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
 
     Files in folders named by the partition are read together, so that Spark skips folders that a filter excludes.
     """
-    schema = table.schema
+    schema = schema_of(table)
     folders: dict[tuple[str, str] | None, list[DataFile]] = defaultdict(list)
     for file in files:
         folders[None if file.is_in_own_folder else (file.queue, file.day)].append(file)
@@ -70,7 +86,7 @@ def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = 
     spark.dataSource.register(PartsSink)
     activate(spark)
     writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.path).option("name", unique)
-    writer.option("schema", table.file_schema().json()).option("parse", str(parse).lower()).save()
+    writer.option("schema", file_schema(table).json()).option("parse", str(parse).lower()).save()
     found = table.folder.read(f"new/{unique}.json") or {"files": []}
     table.folder.remove(f"new/{unique}.json")
     return [NewFile(**each) for each in found["files"]]

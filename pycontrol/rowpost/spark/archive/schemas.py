@@ -1,4 +1,4 @@
-"""Define the columns of what the data source reads and the jobs write.
+"""Define the columns of what the data source reads and the jobs write, as Spark's schemas.
 
 All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark-columns.md shows the
 schemas in OUTPUTS; tests/docs/test_spark_guide.py compares it with this module.
@@ -6,6 +6,7 @@ schemas in OUTPUTS; tests/docs/test_spark_guide.py compares it with this module.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
-    BooleanType,
     DataType,
     DateType,
     DoubleType,
@@ -25,8 +25,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from rowpost.archive import columns
+from rowpost.archive.columns import PARTITIONS, Schema
+from rowpost.errors import SettingsError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from rowpost.archive.table import ArchiveTable
 
 __all__ = [
     "ARCHIVE",
@@ -41,7 +47,11 @@ __all__ = [
     "OUTPUTS",
     "PARSED",
     "arrow_schema",
+    "check_schema",
+    "file_schema",
+    "schema_of",
     "shaped",
+    "struct",
 ]
 
 _TEXT, _TIME, _COUNT, _NUMBER = StringType(), TimestampType(), LongType(), DoubleType()
@@ -51,59 +61,19 @@ def _column(name: str, kind: DataType, comment: str, nullable: bool = True) -> S
     return StructField(name, kind, nullable, {"comment": comment})
 
 
+def struct(schema: Schema) -> StructType:
+    """Return columns as Spark's."""
+    return StructType.fromJson(json.loads(schema.json()))
+
+
 #: A message as it is stored in its queue.
-MESSAGE = StructType(
-    [
-        StructField("id", StringType()),
-        StructField("correlation_id", StringType()),
-        StructField("reply_to_address", StringType()),
-        StructField("recoverable", BooleanType()),
-        StructField("expires", TimestampType()),
-        StructField("headers", StringType(), nullable=False),
-        StructField("body", BinaryType()),
-        StructField("row_version", LongType(), nullable=False),
-    ]
-)
-
+MESSAGE = struct(columns.MESSAGE)
 #: The columns that headers.parse_headers adds.
-PARSED = StructType(
-    [
-        _column("headers_valid", BooleanType(), "whether the headers could be read; if not, the columns below are null", False),
-        _column("message_id", _TEXT, "NServiceBus.MessageId; the row's id if the header is missing"),
-        _column("conversation_id", _TEXT, "NServiceBus.ConversationId"),
-        _column("related_to", _TEXT, "NServiceBus.RelatedTo: the message whose handler sent this one"),
-        _column("intent", _TEXT, "NServiceBus.MessageIntent: Send, Publish, Reply, …"),
-        _column("message_type", _TEXT, "the first of NServiceBus.EnclosedMessageTypes, without its assembly"),
-        _column("sending_endpoint", _TEXT, "NServiceBus.OriginatingEndpoint"),
-        _column("endpoint", _TEXT, "NServiceBus.ProcessingEndpoint; if missing, the table of the failed queue"),
-        _column("sending_machine", _TEXT, "NServiceBus.OriginatingMachine"),
-        _column("machine", _TEXT, "NServiceBus.ProcessingMachine"),
-        _column("time_sent", _TIME, "NServiceBus.TimeSent"),
-        _column("processing_started", _TIME, "NServiceBus.ProcessingStarted"),
-        _column("processing_ended", _TIME, "NServiceBus.ProcessingEnded"),
-        _column("deliver_at", _TIME, "NServiceBus.DeliverAt, of delayed messages"),
-        _column("content_type", _TEXT, "NServiceBus.ContentType"),
-        _column("exception_type", _TEXT, "NServiceBus.ExceptionInfo.ExceptionType"),
-        _column("exception_message", _TEXT, "NServiceBus.ExceptionInfo.Message"),
-        _column("failed_queue", _TEXT, "NServiceBus.FailedQ: the address of the queue where it failed"),
-        _column("time_of_failure", _TIME, "NServiceBus.TimeOfFailure"),
-        _column("body_bytes", _COUNT, "size of the body in bytes; 0 for none", False),
-    ]
-)
-
+PARSED = struct(columns.PARSED)
 #: Columns that archives of every version have.
-ESSENTIAL = ("id", "headers", "body", "row_version")
-
+ESSENTIAL = columns.ESSENTIAL
 #: The result of `archive`. The columns queue and day are folders.
-ARCHIVE = StructType(
-    [
-        *MESSAGE,
-        *PARSED,
-        _column("archived_at", _TIME, "when its batch was read", False),
-        _column("queue", _TEXT, "the queue it was read from (partition)", False),
-        _column("day", DateType(), "of processing_ended, else time_of_failure, else time_sent, else archived_at (partition)", False),
-    ]
-)
+ARCHIVE = struct(columns.ARCHIVE)
 
 #: The result of `metrics`: throughput and times by hour.
 FLOW_HOURLY = StructType(
@@ -195,6 +165,26 @@ def shaped(df: DataFrame, schema: StructType) -> DataFrame:
     return df.select([F.col(column.name).cast(column.dataType).alias(column.name) for column in schema])
 
 
+def schema_of(table: ArchiveTable) -> StructType:
+    """Return the columns of a table. Other programs may have added some."""
+    return StructType.fromJson(json.loads(table.schema_json))
+
+
+def file_schema(table: ArchiveTable) -> StructType:
+    """Return the columns of a table's files: all but the partition's."""
+    return StructType([StructField(c.name, c.dataType) for c in schema_of(table) if c.name not in PARTITIONS])
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Convert columns to those of the Arrow batches that Spark accepts. Times are in UTC."""
     return to_arrow_schema(schema, timezone="UTC")
+
+
+def check_schema(schema: StructType) -> pa.Schema:
+    """Convert a requested schema to Arrow. Raises SettingsError for a column that a message does not have."""
+    known = {field.name: field.dataType for field in MESSAGE}
+    for field in schema:
+        if known.get(field.name) != field.dataType:
+            there = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in MESSAGE)
+            raise SettingsError(f"A message has no column {field.name} {field.dataType.simpleString()}. Its columns are: {there}.")
+    return arrow_schema(schema)

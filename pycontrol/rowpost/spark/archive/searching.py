@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ArrowInvalid, parquet
 
-from rowpost.spark.archive.folder import filesystem
+from rowpost.archive.folder import filesystem
 
 __all__ = ["contains"]
 

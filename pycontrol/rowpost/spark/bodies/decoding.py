@@ -59,7 +59,7 @@ def read_body(body: bytes | None, content_type: str | None, schema: Schema) -> t
         return {}, rest
     found = _compiled(schema.fields.json())(message, rest)
     for path, value in others:
-        rest.unknown(path, value)
+        rest.unknown(path, value, path[:1])
     return found, rest
 
 

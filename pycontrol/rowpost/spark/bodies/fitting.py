@@ -1,7 +1,8 @@
 """Fit the plain values of a body to the types of a schema, and collect what does not fit.
 
 `reader(schema)` compiles a schema to a function once. The function returns the values of the columns, and adds to `Rest` what
-has no column, what is of another type, and what is missing. It never raises an error for a value.
+has no column, what is of another type, and what is missing. It never raises an error for a value. Each reader knows its place in the
+schema, so that reports count a field, and not each element of an array.
 
 JSON has types, so a text is not taken as a number, nor a number as a text. XML has none, so its texts are read by the types of
 the columns.
@@ -29,12 +30,14 @@ from pyspark.sql import types as T
 
 from rowpost.spark.bodies.parsing import Nodes, Text, as_json, plain
 
-__all__ = ["Rest", "reader", "spelled"]
+__all__ = ["DATE", "ELEMENT", "ENTRY", "TIME", "Path", "Rest", "reader", "spelled"]
 
 Path = tuple[str | int, ...]
+#: In a place of a schema: the elements of an array, and the values of a map.
+ELEMENT, ENTRY = 0, -1
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?")
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?")
 _INFINITE = {"INF": "inf", "-INF": "-inf", "NaN": "nan"}
 _BITS: dict[type, int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _FLOAT_MAX = 3.4028235677973366e38
@@ -43,36 +46,37 @@ _WIDE = Context(prec=80)
 
 @dataclass
 class Rest:
-    """What of a body is in no column: values by path, the reasons in words, and the problems for reports (path, problem)."""
+    """What of a body is in no column: values by path, and the reasons in words. For reports, places of the schema: those with a value, and problems."""
 
     values: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
-    problems: list[tuple[Path, str]] = field(default_factory=list)
+    problems: set[tuple[Path, str]] = field(default_factory=set)
+    seen: set[Path] = field(default_factory=set)
 
-    def unknown(self, path: Path, value: Any) -> None:
+    def unknown(self, path: Path, value: Any, place: Path) -> None:
         """Keep a value that has no column. A null says nothing, and is not kept."""
         if value is None:
             return
         self.values[self._free(path)] = plain(value)
         if value not in ([], {}) and not (isinstance(value, Text) and not value.strip()):
-            self.problems.append((path, "new"))
+            self.problems.add((place, "new"))
 
-    def misfit(self, path: Path, value: Any, wanted: str) -> None:
+    def misfit(self, path: Path, value: Any, wanted: str, place: Path) -> None:
         """Keep a value that is not of its column's type."""
         self.values[self._free(path)] = plain(value)
         self.reasons.append(f"{spelled(path)} is not {wanted}")
-        self.problems.append((path, "changed"))
+        self.problems.add((place, "changed"))
 
-    def missing(self, path: Path) -> None:
+    def missing(self, path: Path, place: Path) -> None:
         """Note that a column that is NOT NULL has no value."""
         self.reasons.append(f"{spelled(path)} is missing")
-        self.problems.append((path, "missing"))
+        self.problems.add((place, "missing"))
 
     def broken(self, value: Any, reason: str) -> None:
         """Keep a body that cannot be read at all."""
         self.values["$"] = value
         self.reasons.append(reason)
-        self.problems.append(((), "broken"))
+        self.problems.add(((), "broken"))
 
     @property
     def rescued(self) -> str | None:
@@ -104,26 +108,22 @@ Reader = Callable[[Any, Path, Rest], Any]
 
 def reader(schema: T.StructType) -> Callable[[Any, Rest], dict[str, Any]]:
     """Compile a schema. The result takes a message and returns the values of the columns, by the names of the fields."""
-    read = _struct(schema)
+    read = _compile(schema, ())
     return lambda value, rest: read(value, (), rest) or {}
 
 
-def _compile(kind: T.DataType) -> Reader:
+def _compile(kind: T.DataType, place: Path) -> Reader:
     if isinstance(kind, T.StructType):
-        return _struct(kind)
+        readers = {column.name: _compile(column.dataType, (*place, column.name)) for column in kind}
+        return partial(_read_struct, place, readers, [column.name for column in kind if not column.nullable])
     if isinstance(kind, T.ArrayType):
-        return partial(_read_array, _compile(kind.elementType))
+        return partial(_read_array, place, _compile(kind.elementType, (*place, ELEMENT)))
     if isinstance(kind, T.MapType):
-        return partial(_read_map, _compile(kind.valueType))
-    return partial(_read_scalar, _scalar(kind), kind.simpleString().upper())
+        return partial(_read_map, place, _compile(kind.valueType, (*place, ENTRY)))
+    return partial(_read_scalar, place, _scalar(kind), kind.simpleString().upper())
 
 
-def _struct(schema: T.StructType) -> Reader:
-    readers = {column.name: _compile(column.dataType) for column in schema}
-    return partial(_read_struct, readers, [column.name for column in schema if not column.nullable])
-
-
-def _read_struct(readers: Mapping[str, Reader], required: list[str], value: Any, path: Path, rest: Rest) -> dict[str, Any] | None:
+def _read_struct(place: Path, readers: Mapping[str, Reader], required: list[str], value: Any, path: Path, rest: Rest) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     if isinstance(value, Nodes):
         pairs: Any = value
@@ -132,37 +132,36 @@ def _read_struct(readers: Mapping[str, Reader], required: list[str], value: Any,
     elif isinstance(value, Text) and not value.strip():
         pairs = ()
     else:
-        rest.misfit(path, value, "an object")
+        rest.misfit(path, value, "an object", place)
         return None
+    rest.seen.add(place)
+    refused = set()
     for name, each in pairs:
-        place = (*path, name)
         read = readers.get(name)
         if read is None or name in found:
-            rest.unknown(place, each)
-        elif each is None:
-            found[name] = None
+            rest.unknown((*path, name), each, (*place, name))
+            refused.add(name)
         else:
-            found[name] = read(each, place, rest)
+            found[name] = None if each is None else read(each, (*path, name), rest)
+            if each is not None and found[name] is None:
+                refused.add(name)
     for name in required:
-        if found.get(name) is None and not _was_refused((*path, name), rest):
-            rest.missing((*path, name))
+        if found.get(name) is None and name not in refused:
+            rest.missing((*path, name), (*place, name))
     return found
 
 
-def _was_refused(path: Path, rest: Rest) -> bool:
-    return any(each == path for each, _ in rest.problems)
-
-
-def _read_array(read: Reader, value: Any, path: Path, rest: Rest) -> list | None:
+def _read_array(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> list | None:
     if isinstance(value, Nodes):
         values = [each for name, each in value]
     elif isinstance(value, list):
         values = value
     elif isinstance(value, Text) and not value.strip():
-        return []
+        values = []
     else:
-        rest.misfit(path, value, "an array")
+        rest.misfit(path, value, "an array", place)
         return None
+    rest.seen.add(place)
     return [None if _is_null(each) else read(each, (*path, number), rest) for number, each in enumerate(values)]
 
 
@@ -170,20 +169,21 @@ def _is_null(value: Any) -> bool:
     return value is None or (isinstance(value, Text) and value == "null")  # NServiceBus writes null for a number without value in a list
 
 
-def _read_map(read: Reader, value: Any, path: Path, rest: Rest) -> list[tuple[str, Any]] | None:
+def _read_map(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> list[tuple[str, Any]] | None:
     if isinstance(value, dict):
         pairs = list(value.items())
     elif isinstance(value, Nodes) and all(_is_pair(each) for _, each in value):
         pairs = [(str(dict(each)["Key"]), dict(each).get("Value")) for _, each in value]
     elif isinstance(value, Text) and not value.strip():
-        return []
+        pairs = []
     else:
-        rest.misfit(path, value, "a map")
+        rest.misfit(path, value, "a map", place)
         return None
+    rest.seen.add(place)
     known: dict[str, Any] = {}
     for key, each in pairs:
         if key in known or not _is_text(key):
-            rest.unknown((*path, key), each)
+            rest.unknown((*path, key), each, (*place, ENTRY))
         else:
             known[key] = None if each is None else read(each, (*path, key), rest)
     return list(known.items())
@@ -193,12 +193,14 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, Nodes) and isinstance(dict(value).get("Key"), Text) and {name for name, _ in value} <= {"Key", "Value"}
 
 
-def _read_scalar(read: Callable[[Any], Any], name: str, value: Any, path: Path, rest: Rest) -> Any:
+def _read_scalar(place: Path, read: Callable[[Any], Any], name: str, value: Any, path: Path, rest: Rest) -> Any:
     try:
-        return read(value)
+        found = read(value)
     except (ValueError, TypeError, OverflowError, InvalidOperation):
-        rest.misfit(path, value, name)
+        rest.misfit(path, value, name, place)
         return None
+    rest.seen.add(place)
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- scalars
@@ -294,7 +296,7 @@ def _decimal(precision: int, scale: int, value: Any) -> Decimal:
 
 
 def _date(value: Any) -> date:
-    if isinstance(value, str) and _DATE.fullmatch(value.strip()):
+    if isinstance(value, str) and DATE.fullmatch(value.strip()):
         return date.fromisoformat(value.strip())
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
@@ -305,7 +307,7 @@ def _time(value: Any, *, zoned: bool) -> datetime:
     """Read a time. Without a time zone, it is taken as UTC if the column has one, and kept as it is if the column has none."""
     if isinstance(value, datetime):
         time = value
-    elif isinstance(value, str) and _TIME.fullmatch(value.strip()):
+    elif isinstance(value, str) and TIME.fullmatch(value.strip()):
         time = datetime.fromisoformat(value.strip())
     else:
         raise TypeError

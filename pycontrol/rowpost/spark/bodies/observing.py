@@ -12,16 +12,13 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
-from pyspark.sql import types as T
-
 from rowpost.spark.bodies.decoding import message_of, read_body
+from rowpost.spark.bodies.fitting import DATE, ELEMENT, ENTRY, TIME, Path
 from rowpost.spark.bodies.parsing import Nodes, NotReadable, Text
 from rowpost.spark.bodies.schema_files import Schema
 
-__all__ = ["ELEMENT", "ENTRY", "MAX_KEYS", "changes", "general", "shapes"]
+__all__ = ["MAX_KEYS", "changes", "shapes"]
 
-Path = tuple[str | int, ...]
-ELEMENT, ENTRY = 0, -1
 #: An object with more keys is taken for a dictionary.
 MAX_KEYS = 100
 _PAIR = "NServiceBus.KeyValuePairOf"
@@ -42,8 +39,6 @@ _VALUES = {
     "String",
     "TimeSpan",
 }
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?")
 _WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,18})"), re.compile(r"-?(0|[1-9]\d*)\.\d+(E[+-]?\d+)?")
 _LONG = 1 << 63
 _MAX_SCALE, _MAX_DIGITS = 10, 28
@@ -108,9 +103,9 @@ def _scalar(value: Any) -> str:
 def _kind_of_text(text: str, *, is_untyped: bool) -> str:
     if is_untyped and (_WHOLE.fullmatch(text) or _NUMBER.fullmatch(text)):
         return _number(Decimal(text))
-    if _DATE.fullmatch(text):
+    if DATE.fullmatch(text):
         return "date"
-    time = _TIME.fullmatch(text)
+    time = TIME.fullmatch(text)
     return "string" if time is None else "timestamp" if time[1] else "timestamp_ntz"
 
 
@@ -124,49 +119,8 @@ def _number(number: Decimal) -> str:
 
 def changes(body: bytes | None, content_type: str | None, schema: Schema) -> list[tuple[str, str]]:
     """Return the paths of a body with "seen", and those that differ from its schema: new, changed, missing, broken."""
-    values, rest = read_body(body, content_type, schema)
-    found = {(general(path, schema.fields), problem) for path, problem in rest.problems}
-    seen: set[Path] = set()
-    for column in schema.fields:
-        _see(values.get(column.name), column.dataType, (column.name,), seen)
-    found |= {(path, "seen") for path in seen}
+    _, rest = read_body(body, content_type, schema)
+    found = {*rest.problems, *((place, "seen") for place in rest.seen if place)}
     if body is None:
         found.add(((), "broken"))
-    return [(json.dumps(path), problem) for path, problem in found]
-
-
-def _see(value: Any, kind: T.DataType, path: Path, seen: set[Path]) -> None:
-    if value is None:
-        return
-    seen.add(path)
-    if isinstance(kind, T.StructType):
-        for field in kind:
-            _see(value.get(field.name), field.dataType, (*path, field.name), seen)
-    elif isinstance(kind, T.ArrayType):
-        for each in value:
-            _see(each, kind.elementType, (*path, ELEMENT), seen)
-    elif isinstance(kind, T.MapType):
-        for each in value.values() if isinstance(value, dict) else [each for _, each in value]:
-            _see(each, kind.valueType, (*path, ENTRY), seen)
-
-
-def general(path: Path, fields: T.StructType) -> Path:
-    """Return a path without the numbers of elements and the keys of maps. It ends at the first field that the schema does not have."""
-    kind: T.DataType = fields
-    found: list[str | int] = []
-    for part in path:
-        if isinstance(kind, T.StructType):
-            found.append(part)
-            known = {column.name: column.dataType for column in kind}
-            if part not in known:
-                break
-            kind = known[str(part)]
-        elif isinstance(kind, T.ArrayType):
-            found.append(ELEMENT)
-            kind = kind.elementType
-        elif isinstance(kind, T.MapType):
-            found.append(ENTRY)
-            kind = kind.valueType
-        else:
-            break
-    return tuple(found)
+    return [(json.dumps(place), problem) for place, problem in found]

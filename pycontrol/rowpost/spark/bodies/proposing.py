@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import types as T
 
-from rowpost.spark.bodies.observing import ELEMENT, ENTRY, MAX_KEYS
+from rowpost.spark.bodies.fitting import ELEMENT, ENTRY
+from rowpost.spark.bodies.observing import MAX_KEYS
 
 __all__ = ["Observation", "propose"]
 

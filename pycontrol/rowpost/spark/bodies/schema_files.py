@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -21,9 +20,9 @@ from urllib.parse import quote, unquote
 from pyspark.errors import ParseException
 from pyspark.sql import types as T
 
+from rowpost.archive.parts import STATISTICS
 from rowpost.errors import SettingsError
 from rowpost.settings.yaml_node import did_you_mean
-from rowpost.spark.archive.parts import STATISTICS
 from rowpost.spark.archive.schemas import ARCHIVE
 
 __all__ = ["ERROR", "RESCUED", "Schema", "as_ddl", "column_names", "file_name", "folder_name", "read_schemas", "type_of"]
@@ -35,8 +34,6 @@ _TYPES = ("STRING", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", 
           "BINARY", "ARRAY", "MAP", "STRUCT")  # fmt: skip
 _SCALARS = (T.StringType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType,
             T.DateType, T.TimestampType, T.TimestampNTZType, T.BinaryType)  # fmt: skip
-_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_WORDS = {"table", "select", "from", "order", "group", "by", "as", "not", "null", "comment", "default", "generated", "collate"}
 _LINE = re.compile(r"line (\d+), pos (\d+)")
 
 
@@ -198,27 +195,5 @@ def _nullable(kind: T.DataType) -> T.DataType:
 
 # ---------------------------------------------------------------------------------------------- writing
 def as_ddl(fields: T.StructType) -> str:
-    """Write fields as the text of a schema file, one line for each. `read_schemas` reads the same fields from it."""
-    lines = [f"{_quoted(each.name)} {_type_text(each.dataType)}{'' if each.nullable else ' NOT NULL'}{_comment(each.metadata)}" for each in fields]
-    return ",\n".join(lines) + "\n" if lines else "-- no fields\n"
-
-
-def _type_text(kind: T.DataType) -> str:
-    if isinstance(kind, T.StructType):
-        return f"STRUCT<{', '.join(f'{_quoted(each.name)}: {_type_text(each.dataType)}' for each in kind)}>"
-    if isinstance(kind, T.ArrayType):
-        return f"ARRAY<{_type_text(kind.elementType)}>"
-    if isinstance(kind, T.MapType):
-        return f"MAP<STRING, {_type_text(kind.valueType)}>"
-    return kind.simpleString().upper()
-
-
-def _quoted(name: str) -> str:
-    if _PLAIN.fullmatch(name) and name.lower() not in _WORDS:
-        return name
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _comment(metadata: Mapping[str, str]) -> str:
-    text = metadata.get("comment", "")
-    return " COMMENT '" + text.replace("\\", "\\\\").replace("'", "\\'") + "'" if text else ""
+    """Write fields as the text of a schema file, one line for each. `read_schemas` reads the same fields from it. A Spark session must be active."""
+    return ",\n".join(T.StructType([each]).toDDL() for each in fields) + "\n" if fields else "-- no fields\n"

@@ -10,8 +10,6 @@ is not added again, and a checkpoint that does not belong to the table is refuse
 from __future__ import annotations
 
 import json
-import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -21,19 +19,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rowpost.archive.address import check_checkpoint, located
+from rowpost.archive.folder import METADATA_FOLDER
+from rowpost.archive.identity import Batch, Offset, by_epoch, check_known, check_start, names_by_epoch
+from rowpost.archive.opening import create_table, open_table
+from rowpost.archive.source.options import DEFAULT_BYTES
+from rowpost.archive.table import ArchiveTable
+from rowpost.archive.writer import TableWriter
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.address import check_checkpoint, located
-from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import parse_headers
-from rowpost.spark.archive.identity import Batch, Offset, by_epoch, check_known, check_start, is_new, names_by_epoch, recorded_after
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import create_table, open_table
-from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
-from rowpost.spark.archive.table import ArchiveTable
-from rowpost.spark.jobs.batch_errors import short_errors
-from rowpost.spark.jobs.compact import merge, small_files
+from rowpost.spark.explain import short_errors
 from rowpost.spark.jobs.restarting import keep_running
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 __all__ = [
-    "AUTOMATIC_FILES",
     "ArchiveJob",
     "BatchWriter",
     "archive",
@@ -61,13 +57,9 @@ __all__ = [
     "where_it_begins",
 ]
 
-#: Small files of one day, of about the same size, that the archiver merges.
-AUTOMATIC_FILES = 10
 #: Messages in one batch of a tail; the other modes have the source's default.
 TAIL_ROWS = 250_000
 _POLL_INTERVAL_S = 0.3
-_VACUUM_EVERY_S = 3600.0
-_LOG = logging.getLogger("rowpost.spark")
 
 Progress = Callable[[int, int], None]
 
@@ -104,6 +96,7 @@ class ArchiveJob:
         path: the archive: a folder or a URI.
         mode: "tail" or "drain".
         every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
+        max_bytes: bytes of headers and bodies in one batch; a larger message is a batch of its own.
         max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for a drain. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
         options: additional options of the source.
     """
@@ -116,6 +109,7 @@ class ArchiveJob:
     max_rows: int | None = None
     checkpoint: str | None = None
     options: tuple[tuple[str, str], ...] = ()
+    max_bytes: int = DEFAULT_BYTES
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -250,7 +244,7 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     checkpoint = Checkpoint(job.checkpoint_location, spark)
     begins = where_it_begins(table, checkpoint, job.queues, way_out, drain=job.mode == "drain")
     reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
-    options = {"environment": job.environment, "startingOffsets": "earliest"}
+    options = {"environment": job.environment, "startingOffsets": "earliest", "maxBytesPerTrigger": str(job.max_bytes)}
     rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
     options["maxOffsetsPerTrigger"] = None if rows is None else str(rows)
     for name, value in [*options.items(), *job.options]:
@@ -301,21 +295,15 @@ class BatchWriter:
         self.begins, self.way_out = begins or {}, way_out
         self._query: str | None = None
         self._last: tuple[int, Mapping[str, Offset]] = (-1, {})  # the last batch and its end, which Spark would read from a store again
-        self._table: ArchiveTable | None = None
-        self._vacuumed = time.monotonic()
+        self._writer: TableWriter | None = None
 
     @short_errors()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        table = self._table = self._table or create_table(self.path, self.schema)
+        if self._writer is None:
+            self._writer = TableWriter(create_table(self.path, self.schema), ESSENTIAL if self.schema == ARCHIVE else self.schema.fieldNames())
+        table = self._writer.table
         batch = self._batch(df.sparkSession, table, batch_id)
-        table.refresh()
-        if not is_new(batch, table.recorded(), table.last_batch(batch.query)):
-            return
-        table.check_writable()
-        table.check_columns(self.schema.fieldNames() if self.schema != ARCHIVE else ESSENTIAL)
-        new = write_files(df, table, f"{batch.query}-{batch_id}", parse=self.parse)
-        if (new or batch.moved) and self._commit(table, batch, new):
-            self._compact(df.sparkSession, table)
+        self._writer.add(batch, self.queue, lambda name: write_files(df, table, name, parse=self.parse))
 
     def _batch(self, spark: SparkSession, table: ArchiveTable, number: int) -> Batch:
         """Describe a batch by the checkpoint. A queue that is new in it begins where the source was told to."""
@@ -328,33 +316,3 @@ class BatchWriter:
         self._last = number, by_epoch(end)
         names = names_by_epoch(end, self.queue or "")
         return Batch(table.address, self._query, number, {**self.begins, **before}, by_epoch(end), names, self.way_out)
-
-    def _commit(self, table: ArchiveTable, batch: Batch, new: Sequence[NewFile]) -> bool:
-        """Add the files of a batch. Returns False if another process has added the same batch meanwhile."""
-        note = {"job": "archive", "queue": self.queue, "batch": batch.number, "rows": sum(file.rows for file in new)}
-        added = False
-        try:
-            while is_new(batch, table.recorded(), table.last_batch(batch.query)):
-                after = recorded_after(batch, table.recorded())
-                if table.commit(new, batches={batch.query: batch.number}, recorded=after, note=note):
-                    added = True
-                    break
-                table.refresh()
-        finally:
-            if not added:
-                table.folder.delete(file.path for file in new)
-        return added
-
-    def _compact(self, spark: SparkSession, table: ArchiveTable) -> None:
-        """Merge small files when there are many, unless another job maintains the archive now."""
-        groups = small_files(table.files(), AUTOMATIC_FILES)
-        if not groups:
-            return
-        try:
-            with lease(table.folder, "archive", wait_s=0):
-                merge(spark, table, groups)
-                if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
-                    table.vacuum()
-                    self._vacuumed = time.monotonic()
-        except Exception as error:  # noqa: BLE001 -- the batch is committed, and the next one tries again
-            _LOG.warning("the small files of %s were not merged: %s", self.path, error)

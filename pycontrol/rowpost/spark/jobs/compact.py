@@ -6,57 +6,23 @@ at most. The command merges all small files of each day.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import open_table
-from rowpost.spark.archive.table import ArchiveTable, DataFile
-from rowpost.spark.jobs.maintenance import FILE_BYTES, Counts, Step, work
+from rowpost.archive.lease import lease
+from rowpost.archive.merging import FILE_BYTES, small_files
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.spark.jobs.maintenance import Counts, Step, work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["merge", "phases", "run", "small_files"]
+__all__ = ["merge", "phases", "run"]
 
 _SMALL_BYTES = FILE_BYTES // 2
 _GROUPS_IN_STEP = 8  # a step that loses one file to another job is done again
-#: The archiver leaves larger files to `compact`: readers gain little, and a message would be rewritten while the archiver is busy.
-_AUTOMATIC_BYTES = 32 << 20
-_TIERS = (1 << 20, 8 << 20, _AUTOMATIC_BYTES)
-
-
-def small_files(files: Iterable[DataFile], at_least: int, *, tiers: Sequence[int] = _TIERS) -> list[tuple[DataFile, ...]]:
-    """Return groups of small files of one queue and day, each for one new file of at most FILE_BYTES.
-
-    Args:
-        files: the files of a snapshot.
-        at_least: the number of files for which a group is worth rewriting, 2 or more.
-        tiers: upper limits of size, in bytes. Only files of one tier are merged.
-    """
-    found: dict[tuple[str, str, int], list[DataFile]] = defaultdict(list)
-    for file in files:
-        tier = next((limit for limit in tiers if file.bytes < limit), None)
-        if tier is not None:
-            found[file.queue, file.day, tier].append(file)
-    groups: list[tuple[DataFile, ...]] = []
-    for same in found.values():
-        if len(same) >= at_least:
-            groups += _filled(same)
-    return groups
-
-
-def _filled(files: Sequence[DataFile]) -> Iterable[tuple[DataFile, ...]]:
-    """Divide files into groups of at most FILE_BYTES, the oldest first. A group of one file is left out."""
-    group: list[DataFile] = []
-    for file in sorted(files, key=lambda file: (file.modified, file.path)):
-        if sum(each.bytes for each in group) + file.bytes > FILE_BYTES:
-            yield from [tuple(group)] * (len(group) > 1)
-            group = []
-        group.append(file)
-    yield from [tuple(group)] * (len(group) > 1)
 
 
 def phases(

@@ -1,12 +1,12 @@
 """Do to the copies of an archive's messages what happens to the messages: to the tables of `decode`, which archive/copies.py finds.
 
-`erase` and `retain` say what happens (`Change`), and `follow` does it in each table, before the archive is changed: as long as a message is
+`erase` and `retain` say what happens, and `follow` does it in each table, before the archive is changed: as long as a message is
 in the archive, a run that was killed is repeated with the same copies. Of the copy of a redacted message, only ROW stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import or_
@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from rowpost.archive.lease import lease
+from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound
 from rowpost.spark.archive.copies import places, tables_in
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.rows import FILE, read_files, relative
-from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.archive.rows import FILE
 from rowpost.spark.jobs.decoded_tables import KEY, ROW
-from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
+from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["ACTION", "DELETE", "MATCHES", "REDACT", "Change", "Copies", "actions_of", "follow", "has_body"]
+__all__ = ["MATCHES", "Copies", "actions_of", "change_of_copies", "follow", "has_body"]
 
-DELETE, REDACT = "delete", "redact"
-#: Columns that are added while a job runs. A body may have a field of any other name.
-ACTION, MATCHES = "_rowpost_action", "_rowpost_matches"
+#: A column that is added while a job runs, like ACTION.
+MATCHES = "_rowpost_matches"
 _OWN = "_rowpost_copied_"
 
 
@@ -42,35 +41,21 @@ class Copies:
     missing: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Change:
-    """What happens to copies.
+def change_of_copies(actions: DataFrame, matching: Callable[[DataFrame], DataFrame] = lambda df: df.withColumn(MATCHES, F.lit(False))) -> Change:
+    """Return what happens to the rows of a table with copies. Only rows with something of the body are redacted.
 
-    Attributes:
+    Args:
         actions: KEY and ACTION of the archive's messages that are deleted or redacted, each message once.
         matching: adds MATCHES to a table's rows: those that are deleted because of what the table itself says.
     """
+    of, action = actions.select(*(F.col(name).alias(f"{_OWN}{name}") for name in (*KEY, ACTION))), F.col(f"{_OWN}{ACTION}")
 
-    actions: DataFrame
-    matching: Callable[[DataFrame], DataFrame] = lambda df: df.withColumn(MATCHES, F.lit(False))
-
-    def mark(self, df: DataFrame) -> DataFrame:
-        """Add ACTION to the rows of a table: DELETE, REDACT if something of the body is left, or null."""
-        of = self.actions.select(*(F.col(name).alias(f"{_OWN}{name}") for name in (*KEY, ACTION)))
-        found = self.matching(df).join(of, [F.col(name) == F.col(f"{_OWN}{name}") for name in KEY], "left")
-        action = F.col(f"{_OWN}{ACTION}")
+    def mark(df: DataFrame) -> DataFrame:
+        found = matching(df).join(of, [F.col(name) == F.col(f"{_OWN}{name}") for name in KEY], "left")
         done = F.when(F.col(MATCHES) | (action == DELETE), F.lit(DELETE)).when((action == REDACT) & has_body(df), F.lit(REDACT))
         return found.withColumn(ACTION, done).select(*df.columns, ACTION)
 
-    def of(self, df: DataFrame) -> DataFrame:
-        """Return the rows of a table that are deleted or redacted."""
-        return self.mark(df).where(F.col(ACTION).isNotNull())
-
-    def apply(self, df: DataFrame) -> DataFrame:
-        """Return the rows of a table that stay, without the bodies of redacted ones."""
-        marked = self.mark(df)
-        emptied = {c.name: F.when(F.col(ACTION).isNull(), F.col(c.name)).cast(c.dataType) for c in df.schema if c.name not in ROW}
-        return marked.where(F.col(ACTION).isNull() | (F.col(ACTION) == REDACT)).withColumns(emptied).drop(ACTION)
+    return Change(mark, lambda df: {name: F.lit(None) for name in df.columns if name not in ROW})
 
 
 def has_body(df: DataFrame) -> Column:
@@ -79,7 +64,7 @@ def has_body(df: DataFrame) -> Column:
 
 
 def actions_of(df: DataFrame, action: Column) -> DataFrame:
-    """Return what happens to messages of an archive, for `Change`. What happens to one of several equal messages happens to its copy."""
+    """Return what happens to messages of an archive, for `change_of_copies`. What happens to one of several equal messages happens to its copy."""
     return df.withColumn(ACTION, action).where(F.col(ACTION).isNotNull()).groupBy(*KEY).agg(F.min(ACTION).alias(ACTION))  # DELETE comes first
 
 
@@ -97,16 +82,9 @@ def follow(spark: SparkSession, archive: ArchiveTable, job: str, change: Change,
         for table in tables:
             counts = Counts()
             with lease(table.folder, job):
-                for _ in work(spark, table, job, partial(_steps, spark, table, change), counts):
+                for _ in work(spark, table, job, partial(change.plan, spark, table), counts):
                     pass
                 table.vacuum(at_once=True)
                 yield table
             done.deleted += counts.rows_before - counts.rows_after
             done.redacted += counts.changed
-
-
-def _steps(spark: SparkSession, table: ArchiveTable, change: Change, files: Sequence[DataFile]) -> list[Step]:
-    marked = change.of(read_files(spark, table, files, with_file=True))
-    known, counted = {file.path: file for file in files}, marked.groupBy(FILE, ACTION).count().collect()
-    deleted, redacted = ({known[relative(table, row[FILE])]: row["count"] for row in counted if row[ACTION] == which} for which in (DELETE, REDACT))
-    return without_rows(deleted, change.apply, redacted)

@@ -17,19 +17,20 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.lease import lease
+from rowpost.archive.merging import AUTOMATIC_FILES, small_files
+from rowpost.archive.opening import create_table, open_table
+from rowpost.archive.parts import NewFile
+from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.copies import remember
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import create_table, open_table
-from rowpost.spark.archive.parts import PARTITIONS, NewFile
 from rowpost.spark.archive.rows import read_files, write_files
-from rowpost.spark.archive.schemas import ARCHIVE
-from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.archive.schemas import ARCHIVE, schema_of
 from rowpost.spark.bodies.decoding import decoded_type
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name
-from rowpost.spark.jobs.archive import AUTOMATIC_FILES
-from rowpost.spark.jobs.compact import merge, small_files
+from rowpost.spark.jobs.compact import merge
 from rowpost.spark.jobs.decode import decode_type, undecoded
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class _Table:
         if self.exists:
             table = open_table(self.path)
             table.check_writable()
-            self._missing = new_columns(table.schema, table_schema(self.schema), self.path)
+            self._missing = new_columns(schema_of(table), table_schema(self.schema), self.path)
 
     def add(self, spark: SparkSession, source: ArchiveTable, files: Sequence[DataFile]) -> Decoded:
         """Add new columns, and in one commit the messages of an archive's files that the table does not have."""
@@ -191,7 +192,7 @@ class _Table:
 
     def _write(self, spark: SparkSession, table: ArchiveTable, source: ArchiveTable, files: Sequence[DataFile]) -> list[NewFile]:
         """Add the messages that the table does not have, in one commit, however often and by whomever this is repeated."""
-        columns = T.StructType([column for column in table.schema if column.name not in ROW])
+        columns = T.StructType([column for column in schema_of(table) if column.name not in ROW])
         messages = read_files(spark, source, files).select(*_NEEDED).where(F.col("message_type") == self.schema.message_type).dropDuplicates(KEY)
         days = {(file.queue, file.day) for file in files}
         note = {"job": "decode", "archive": source.folder.path, "archive_version": source.version}
@@ -202,7 +203,7 @@ class _Table:
             new = write_files(decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT), table, f"decode-{uuid.uuid4().hex[:8]}")
             if not new or table.commit(new, note={**note, "rows": sum(file.rows for file in new)}):
                 return new
-            table.folder.delete(file.path for file in new)  # another process has changed the table meanwhile
+            table.discard(new)  # another process has changed the table meanwhile
 
     def _counted(self, spark: SparkSession, table: ArchiveTable, new: Sequence[NewFile]) -> Decoded:
         files = [DataFile(file.path, file.queue, file.day, file.bytes, file.rows) for file in new]

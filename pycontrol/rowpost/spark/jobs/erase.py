@@ -14,24 +14,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
+from rowpost.archive.lease import lease
+from rowpost.archive.leftovers import Leftover, find_leftovers, sweep
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError
 from rowpost.spark.archive.copies import places
 from rowpost.spark.archive.headers import parse_headers
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
-from rowpost.spark.archive.opening import open_table
-from rowpost.spark.archive.rows import FILE, read_files, relative
-from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.archive.table import ArchiveTable, DataFile
-from rowpost.spark.jobs.copied import DELETE, MATCHES, REDACT, Change, Copies, actions_of, follow, has_body
+from rowpost.spark.archive.rows import read_files
+from rowpost.spark.archive.schemas import MESSAGE, schema_of
+from rowpost.spark.jobs.copied import MATCHES, Copies, actions_of, change_of_copies, follow, has_body
 from rowpost.spark.jobs.decoded_tables import KEY, sources
-from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
+from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
 from rowpost.spark.jobs.replay import stored
 from rowpost.spark.jobs.retain import is_redacted
 
@@ -72,9 +73,11 @@ class Selection:
                 matches |= F.col(f"_rowpost_{name}").isNotNull()
         return df.withColumn(MATCHES, matches).drop(*(f"_rowpost_{name}" for name in _ID_COLUMNS))
 
-    def of(self, df: DataFrame) -> DataFrame:
-        """Return the selected messages."""
-        return self.mark(df).where(MATCHES).drop(MATCHES)
+    @property
+    def change(self) -> Change:
+        """The deletion of the selected messages."""
+        where = None if self.ids else self.where
+        return Change(lambda df: self.mark(df).withColumn(ACTION, F.when(F.col(MATCHES), F.lit(DELETE))).drop(MATCHES), where=where)
 
     def mark_copies(self, df: DataFrame) -> DataFrame:
         """Add the column MATCHES to copies. If they lack a column of the condition, only the ids decide."""
@@ -147,7 +150,7 @@ def run(
             progress(counts.rows_before - counts.rows_after, counts.files_before)
         leftovers = find_leftovers(table)
         swept = sweep(table, [each for each in leftovers if idle or each.is_over])
-        unsure = _holding(spark, table, selection.of, [each for each in leftovers if each.path not in swept])
+        unsure = _holding(spark, table, selection.change, [each for each in leftovers if each.path not in swept])
         replayed = sum(_erase_replay(spark, table, selection, place) for place in table.folder.replays())
     receipt = {
         "time": now.isoformat(timespec="seconds"), "reason": reason, "user": _user(), "host": socket.gethostname(), "archive": table.path,
@@ -163,7 +166,7 @@ def run(
 
 def phases(spark: SparkSession, table: ArchiveTable, selection: Selection, counts: Counts) -> Iterator[str]:
     """Erase messages from the table, and delete the replaced files."""
-    yield from work(spark, table, "erase", lambda files: _steps(spark, table, selection, files), counts)
+    yield from work(spark, table, "erase", partial(selection.change.plan, spark, table), counts)
     table.vacuum(at_once=True)
     yield "vacuumed"
 
@@ -172,11 +175,11 @@ def _erase_copies(spark: SparkSession, archive: ArchiveTable, selection: Selecti
     """Erase the selected messages from all tables to which messages of the archive were copied. What `retain` has redacted is redacted there too."""
     kept = read_files(spark, archive, archive.files())
     actions = actions_of(selection.mark(kept), F.when(F.col(MATCHES), F.lit(DELETE)).when(is_redacted(), F.lit(REDACT))).persist()
-    change = Change(actions, selection.mark_copies)
+    change = change_of_copies(actions, selection.mark_copies)
     for table in follow(spark, archive, "erase", change, done):
         leftovers = find_leftovers(table)
         swept = sweep(table, [each for each in leftovers if idle or each.is_over])
-        done.unfinished += len(_holding(spark, table, change.of, [each for each in leftovers if each.path not in swept]))
+        done.unfinished += len(_holding(spark, table, change, [each for each in leftovers if each.path not in swept]))
         rows = read_files(spark, table, table.files())
         if not selection.is_valid_for(rows):
             unknown = rows.where(has_body(rows)).join(_keys_of_sources(spark, kept, archive, table), list(KEY), "left_anti").count()
@@ -195,22 +198,12 @@ def _keys_of_sources(spark: SparkSession, kept: DataFrame, archive: ArchiveTable
     return keys
 
 
-def _steps(spark: SparkSession, table: ArchiveTable, selection: Selection, files: Sequence[DataFile]) -> list[Step]:
-    found = selection.mark(read_files(spark, table, files, with_file=True)).where(MATCHES).groupBy(FILE).count().collect()
-    known = {file.path: file for file in files}
-
-    def keep(df: DataFrame) -> DataFrame:
-        return selection.mark(df).where(~F.col(MATCHES)).drop(MATCHES)
-
-    return without_rows({known[relative(table, row[FILE])]: row["count"] for row in found}, keep)
-
-
-def _holding(spark: SparkSession, table: ArchiveTable, selected: Callable[[DataFrame], DataFrame], leftovers: Sequence[Leftover]) -> list[str]:
+def _holding(spark: SparkSession, table: ArchiveTable, change: Change, leftovers: Sequence[Leftover]) -> list[str]:
     """Return the files that a job may be about to commit, and that hold a selected message or cannot be read yet."""
     found = []
     for each in leftovers:
         complete = table.folder.footer(each.path) is not None
-        if not complete or selected(read_files(spark, table, [each.as_file()])).limit(1).count():
+        if not complete or change.of(read_files(spark, table, [each.as_file()])).limit(1).count():
             found.append(each.path)
     return found
 
@@ -221,7 +214,7 @@ def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection
     if not folder.exists(rows):  # an earlier run was killed between the two last steps
         folder.move(kept, rows)
     df = stored(spark, f"{table.path}/{rows}")
-    marked = selection.mark(_as_archived(df, table.schema))
+    marked = selection.mark(_as_archived(df, schema_of(table)))
     number = marked.where(MATCHES).count()
     if number:
         folder.delete([kept])  # of an erasure that was killed: a step that is empty now would stay in it

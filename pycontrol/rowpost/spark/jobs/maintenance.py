@@ -1,6 +1,7 @@
 """Change an archive's files beside the archiver and other jobs: plan on a snapshot, write new files, commit or plan again.
 
-The jobs compact, retain, erase and repair say which files they replace with what (`Step`). `work` executes the steps. If
+The jobs compact, retain, erase and repair say which files they replace with what (`Step`). Those that delete or redact rows say which
+(`Change`), and only files with such rows are replaced. `work` executes the steps. If
 another job has replaced one of a step's files in the meantime, the step's new files are deleted, and the job looks at the
 files that have come since. Files that others add are looked at too, until a look finds nothing more to do.
 
@@ -16,21 +17,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from pyspark.sql import functions as F
+
+from rowpost.archive.merging import FILE_BYTES
+from rowpost.archive.parts import NewFile
+from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.removed import remember_removed
-from rowpost.spark.archive.rows import merge_files, read_files, write_files
-from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.archive.rows import FILE, merge_files, read_files, relative, write_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
-__all__ = ["FILE_BYTES", "Counts", "Plan", "Step", "without_rows", "work"]
+__all__ = ["ACTION", "DELETE", "REDACT", "Change", "Counts", "Plan", "Step", "work"]
 
+DELETE, REDACT = "delete", "redact"
+#: The column that a job adds to rows: DELETE, REDACT or null. A body may have a field of any other name.
+ACTION = "_rowpost_action"
 _T = TypeVar("_T")
 _DELETING = ("erase", "retain")
-#: The size of the files that jobs write, in bytes.
-FILE_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -73,23 +78,51 @@ class Counts:
         self.days |= {(file.queue, file.day) for file in step.files}
 
 
-def without_rows(
-    deleted: Mapping[DataFile, int], keep: Callable[[DataFrame], DataFrame], changed: Mapping[DataFile, int] | None = None
-) -> list[Step]:
-    """Return the steps that remove rows: files that keep none are removed, the others of each day are rewritten together.
+@dataclass(frozen=True)
+class Change:
+    """Rows of a table that are deleted or redacted.
 
-    Args:
-        deleted: the number of rows to delete, by file.
-        keep: returns the rows that stay.
-        changed: the number of rows that `keep` changes, by file.
+    Attributes:
+        mark: adds ACTION to rows.
+        redacted: the columns that a redaction changes, with their new values.
+        where: a condition that all of these rows meet. It reaches the readers of files, which skip what it excludes.
     """
-    changed = changed or {}
-    of_day: dict[tuple[str, str, bool], list[DataFile]] = defaultdict(list)
-    for file in dict.fromkeys([*deleted, *changed]):
-        of_day[file.queue, file.day, deleted.get(file, 0) == file.rows].append(file)
-    return [
-        Step(tuple(files), None if empty else keep, changed=sum(changed.get(file, 0) for file in files)) for (_, _, empty), files in of_day.items()
-    ]
+
+    mark: Callable[[DataFrame], DataFrame]
+    redacted: Callable[[DataFrame], Mapping[str, Column]] = lambda df: {}
+    where: str | None = None
+
+    def of(self, df: DataFrame) -> DataFrame:
+        """Return the rows that are deleted or redacted, with ACTION."""
+        marked = self.mark(df).where(F.col(ACTION).isNotNull())
+        return marked if self.where is None else marked.where(self.where)
+
+    def apply(self, df: DataFrame) -> DataFrame:
+        """Return the rows that stay, of which some are redacted."""
+        stays = F.col(ACTION).isNull()
+        new = {name: F.when(stays, F.col(name)).otherwise(value).cast(df.schema[name].dataType) for name, value in self.redacted(df).items()}
+        return self.mark(df).where(stays | (F.col(ACTION) == REDACT)).withColumns(new).drop(ACTION)
+
+    def find(self, spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile], *sums: Column) -> list[tuple[DataFile, Row]]:
+        """Count the rows of each file and action as `messages`, with further sums. Other files have none."""
+        known = {file.path: file for file in files}
+        rows = self.of(read_files(spark, table, files, with_file=True)).groupBy(FILE, ACTION)
+        return [(known[relative(table, row[FILE])], row) for row in rows.agg(F.count(F.lit(1)).alias("messages"), *sums).collect()]
+
+    def steps(self, found: Sequence[tuple[DataFile, Row]]) -> list[Step]:
+        """Return the steps for what was found: files that keep no row are removed, the others of each day are rewritten together."""
+        deleted, redacted = ({file: row.messages for file, row in found if row[ACTION] == action} for action in (DELETE, REDACT))
+        of_day: dict[tuple[str, str, bool], list[DataFile]] = defaultdict(list)
+        for file in dict.fromkeys([*deleted, *redacted]):
+            of_day[file.queue, file.day, deleted.get(file, 0) == file.rows].append(file)
+        return [
+            Step(tuple(files), None if empty else self.apply, changed=sum(redacted.get(file, 0) for file in files))
+            for (_, _, empty), files in of_day.items()
+        ]
+
+    def plan(self, spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile]) -> list[Step]:
+        """Return the steps that change the rows of files."""
+        return self.steps(self.find(spark, table, files))
 
 
 #: Takes the files that the job has not looked at yet, and returns the steps.
@@ -128,7 +161,7 @@ def work(spark: SparkSession, table: ArchiveTable, kind: str, plan: Plan, counts
                 counts.add(step, new)
                 yield "committed"
             else:
-                table.folder.delete(file.path for file in new)
+                table.discard(new)
                 counts.replanned += 1
         if not again:
             return
@@ -179,7 +212,7 @@ def _merged(spark: SparkSession, table: ArchiveTable, step: Step, name: str) -> 
 def _commit(table: ArchiveTable, kind: str, step: Step, new: Sequence[NewFile]) -> bool:
     """Commit a step. Returns False if another job has replaced one of its files."""
     note = {"job": kind, "rows": sum(file.rows for file in new)}
-    deletes = kind in _DELETING and "headers" in table.schema.fieldNames()
+    deletes = kind in _DELETING and "headers" in table.names
     removed = _attempt(table, step.files, lambda: remember_removed(table, step.files, new)) if deletes else []
     if removed is None:
         return False

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F
 
+from rowpost.archive.opening import create_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
-from rowpost.spark.archive.opening import create_table
 from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
 from rowpost.spark.archive.times import day_of, start_of
 from rowpost.spark.jobs.archive import BatchWriter, archive, start_query, where_it_begins

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.archive.folder import ArchiveFolder
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.replays import ReplayStore
 from rowpost.spark.archive.schemas import ESSENTIAL

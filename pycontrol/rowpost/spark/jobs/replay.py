@@ -19,8 +19,8 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from rowpost.archive.folder import ArchiveFolder
 from rowpost.errors import InvalidMessage, SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.headers import readable_headers
 from rowpost.spark.archive.replays import ReplayStore
 from rowpost.spark.archive.schemas import ESSENTIAL

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from rowpost.archive.source.reconnect import Say, say
 from rowpost.spark.explain import is_passing, to_rowpost_error
-from rowpost.spark.source.reconnect import Say, say
 
 __all__ = ["MAX_RESTARTS", "keep_running"]
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from pyspark.sql import functions as F
 
+from rowpost.archive.lease import lease
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.spark.archive.copies import places
 from rowpost.spark.archive.headers import read_headers
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Policy, Rule, pattern
-from rowpost.spark.archive.rows import FILE, read_files, relative
+from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import ESSENTIAL
-from rowpost.spark.archive.table import ArchiveTable, DataFile
-from rowpost.spark.jobs.copied import DELETE, REDACT, Change, Copies, actions_of, follow
-from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
+from rowpost.spark.jobs.copied import Copies, actions_of, change_of_copies, follow
+from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, Step, work
 from rowpost.wire.headers import (
     CONTENT_TYPE,
     CONVERSATION_ID,
@@ -46,11 +46,10 @@ from rowpost.wire.headers import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "over_limits", "phases", "plan", "redact", "run"]
+__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "over_limits", "phases", "plan", "redacted", "run"]
 
 #: The header that marks a redacted message.
 REDACTED_HEADER = "Rowpost.Redacted"
-_ACTION = "action"
 _KEPT_HEADERS = (
     MESSAGE_ID, CONVERSATION_ID, RELATED_TO, MESSAGE_INTENT, ENCLOSED_MESSAGE_TYPES, CONTENT_TYPE, ORIGINATING_ENDPOINT, PROCESSING_ENDPOINT,
     TIME_SENT, PROCESSING_STARTED, PROCESSING_ENDED, DELIVER_AT, TIME_OF_FAILURE, FAILED_QUEUE, EXCEPTION_TYPE,
@@ -60,12 +59,12 @@ _WHOLE_DAY = "limit"
 
 
 def decide(df: DataFrame, rules: Iterable[Rule], now: datetime) -> DataFrame:
-    """Add `action` to archived messages: delete, redact or null. The first rule that matches applies."""
+    """Add ACTION to archived messages. The first rule that matches applies."""
     decided = F.lit(None).cast("string")
     for rule in reversed(list(rules)):
-        action = F.when(~is_redacted(), F.lit("redact")) if rule.action == "redact" else F.lit(rule.action)
+        action = F.when(~is_redacted(), F.lit(REDACT)) if rule.action == REDACT else F.lit(rule.action)
         decided = F.when(_matches(rule, now), action).otherwise(decided)
-    return df.withColumn(_ACTION, decided)
+    return df.withColumn(ACTION, decided)
 
 
 def _matches(rule: Rule, now: datetime) -> Column:
@@ -80,20 +79,21 @@ def _matches(rule: Rule, now: datetime) -> Column:
 
 
 def is_redacted() -> Column:
-    """Return the condition that `redact` has written the headers. Within a value, JSON escapes each quotation mark."""
+    """Return the condition that `redacted` has written the headers. Within a value, JSON escapes each quotation mark."""
     return F.coalesce(F.contains("headers", F.lit(f'"{REDACTED_HEADER}":"true"')), F.lit(False))
 
 
-def redact(df: DataFrame) -> DataFrame:
-    """Remove what can name people and machines: bodies, addresses, machines, exception texts and all headers but those in _KEPT_HEADERS.
+def redacted(df: DataFrame) -> dict[str, Column]:
+    """Return the columns without what can name people and machines: bodies, addresses, machines, exception texts and all headers but those in _KEPT_HEADERS.
 
     The columns that the jobs count and measure stay.
     """
-    headers = read_headers(F.col("headers"))
+    headers = read_headers(
+        F.when(F.col(ACTION) == REDACT, F.col("headers"))
+    )  # the parser runs in Python: it gets only the headers that it is needed for
     kept = F.map_filter(headers, lambda name, _: name.isin(*_KEPT_HEADERS) | name.startswith("Rowpost."))
     marked = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), F.create_map(F.lit(REDACTED_HEADER), F.lit("true")))
-    removed = {name: F.lit(None).cast(df.schema[name].dataType) for name in _REMOVED_COLUMNS}
-    return df.withColumns({"headers": F.to_json(marked, {"ignoreNullFields": "false"}), **removed})
+    return {"headers": F.to_json(marked, {"ignoreNullFields": "false"}), **{name: F.lit(None) for name in _REMOVED_COLUMNS if name in df.columns}}
 
 
 class PlannedChange(TypedDict):
@@ -150,28 +150,15 @@ def plan(
 def _by_rules(
     spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, files: Sequence[DataFile]
 ) -> tuple[list[PlannedChange], list[Step]]:
-    decided = decide(read_files(spark, table, files, with_file=True), policy.rules, now).where(F.col(_ACTION).isNotNull())
-    found = decided.groupBy(FILE, _ACTION).agg(F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes")).collect()
-    known = {file.path: file for file in files}
-    changes: dict[tuple[str, str, str], PlannedChange] = {}
-    deleted: dict[DataFile, int] = defaultdict(int)
-    redacted: dict[DataFile, int] = defaultdict(int)
-    for row in found:
-        file = known[relative(table, row[FILE])]
-        change = changes.setdefault(
-            (file.queue, file.day, row.action), {"queue": file.queue, "day": file.day, "action": row.action, "messages": 0, "bytes": 0}
-        )
-        change["messages"] += row.messages
-        change["bytes"] += row.bytes
-        (deleted if row.action == "delete" else redacted)[file] += row.messages
-
-    def kept(df: DataFrame) -> DataFrame:
-        of = decide(df, policy.rules, now)
-        action = F.coalesce(F.col(_ACTION), F.lit(""))
-        unchanged, changed = of.where(~action.isin("delete", "redact")), of.where(action == "redact")
-        return unchanged.unionByName(redact(changed)).drop(_ACTION)
-
-    return list(changes.values()), without_rows(deleted, kept, redacted)
+    change = Change(lambda df: decide(df, policy.rules, now), redacted)
+    found = change.find(spark, table, files, F.sum("body_bytes").alias("bytes"))
+    planned: dict[tuple[str, str, str], PlannedChange] = {}
+    for file, row in found:
+        key = (file.queue, file.day, row[ACTION])
+        each = planned.setdefault(key, {"queue": file.queue, "day": file.day, "action": row[ACTION], "messages": 0, "bytes": 0})
+        each["messages"] += row.messages
+        each["bytes"] += row.bytes
+    return list(planned.values()), change.steps(found)
 
 
 def phases(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, counts: Counts, changes: list[PlannedChange]) -> Iterator[str]:
@@ -218,8 +205,8 @@ def _follow(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datet
     """Delete and redact the copies of the messages that the policy deletes and redacts, and redact those of messages that it has redacted."""
     over = [(F.col("queue") == queue) & (F.col("day").cast("string") == day) for queue, day in over_limits(table.files(), policy)]
     decided = decide(read_files(spark, table, table.files()), policy.rules, now)
-    action = F.when(reduce(or_, over, F.lit(False)), F.lit(DELETE)).when(is_redacted() & F.col(_ACTION).isNull(), F.lit(REDACT))
-    actions = actions_of(decided, F.coalesce(action, F.col(_ACTION))).persist()
-    for _ in follow(spark, table, "retain", Change(actions), done):
+    action = F.when(reduce(or_, over, F.lit(False)), F.lit(DELETE)).when(is_redacted() & F.col(ACTION).isNull(), F.lit(REDACT))
+    actions = actions_of(decided, F.coalesce(action, F.col(ACTION))).persist()
+    for _ in follow(spark, table, "retain", change_of_copies(actions), done):
         pass
     actions.unpersist()

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rowpost.spark.archive.policy import pattern
-from rowpost.spark.bodies.observing import ELEMENT, ENTRY, changes, shapes
+from rowpost.spark.bodies.fitting import ELEMENT, ENTRY
+from rowpost.spark.bodies.observing import changes, shapes
 from rowpost.spark.bodies.proposing import Observation, propose
 from rowpost.spark.bodies.schema_files import Schema, as_ddl, file_name, type_of
 

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.lease import lease
+from rowpost.archive.leftovers import find_leftovers, sweep
+from rowpost.archive.opening import open_table
+from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.spark.archive.copies import places
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.leftovers import find_leftovers, sweep
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.removed import removed_row_versions
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.jobs.maintenance import Counts, Step, work
 
 if TYPE_CHECKING:

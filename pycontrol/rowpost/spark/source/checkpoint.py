@@ -13,13 +13,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rowpost.archive.address import local_path
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.identity import Offset, Progress, by_epoch
+from rowpost.archive.source.reconnect import PatientConnection
 from rowpost.database.connection import Connection
-from rowpost.spark.archive.address import local_path
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.identity import Offset, Progress, by_epoch
-from rowpost.spark.source.connection import in_environment
-from rowpost.spark.source.options import read_options
-from rowpost.spark.source.reconnect import PatientConnection
+from rowpost.spark.source.options import in_environment, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,16 +19,23 @@ _NULL = -1
 
 
 class Tally:
-    """Number and digest of messages. Each message counts with its id, headers and body, and with the length of each."""
+    """Number and digest of messages. Each message counts with its id, headers and body, and with the length of each.
+
+    If the rows name their destinations, a message counts with its queue too, and `queues` has all of them.
+    """
 
     def __init__(self) -> None:
         self.messages, self._sum, self._sequence = 0, 0, blake2b(digest_size=_SIZE)
+        self.queues: set[str] = set()
 
-    def add(self, id: str | None, headers: str, body: bytes | None) -> None:
+    def add(self, id: str | None, headers: str, body: bytes | None, queue: str | None = None) -> None:
         """Add one message."""
         identity, text = (id or "").encode(), headers.encode()
         lengths = pack(">qqq", _NULL if id is None else len(identity), len(text), _NULL if body is None else len(body))
         hashed = blake2b(lengths + identity + text, digest_size=_SIZE)
+        if queue is not None:
+            self.queues.add(queue)
+            hashed.update(pack(">q", len(queue.encode())) + queue.encode())
         hashed.update(body or b"")
         digest = hashed.digest()
         self.messages += 1

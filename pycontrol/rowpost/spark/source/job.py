@@ -14,12 +14,13 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rowpost.archive.source.gone import naming_what_is_gone
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey
+from rowpost.spark.source.destinations import SEVERAL, attempt_for, queues_of
 from rowpost.spark.source.digest import Tally, total
-from rowpost.spark.source.gone import naming_what_is_gone
 
-__all__ = ["Job", "JobState", "Stored", "check_sent", "full_key"]
+__all__ = ["Job", "JobState", "Stored", "full_key", "send_staged"]
 
 MAX_KEY_LENGTH = 200
 SEALED = ("sending", "done")
@@ -27,15 +28,16 @@ SEALED = ("sending", "done")
 
 @dataclass(frozen=True)
 class Stored:
-    """What one attempt of a task has stored: its identifier, the number of messages, and their digest."""
+    """What one attempt of a task has stored: its identifier, the number of messages, their digest, and the queues that the rows name."""
 
     attempt: str
     messages: int
     digest: str
+    queues: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, attempt: str, tally: Tally) -> Stored:
-        return cls(attempt, tally.messages, tally.digest)
+        return cls(attempt, tally.messages, tally.digest, frozenset(tally.queues))
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,19 @@ class JobState:
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a job. `key` includes the queue's name, `run` identifies the run."""
+    """One run of a job. `key` includes the queue's name, `run` identifies the run. If `queue` is None, the rows name their destinations."""
 
     key: str
-    queue: str
+    queue: str | None
     run: str
 
     def begin(self, database: Connection, mode: str) -> JobState:
         """Begin the run. Raises QueueNotFound, and JobKeyUsed if another login has the key."""
-        with naming_what_is_gone(database, self.queue):
-            database.call("send_staged", self.queue, job_key=self.key, attempts=[])  # fails if the queue does not exist
-        row = database.call_atomically("begin_job", job_key=self.key, destination=self.queue, run=self.run, mode=mode, started_by=_started_by())[0]
+        if self.queue is not None:
+            with naming_what_is_gone(database, self.queue):
+                database.call("send_staged", self.queue, job_key=self.key, attempts=[])  # fails if the queue does not exist
+        whither = self.queue or SEVERAL
+        row = database.call_atomically("begin_job", job_key=self.key, destination=whither, run=self.run, mode=mode, started_by=_started_by())[0]
         return JobState(row.state, row.mode)
 
     def seal(self, database: Connection, stored: Sequence[Stored]) -> list[tuple[int, Stored]]:
@@ -75,16 +79,18 @@ class Job:
             digests=[each.digest for each in stored],
             digest=total(each.digest for each in stored),
         )
-        return [(row.part, Stored(row.attempt, row.messages, row.digest)) for row in rows]
+        # the same messages have the same destinations as a whole, also if an earlier run stored them in other parts
+        known, every = {each.attempt: each.queues for each in stored}, queues_of(stored)
+        return [(row.part, Stored(row.attempt, row.messages, row.digest, known.get(row.attempt, every))) for row in rows]
 
-    def send(self, database: Connection, part: int, stored: Stored) -> None:
-        """Send one part, unless another process has sent it meanwhile. Raises DatabaseError if its messages are missing."""
+    def send(self, database: Connection, part: int, stored: Stored) -> int:
+        """Send one part, unless another process has sent it meanwhile. Returns the number of messages. Raises DatabaseError if some are missing."""
         with naming_what_is_gone(database, self.queue), database.transaction():
             if not database.call("claim_ledger", job_key=self.key, part=part)[0].claimed:
-                return
-            sent = database.call("send_staged", self.queue, job_key=self.key, attempts=[stored.attempt])[0].sent
-            check_sent(self.queue, stored.messages, sent)
+                return 0
+            sent = send_staged(database, self.queue, self.key, [stored])
             database.call("settle_ledger", job_key=self.key, part=part, messages=stored.messages, digest=stored.digest)
+        return sent
 
     def finish(self, database: Connection) -> None:
         """Record that all parts are sent, and delete what other attempts stored."""
@@ -97,18 +103,27 @@ class Job:
         database.call("drop_staged", job_key=self.key, run=self.run)
 
 
-def check_sent(queue: str, expected: int, sent: int) -> None:
-    """Raise DatabaseError if fewer messages were sent than stored. The caller's transaction is rolled back."""
+def send_staged(database: Connection, queue: str | None, job_key: str, stored: Sequence[Stored]) -> int:
+    """Send staged messages in the caller's transaction, to a queue or to those that the rows name. Returns their number.
+
+    Raises:
+        DatabaseError: fewer messages exist than were stored.
+    """
+    sent, expected = 0, sum(each.messages for each in stored)
+    for name in sorted(queues_of(stored)) if queue is None else [queue]:
+        attempts = [attempt_for(each.attempt, name) if queue is None else each.attempt for each in stored]
+        sent += database.call("send_staged", name, job_key=job_key, attempts=attempts)[0].sent
     if sent != expected:
         raise DatabaseError(
-            f"{expected} messages were staged for {queue}, but only {sent} of them exist: another session deleted the others. "
+            f"{expected} messages were staged for {queue or 'several queues'}, but only {sent} of them exist: another session deleted the others. "
             "None of them was sent. Forget the job (`rowpost spark jobs forget`) and run it again."
         )
+    return sent
 
 
-def full_key(key: str, queue: str) -> str:
+def full_key(key: str, queue: str | None) -> str:
     """Add the queue's name to a key: one key may write to several queues, once to each. Raises InvalidJobKey."""
-    full = f"{key}@{queue}"
+    full = f"{key}@{queue or SEVERAL}"
     if not key or len(full) > MAX_KEY_LENGTH:
         raise InvalidJobKey(
             f"The job key {key!r} is not valid: it must not be empty, and with the queue's name it may have at most {MAX_KEY_LENGTH} "

@@ -30,8 +30,8 @@ _READ = (
 BATCH = _READ
 #: options of `spark.readStream`
 STREAM = (
-    *_READ, "subscribePattern", "mode", "maxOffsetsPerTrigger", "failOnDataLoss", "allowConsumers", "takeOver", "connectRetrySeconds",
-    "confirmedOffsets",
+    *_READ, "subscribePattern", "mode", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss", "allowConsumers", "takeOver",
+    "connectRetrySeconds", "confirmedOffsets",
 )  # fmt: skip
 #: options of `df.write`
 WRITE = (*_ANY, "jobKey", "mode", "messagesPerCall")

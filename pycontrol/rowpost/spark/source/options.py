@@ -10,70 +10,33 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from rowpost.archive.source.options import (
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_BYTES,
+    DEFAULT_CONNECT_RETRY_S,
+    DEFAULT_ROWS,
+    DEFAULT_WATERMARK_TIMEOUT_S,
+    DRAIN,
+    EARLIEST,
+    LATEST,
+    TAIL,
+    WATERMARK,
+    ReadOptions,
+)
 from rowpost.errors import SettingsError
+from rowpost.settings.environment import load_settings
 from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE, check_names, check_no_secrets
 
-__all__ = ["ReadOptions", "WriteOptions", "includes_headers", "read_options", "write_options"]
+__all__ = ["APPLICATION", "WriteOptions", "in_environment", "includes_headers", "read_options", "write_options"]
 
-EARLIEST, LATEST, WATERMARK = "earliest", "latest", "watermark"
-TAIL, DRAIN = "tail", "drain"
+#: how the server lists the connections of Spark's processes
+APPLICATION = "rowpost spark"
 STAGED, DIRECT = "staged", "direct"
-DEFAULT_ROWS = 50_000  # in one batch of a drain
-DEFAULT_BATCH_BYTES = 4 << 20
-DEFAULT_WATERMARK_TIMEOUT_S = 10.0
-DEFAULT_CONNECT_RETRY_S = 300.0
 DEFAULT_CALL_ROWS = 1000
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How a queue is read.
-
-    Attributes:
-        queue: the queue; of a stream that reads several, what was asked for.
-        queues: the queues of a stream that reads several.
-        pattern: a regular expression; a stream reads the queues whose whole names it matches.
-        starting: a row version, "earliest" or "latest".
-        ending: a row version, "latest" or "watermark".
-        max_rows: rows in one batch of a stream; None for no limit.
-        part_rows: messages in one partition; None for no limit.
-        watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
-        batch_bytes: target size of one Arrow batch.
-        connect_retry_s: seconds that a stream waits for a server that restarts or fails over.
-        confirmed: JSON: the offset at which a stream without a checkpoint continues, by the identity of the queue. `starting` is for others.
-    """
-
-    queue: str
-    environment: str | None = None
-    mode: str = TAIL
-    starting: str | int = EARLIEST
-    ending: str | int = LATEST
-    max_rows: int | None = None
-    part_rows: int | None = None
-    partitions: int = 2
-    fail_on_data_loss: bool = True
-    watermark_timeout_s: float = DEFAULT_WATERMARK_TIMEOUT_S
-    batch_bytes: int = DEFAULT_BATCH_BYTES
-    allow_consumers: bool = False
-    take_over: bool = False
-    connect_retry_s: float = DEFAULT_CONNECT_RETRY_S
-    confirmed: str = "{}"
-    queues: tuple[str, ...] = ()
-    pattern: str | None = None
-
-    @property
-    def several(self) -> bool:
-        """Whether the messages have the column `queue`."""
-        return bool(self.queues) or self.pattern is not None
-
-    def parts(self, messages: int) -> int:
-        """Return the number of partitions of a batch with so many messages at most."""
-        return max(self.partitions, 0 if self.part_rows is None else ceil(messages / self.part_rows))
 
 
 @dataclass(frozen=True)
@@ -81,16 +44,20 @@ class WriteOptions:
     """How a DataFrame is written to a queue.
 
     Attributes:
+        queue: the destination; None if the column queue of the rows names it.
         job_key: identifies the job. Its messages are written once, however often it runs.
         mode: "staged" sends nothing before all tasks have succeeded; "direct" sends partition by partition.
         messages_per_call: messages in one call of the database.
     """
 
-    queue: str
+    queue: str | None
     environment: str | None = None
     job_key: str | None = None
     mode: str = STAGED
     messages_per_call: int = DEFAULT_CALL_ROWS
+
+
+Options = TypeVar("Options", ReadOptions, WriteOptions)
 
 
 def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
@@ -100,7 +67,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
     if options.get("mode", "").lower() == "log":
         raise SettingsError("mode=log is gone: messages that are received at once are archived from the audit queue, with mode=tail or mode=drain.")
     mode = _choice(options, "mode", (TAIL, DRAIN), TAIL)
-    max_rows = _whole(options, "maxOffsetsPerTrigger", at_least=1)
+    max_rows, max_bytes = _whole(options, "maxOffsetsPerTrigger", at_least=1), _whole(options, "maxBytesPerTrigger", at_least=1)
     queue, queues, pattern = _queues(options)
     starting = _offset(options, "startingOffsets", EARLIEST, (EARLIEST, LATEST))
     if (queues or pattern) and isinstance(starting, int):
@@ -114,6 +81,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         starting=starting,
         ending=_offset(options, "endingOffsets", LATEST, (LATEST, WATERMARK)),
         max_rows=DEFAULT_ROWS if max_rows is None and mode != TAIL else max_rows,
+        max_bytes=DEFAULT_BYTES if max_bytes is None and mode != TAIL else max_bytes,
         part_rows=_whole(options, "maxRecordsPerPartition", at_least=1),
         partitions=_whole(options, "minPartitions", at_least=1) or os.cpu_count() or 1,
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
@@ -123,6 +91,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         take_over=_flag(options, "takeOver", False),
         connect_retry_s=_seconds(options, "connectRetrySeconds", DEFAULT_CONNECT_RETRY_S),
         confirmed=_confirmed(options),
+        application=APPLICATION,
     )
 
 
@@ -131,12 +100,23 @@ def write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteO
     check_no_secrets(options)
     check_names(options, STREAM_WRITE if stream else WRITE, "a stream's write" if stream else "a batch write")
     return WriteOptions(
-        queue=_queue(options),
+        queue=_queue(options) if options.get("queue") or options.get("subscribe") else None,
         environment=_environment(options),
         job_key=options.get("jobKey"),
         mode=_choice(options, "mode", (STAGED, DIRECT), STAGED),
         messages_per_call=_whole(options, "messagesPerCall", at_least=1) or DEFAULT_CALL_ROWS,
     )
+
+
+def in_environment(options: Options) -> Options:
+    """Return options whose queues have the schema that the environment means. Raises SettingsError, InvalidQueueName."""
+    resolve = load_settings(options.environment, offline=True).naming.resolve
+    if isinstance(options, WriteOptions):
+        return replace(options, queue=options.queue and resolve(options.queue))
+    if options.pattern is not None:
+        return options
+    queues = tuple(map(resolve, options.queues))
+    return replace(options, queue=options.queue if queues else resolve(options.queue), queues=queues)
 
 
 def includes_headers(options: Mapping[str, str]) -> bool:

@@ -26,16 +26,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rowpost.spark.source.cuts import Sampled, divide_visible
-from rowpost.spark.source.options import LATEST, WATERMARK, ReadOptions
-from rowpost.spark.source.queue_stream import (
+from rowpost.archive.source.cuts import Sampled, divide_visible
+from rowpost.archive.source.options import LATEST, WATERMARK, ReadOptions
+from rowpost.archive.source.queue_stream import (
     Range,
-    check_schema,
     describe,
     open_queue,
     read_batches,
     wait_for_watermark,
 )
+from rowpost.spark.archive.schemas import arrow_schema, check_schema
 
 __all__ = ["FilteringReader", "Pushed", "QueueReader"]
 
@@ -104,16 +104,17 @@ class QueueReader(DataSourceReader):
             upto = min(ending if isinstance(ending, int) else state.last, self.pushed.upto, state.last)
             divided = self.options.part_rows is not None or self.options.partitions > 1
             sample = [] if not divided else [Sampled(*row) for row in database.call("sample_range", self.options.queue, above=above, upto=upto)]
-        return divide_visible(above, upto, state.first, self.options.partitions, sample, self.options.part_rows)
+        return [InputPartition(each) for each in divide_visible(above, upto, state.first, self.options.partitions, sample, self.options.part_rows)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range in one database snapshot."""
-        if not isinstance(partition, Range):
+        part: Range | None = partition.value
+        if part is None:
             return  # if there are no partitions, Spark passes one placeholder of its own
         ids = None if self.pushed.ids is None else list(self.pushed.ids)
         with open_queue(self.options) as database:
             yield from read_batches(
-                database, "read_range", self.options, self.schema, partition, ids=ids, headers_contain=self.pushed.headers_contain
+                database, "read_range", self.options, arrow_schema(self.schema), part, ids=ids, headers_contain=self.pushed.headers_contain
             )
 
 

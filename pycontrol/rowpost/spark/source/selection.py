@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rowpost.archive.source.options import DRAIN
 from rowpost.errors import SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.options import DRAIN, includes_headers
+from rowpost.spark.source.options import includes_headers
 
 __all__ = ["check_schema_is_selected", "selected_columns"]
 

@@ -5,7 +5,7 @@ They send each row of a DataFrame as one message, exactly once.
     df.write.format("rowpost").option("queue", "Sales").option("jobKey", "replay-7").mode("append").save()
 
 The columns headers and body are required. The column id is optional; a row without one gets a new id. Other columns of
-a message are ignored. A row whose id is not a UUID, or whose headers no endpoint can read, fails its task. If Spark repeats a task, or if a job runs again with the same jobKey, nothing is sent twice.
+a message are ignored. Without the option queue, the column queue names the destination of each row. A row whose id is not a UUID, or whose headers no endpoint can read, fails its task. If Spark repeats a task, or if a job runs again with the same jobKey, nothing is sent twice.
 
 The options are in options.py. The modes are:
 
@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import repeat
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -30,21 +32,24 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from rowpost.archive.source.connection import open_database
+from rowpost.archive.source.gone import naming_what_is_gone
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsError
+from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.broken_input import InputPipe
-from rowpost.spark.source.connection import open_database
+from rowpost.spark.source.destinations import Destinations, attempt_for, queues_of
 from rowpost.spark.source.digest import Tally, same_messages, total
-from rowpost.spark.source.gone import naming_what_is_gone
-from rowpost.spark.source.job import Job, JobState, Stored, check_sent, full_key
-from rowpost.spark.source.options import DIRECT, WriteOptions
+from rowpost.spark.source.job import Job, JobState, Stored, full_key, send_staged
+from rowpost.spark.source.options import APPLICATION, DIRECT, WriteOptions
 from rowpost.wire.message import OutgoingMessage, decode_headers
 
 __all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer", "check_append_only"]
 
 CALL_BYTES = 8 << 20  # headers and bodies of one call; a single larger message is sent alone
-_TYPES = {"id": (StringType,), "headers": (StringType,), "body": (BinaryType, StringType)}
+_QUEUE = "queue"
+_TYPES = {"id": (StringType,), "headers": (StringType,), "body": (BinaryType, StringType), _QUEUE: (StringType,)}
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,10 @@ def batch_writer(options: WriteOptions, schema: StructType) -> StagedWriter | Di
         QueueNotFound: there is no such queue.
         JobKeyUsed: another login has used the key.
     """
-    columns = _columns(schema)
+    columns = _columns(schema, options)
     # without a jobKey each write is a separate job
     job = Job(full_key(options.job_key or str(uuid4()), options.queue), options.queue, uuid4().hex[:12])
-    with open_database(options.environment) as database:
+    with open_database(options.environment, APPLICATION) as database:
         state = job.begin(database, options.mode)
     return (DirectWriter if state.mode == DIRECT else StagedWriter)(options, columns, job, state)
 
@@ -84,26 +89,37 @@ class _Writer:
     def __init__(self, options: WriteOptions, columns: frozenset[str]) -> None:
         self.options, self.columns = options, columns
 
-    def _groups(self, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[list[OutgoingMessage]]:
-        """Yield the messages of each call, limited in number and in bytes."""
-        group: list[OutgoingMessage] = []
+    def _groups(self, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[tuple[str, list[OutgoingMessage]]]:
+        """Yield the queue and the messages of each call. A call is limited in number, and all that are not yielded yet in bytes."""
+        groups: dict[str | None, list[OutgoingMessage]] = {}
         size = 0
         for batch in batches:
-            for id, headers, body in self._rows(batch):
-                tally.add(id, headers, body)
+            for id, headers, body, queue in self._rows(batch):
+                tally.add(id, headers, body, queue)
+                group = groups.setdefault(queue, [])
                 group.append(OutgoingMessage(body, headers, None if id is None else _uuid(id)))
                 size += len(headers) + len(body or b"")
                 if size >= CALL_BYTES or len(group) >= self.options.messages_per_call:
-                    yield group
-                    group, size = [], 0
-        if group:
-            yield group
+                    for full in list(groups) if size >= CALL_BYTES else [queue]:
+                        yield full or str(self.options.queue), groups.pop(full)
+                    size = 0 if not groups else size
+        yield from ((queue or str(self.options.queue), group) for queue, group in groups.items())
 
-    def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, str, bytes | None]]:
+    def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, str, bytes | None, str | None]]:
+        """Yield id, headers and body, and the queue if the rows name it."""
         ids = batch.column("id").to_pylist() if "id" in self.columns else [None] * batch.num_rows
         headers = map(_headers, batch.column("headers").to_pylist(), ids)
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
-        return zip(ids, headers, bodies, strict=True)
+        named = self.options.queue is None
+        queues = map(self._destination, batch.column(_QUEUE).to_pylist(), ids) if named else repeat(None, batch.num_rows)
+        return zip(ids, headers, bodies, queues, strict=True)
+
+    def _destination(self, name: str | None, id: str | None) -> str:
+        if not name:
+            raise InvalidMessage(
+                f"The message {id or 'without an id'} has no destination: its column queue is null or empty. Name a queue, or leave the row out."
+            )
+        return _resolved(name, self.options.environment)
 
     def _count(self, batches: Iterator[pa.RecordBatch]) -> Tally:
         tally = Tally()
@@ -115,12 +131,13 @@ class _Writer:
         """Store a task's messages in the staging table, under an identifier of this attempt."""
         tally = Tally()
         with self._open() as database:
-            for group in self._groups(batches, tally):
-                database.call("stage_messages", job_key=job_key, attempt=attempt, messages=group)
+            for queue, group in self._groups(batches, tally):
+                named = attempt if self.options.queue is not None else attempt_for(attempt, queue)
+                database.call("stage_messages", job_key=job_key, attempt=named, messages=group)
         return Written(job_key, Stored.of(attempt, tally))
 
     def _open(self) -> Connection:
-        return open_database(self.options.environment)
+        return open_database(self.options.environment, APPLICATION)
 
 
 class _JobWriter(_Writer, DataSourceArrowWriter):
@@ -148,8 +165,10 @@ class StagedWriter(_JobWriter):
         return self._stage(self.job.key, attempt, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Send the parts that are not in the ledger, each in one transaction. Raises JobKeyUsed for other messages."""
+        """Send the parts that are not in the ledger, each in one transaction. Raises JobKeyUsed for other messages, QueueNotFound."""
         with self._open() as database:
+            if not self.state.sealed:
+                Destinations(database).check(queues_of(_stored(messages)))
             for part, stored in self.job.seal(database, _stored(messages)):
                 self.job.send(database, part, stored)
             self.job.finish(database)
@@ -163,11 +182,13 @@ class DirectWriter(_JobWriter):
         part, tally, pipe = _task().partitionId(), Tally(), InputPipe.of_task()
         with self._open() as database, naming_what_is_gone(database, self.options.queue), database.transaction():
             claimed, messages, digest = database.call("claim_ledger", job_key=self.job.key, part=part)[0]
-            for group in self._groups(iterator, tally):
-                if claimed:
-                    database.call("send_messages", self.options.queue, messages=group)
+            destinations = Destinations(database)
+            for queue, group in self._groups(iterator, tally):
+                if claimed and (queue == self.options.queue or destinations.has(queue)):
+                    database.call("send_messages", queue, messages=group)
             pipe.check_complete()
             if claimed:
+                destinations.check(tally.queues)
                 database.call("settle_ledger", job_key=self.job.key, part=part, messages=tally.messages, digest=tally.digest)
         if not claimed and not same_messages((messages, digest), (tally.messages, tally.digest)):
             raise JobKeyUsed(
@@ -188,7 +209,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Send each batch of a stream in one transaction, in order and exactly once."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        super().__init__(options, _columns(schema))
+        super().__init__(options, _columns(schema, options))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage one partition of a batch."""
@@ -204,9 +225,8 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         with self._open() as database:
             with naming_what_is_gone(database, self.options.queue), database.transaction():
                 if database.call("claim_ledger", job_key=key, part=batchId, parts=0)[0].claimed:
-                    attempts = [each.attempt for each in stored]
-                    sent = database.call("send_staged", self.options.queue, job_key=key, attempts=attempts)[0].sent
-                    check_sent(self.options.queue, sum(each.messages for each in stored), sent)
+                    Destinations(database).check(queues_of(stored))
+                    send_staged(database, self.options.queue, key, stored)
             database.call("drop_staged", job_key=key)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -228,10 +248,21 @@ def _task() -> TaskContext:
     return context
 
 
-def _columns(schema: StructType) -> frozenset[str]:
+@lru_cache
+def _resolved(queue: str, environment: str | None) -> str:
+    """Return a queue's name with the schema that the environment means."""
+    return load_settings(environment, offline=True).naming.resolve(queue)
+
+
+def _columns(schema: StructType, options: WriteOptions) -> frozenset[str]:
     given = {field.name: field.dataType for field in schema}
+    if options.queue is None and _QUEUE not in given:
+        raise SettingsError(
+            'The write has no destination. Add .option("queue", "Sales"), or a column queue with the destination of each row. '
+            "`rowpost queue list` shows the queues."
+        )
     missing = {"headers", "body"} - given.keys()
-    unknown = given.keys() - set(MESSAGE.fieldNames())
+    unknown = given.keys() - {*MESSAGE.fieldNames(), _QUEUE}
     if missing or unknown:
         wrong = f"{', '.join(sorted(missing))} missing" if missing else f"{', '.join(sorted(unknown))} unknown"
         raise SettingsError(f"The DataFrame cannot be written to a queue: {wrong}. It needs the columns headers and body, and may have id.")

@@ -7,7 +7,7 @@ source in several short-lived processes.
 
 The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
 version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds, includeHeaders and columns; of
-streams also mode (tail or drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds,
+streams also mode (tail or drain), maxOffsetsPerTrigger, maxBytesPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds,
 confirmedOffsets, and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
 
 The columns are those of schemas.MESSAGE, or a subset: columns that the option columns (`row_version,headers`) or
@@ -25,9 +25,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from rowpost.errors import SettingsError
-from rowpost.spark.source.connection import in_environment
 from rowpost.spark.source.option_names import check_no_secrets
-from rowpost.spark.source.options import DRAIN, read_options, write_options
+from rowpost.spark.source.options import in_environment, read_options, write_options
 from rowpost.spark.source.selection import check_schema_is_selected, selected_columns
 
 __all__ = ["QueueSource"]
@@ -63,14 +62,10 @@ class QueueSource(DataSource):
 
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
-        from rowpost.spark.source.drain import DrainReader
-        from rowpost.spark.source.several import SeveralReader
-        from rowpost.spark.source.streams import TailReader
+        from rowpost.spark.source.stream_reader import StreamReader
 
         check_schema_is_selected(self.options, schema)
-        options = in_environment(read_options(self.options, stream=True))
-        kind = SeveralReader if options.several else DrainReader if options.mode == DRAIN else TailReader
-        return kind(options, schema)
+        return StreamReader(in_environment(read_options(self.options, stream=True)), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.write`. Raises SettingsError."""

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rowpost.spark.source.cuts import Sampled, divide
+from rowpost.archive.source.cuts import Sampled, divide
 
 
 def messages_in(part, rows):

@@ -72,6 +72,7 @@ def test_every_option_on_the_lists_is_accepted():
         "maxRecordsPerPartition",
         "maxBytesPerBatch",
         "maxOffsetsPerTrigger",
+        "maxBytesPerTrigger",
         "watermarkTimeoutSeconds",
         "messagesPerCall",
         "startingOffsets",

@@ -8,41 +8,28 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from rowpost.archive.source.reconnect import Outage
+from rowpost.cli.app import app
 from rowpost.errors import DatabaseUnavailable
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.source.options import read_options
-from rowpost.spark.source.reconnect import Outage
 from rowpost.spark.source.source import QueueSource
 from tests.support.spark.killing import ROWPOST, python_of
-from tests.support.spark.outages import own_server
+from tests.support.spark.pages import free_port, read
 from tests.support.spark.queues import Queues
 from tests.support.standby import pair  # noqa: F401 -- a fixture
 from tests.support.workers import eventually
 
 PYCONTROL = Path(__file__).parents[3]
 FIRST, SECOND = range(50), range(50, 80)
-
-
-@pytest.fixture(scope="module")
-def lasting(spark):
-    """A server of its own, and its queues."""
-    with own_server(spark) as made:
-        yield made
-
-
-@pytest.fixture
-def served(lasting):
-    """The same, running."""
-    server, _ = lasting
-    if not server.running:
-        server.start()
-    return lasting
 
 
 @pytest.fixture
@@ -67,8 +54,7 @@ def numbered(numbers):
     return [b"%d" % number for number in numbers]
 
 
-@pytest.mark.parametrize("mode", ["tail", "drain"])
-@pytest.mark.parametrize("stop", ["fast", "immediate"])
+@pytest.mark.parametrize(("mode", "stop"), [("tail", "fast"), ("drain", "immediate")])
 def test_a_stream_outlives_a_restart_of_its_server(served, stream, mode, stop):
     server, queues = served
     queue = queues.make()
@@ -219,38 +205,54 @@ def archiving(command, log):
     """Start `rowpost spark archive --every`, with its output in a file."""
     with log.open("ab") as file:
         return subprocess.Popen(
-            [*command, "--every", "50ms", "--max-rows", "2000"], env=python_of(PYCONTROL), stdout=file, stderr=file, start_new_session=True
-        )
+            [sys.executable, "-c", ROWPOST, *command, "--every", "50ms", "--max-rows", "2000", "--conf", "spark.driver.memory=1g", "--master", "local[2]"],
+            env=python_of(PYCONTROL), stdout=file, stderr=file, start_new_session=True,
+        )  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["tail", "drain"])
-@pytest.mark.parametrize("restarts", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
-def test_an_archive_outlives_restarts_while_messages_come_in(spark, tmp_path, mode, restarts):
-    log, out, checkpoint, sent, done = tmp_path / "log", tmp_path / "out", tmp_path / "c", [], threading.Event()
-    with own_server(spark) as (server, queues):
-        queue = queues.make()
-        server_up = threading.Lock()
-        command = [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", "archive", queue, str(out), f"--{mode}",
-                   "--checkpoint", str(checkpoint), "--conf", "spark.driver.memory=1g", "--master", "local[2]"]  # fmt: skip
+@contextmanager
+def sending(queues, queue, unless):
+    """Send two hundred messages again and again, while a lock is free. Yields the numbers that were sent."""
+    sent, done = [], threading.Event()
 
-        def send():
-            while not done.is_set():
-                with server_up:
-                    queues.send(queue, numbered(range(len(sent), len(sent) + 200)))
-                    sent.extend(range(len(sent), len(sent) + 200))
-                time.sleep(0.05)
+    def send():
+        while not done.is_set():
+            with unless:
+                queues.send(queue, numbered(range(len(sent), len(sent) + 200)))
+                sent.extend(range(len(sent), len(sent) + 200))
+            time.sleep(0.05)
 
-        def batches():
-            return max((int(path.name) for path in checkpoint.glob("commits/*") if path.name.isdecimal()), default=-1)
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    try:
+        yield sent
+    finally:
+        done.set()
+        sender.join()
 
-        def grow():
-            before = batches()
-            eventually(lambda: batches() > before or process.poll() is not None, f"the archive grows; {log.read_text()}", 120)
 
-        process = archiving(command, log)
-        sender = threading.Thread(target=send, daemon=True)
-        try:
-            sender.start()
+SLOW = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.mark.parametrize(("mode", "restarts"), [("drain", 2), pytest.param("tail", 10, marks=SLOW), pytest.param("drain", 10, marks=SLOW)])
+def test_an_archive_outlives_restarts_shows_its_progress_and_is_stopped_quietly_within_a_batch(spark, served, tmp_path, mode, restarts):
+    metrics, ui = free_port(), free_port()
+    log, out, checkpoint = tmp_path / "log", tmp_path / "out", tmp_path / "c"
+    server, queues = served
+    queue = queues.make()
+    server_up = threading.Lock()
+    command = ["--env", queues.environment, "spark", "archive", queue, str(out), f"--{mode}", "--checkpoint", str(checkpoint)]
+
+    def batches():
+        return max((int(path.name) for path in checkpoint.glob("commits/*") if path.name.isdecimal()), default=-1)
+
+    def grow():
+        before = batches()
+        eventually(lambda: batches() > before or process.poll() is not None, f"the archive grows; {log.read_text()}", 120)
+
+    process = archiving([*command, "--prometheus", str(metrics), "--ui", str(ui)], log)
+    try:
+        with sending(queues, queue, server_up) as sent:
             for number in range(restarts):
                 grow()
                 with server_up:
@@ -258,21 +260,27 @@ def test_an_archive_outlives_restarts_while_messages_come_in(spark, tmp_path, mo
                     time.sleep((0, 1, 3)[number % 3])
                     server.start()
             grow()
-            done.set()
-            sender.join()
-            still_runs, said = process.poll() is None, log.read_text()
-        finally:
-            done.set()
-            os.killpg(process.pid, signal.SIGINT)
-            process.wait(120)
-        rest = subprocess.run(command, env=python_of(PYCONTROL), capture_output=True, text=True)
-        assert rest.returncode == 0, rest.stderr
-        rows = [int(bytes(row.body)) for row in read_archive(spark, str(out)).select("body").collect()]
-        print(f"{mode}: {restarts} restarts, {len(sent)} messages, {len(rows)} archived, {len(set(rows))} of them different")
-        assert still_runs, said
-        assert sorted(rows) == sent
-        assert (queues.depth(queue), queues.spooled(queue)) == ((0, 0) if mode == "drain" else (len(sent), 0))
-        waits = said.count("waiting for the server since")
-        assert waits == said.count("the server is back") <= restarts, said
-        assert "Traceback" not in said
-        assert json.loads(rest.stdout.strip().splitlines()[-1])["queue"] == queue
+        still_runs = process.poll() is None
+        numbers, page = read(f"http://127.0.0.1:{metrics}/metrics"), read(f"http://127.0.0.1:{ui}/StreamingQuery/")
+        backlog = range(len(sent), len(sent) + 20_000)  # ten batches
+        queues.send(queue, numbered(backlog))
+        sent.extend(backlog)
+        grow()
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        code = process.wait(120)
+    said = log.read_text()
+    rest = CliRunner().invoke(app, command)
+    assert rest.exit_code == 0, rest.stderr
+    rows = [int(bytes(row.body)) for row in read_archive(spark, str(out)).select("body").collect()]
+    print(f"{mode}: {restarts} restarts, {len(sent)} messages, {len(rows)} archived, {len(set(rows))} of them different")
+    assert still_runs, said
+    assert sorted(rows) == sent
+    assert (queues.depth(queue), queues.spooled(queue)) == ((0, 0) if mode == "drain" else (len(sent), 0))
+    waits = said.count("waiting for the server since")
+    assert waits == said.count("the server is back") <= restarts, said
+    assert code == 130
+    assert [line for line in said.splitlines() if re.search(r"Traceback|StackOverflow|^\s+at ", line)] == []
+    assert f"http://localhost:{ui}" in said and f"rowpost archive {queue}" in page
+    assert re.search(rf'rowpost_spark_rows_total{{query="rowpost archive {queue}"}} [1-9]', numbers), numbers
+    assert json.loads(rest.stdout.strip().splitlines()[-1])["queue"] == queue

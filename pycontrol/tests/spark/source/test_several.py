@@ -2,22 +2,21 @@
 
 import json
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
+from rowpost.archive.source.bounds import Bounds, shares
 from rowpost.cli.app import app
 from rowpost.deploy.queues import forget_queue
 from rowpost.errors import SettingsError
 from rowpost.spark.jobs.archive import read_archive, start_query
 from rowpost.spark.source.checkpoint import committed_offset
 from rowpost.spark.source.options import read_options
-from rowpost.spark.source.several import shares
 from tests.support.spark.killing import fill, kill_until_done, python_of
-from tests.support.spark.outages import own_server
 
 PYCONTROL = Path(__file__).parents[3]
 
@@ -30,19 +29,20 @@ def prefix():
 @pytest.fixture
 def run(queues, tmp_path):
     """Run a stream until it has read all messages. Returns the messages of all runs so far, by queue."""
+    found = defaultdict(list)
+
+    def write(df, _):
+        for row in df.select("queue", "body").collect():
+            found[row.queue].append(int(bytes(row.body)))
 
     def go(spark_queues=queues, **options):
         reader = queues.spark.readStream.format("rowpost").option("environment", spark_queues.environment)
         for name, value in options.items():
             reader = reader.option(name, str(value))
-        stream = reader.load()
-        writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "c"))
+        writer = reader.load().writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "c"))
         query = start_query(writer, every=None)
         query.awaitTermination()
         go.batches = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
-        found = {}
-        for row in queues.spark.read.parquet(str(tmp_path / "out")).select("queue", "body").collect():
-            found.setdefault(row.queue, []).append(int(bytes(row.body)))
         return {queue: sorted(bodies) for queue, bodies in found.items()}
 
     go.checkpoint = tmp_path / "c"
@@ -208,30 +208,37 @@ def test_rows_are_shared_between_backlogs(limit, wanted, expected):
     assert shares(limit, wanted) == expected
 
 
-@pytest.mark.parametrize("mode", ["tail", "drain"])
-def test_several_queues_outlive_a_restart(spark, run, prefix, tmp_path, mode):
-    with own_server(spark) as (server, queues):
-        one, other = queues.make(f"{prefix}a"), queues.make(f"{prefix}b")
-        for queue in (one, other):
-            queues.send(queue, numbered(0, 20))
-        run(queues, subscribe=f"{one},{other}", mode=mode)
-        reader = spark.readStream.format("rowpost").option("environment", queues.environment).option("subscribe", f"{one},{other}")
-        query = (
-            reader.option("mode", mode).load().writeStream.format("parquet").option("path", str(tmp_path / "out"))
-            .option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="0 seconds").start()
-        )  # fmt: skip
-        try:
-            server.stop()
-            query.awaitTermination(1)
-            server.start()
-            for queue in (one, other):
-                queues.send(queue, numbered(20, 30))
-            query.processAllAvailable()
-        finally:
-            query.stop()
-        found = Counter((row.queue, int(bytes(row.body))) for row in spark.read.parquet(str(tmp_path / "out")).collect())
+def test_bytes_are_shared_by_the_queues_that_have_messages_and_each_gets_one_message():
+    wanted = {"a": 1000, "b": 0, "c": 3}
 
-    assert found == Counter((queue, number) for queue in (one, other) for number in range(30))
+    assert Bounds(None, 100).shared(wanted) == dict.fromkeys(wanted, Bounds(None, 50))
+    assert Bounds(4, 1).shared(wanted) == {"a": Bounds(2, 1), "b": Bounds(1, 1), "c": Bounds(2, 1)}
+
+
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_several_queues_outlive_a_restart(spark, run, served, prefix, tmp_path, mode):
+    server, queues = served
+    one, other = queues.make(f"{prefix}a"), queues.make(f"{prefix}b")
+    for queue in (one, other):
+        queues.send(queue, numbered(0, 20))
+    first = run(queues, subscribe=f"{one},{other}", mode=mode)
+    reader = spark.readStream.format("rowpost").option("environment", queues.environment).option("subscribe", f"{one},{other}")
+    found = Counter()
+    writer = reader.option("mode", mode).load().writeStream.option("checkpointLocation", str(tmp_path / "c"))
+    writer = writer.foreachBatch(lambda df, _: found.update((row.queue, int(bytes(row.body))) for row in df.select("queue", "body").collect()))
+    query = writer.trigger(processingTime="0 seconds").start()
+    try:
+        server.stop()
+        query.awaitTermination(1)
+        server.start()
+        for queue in (one, other):
+            queues.send(queue, numbered(20, 30))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+    assert first == {queue: list(range(20)) for queue in (one, other)}
+    assert found == Counter((queue, number) for queue in (one, other) for number in range(20, 30))
 
 
 @pytest.mark.slow

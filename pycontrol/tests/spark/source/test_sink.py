@@ -313,6 +313,7 @@ def test_what_was_read_from_a_queue_can_be_written_to_another(queues, write, sto
     ("rows", "schema", "says"),
     [
         ([("x",)], "headers string", "body missing"),
+        ([("{}", b"", 1)], "headers string, body binary, queue int", r"queue must be string \(got int\)"),
         ([("x", b"", 1)], "headers string, body binary, size int", "size unknown"),
         ([(1, b"")], "headers int, body binary", r"headers must be string \(got int\)"),
         ([("no uuid", "{}", b"")], "id string, headers string, body binary", "no uuid.* is not a message id"),
@@ -357,6 +358,98 @@ def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queu
     run()
 
     assert stored(target) == list(range(60))
+    assert staged() == 0
+
+
+@pytest.fixture
+def write_by_column(queues):
+    """Write rows whose column queue names their destinations: even numbers to one queue, odd numbers to the other."""
+
+    def go(frame, one, other, format="rowpost", **options):
+        named = frame.withColumn("queue", F.when(F.conv(F.substring("id", 36, 1), 16, 10).cast("int") % 2 == 0, one).otherwise(other))
+        named.write.format(format).mode("append").options(environment=queues.environment, **options).save()
+
+    return go
+
+
+def halves(count):
+    """The numbers of the messages that write_by_column sends to each queue."""
+    even = [int(str(uuid5(NAMESPACE, str(n)))[-1], 16) % 2 == 0 for n in range(count)]
+    return [n for n in range(count) if even[n]], [n for n in range(count) if not even[n]]
+
+
+@pytest.mark.parametrize("mode", ["staged", "direct"])
+def test_rows_name_their_queues_and_each_is_sent_once_also_if_the_job_runs_again(queues, write_by_column, stored, frame, staged, mode):
+    one, other = queues.make(), queues.make()
+
+    for _ in range(2):
+        write_by_column(frame(60).repartition(3, "id"), one, other, mode=mode, jobKey=f"by-column-{mode}", messagesPerCall=7)
+    with pytest.raises(PySparkException, match="already used with other messages"):
+        write_by_column(frame(60).repartition(3, "id"), other, one, mode=mode, jobKey=f"by-column-{mode}")
+
+    assert (stored(one), stored(other)) == halves(60)
+    assert staged() == 0
+
+
+@pytest.mark.parametrize("mode", ["staged", "direct"])
+def test_queues_that_do_not_exist_are_refused_with_their_names_before_anything_is_sent(queues, write_by_column, frame, staged, spark, mode):
+    one = queues.make()
+
+    with pytest.raises(PySparkException, match="Nothing was sent: the column queue names 'nowhere'"):
+        write_by_column(frame(60).coalesce(1), one, "nowhere", mode=mode)
+    with pytest.raises(PySparkException, match="names 'also nowhere', 'nowhere'"):
+        write_by_column(frame(60).coalesce(1), "also nowhere", "nowhere", mode=mode)
+    with pytest.raises(PySparkException, match="has no destination: its column queue is null"):
+        write_by_column(frame(60).coalesce(1), one, None, mode=mode)
+
+    assert queues.depth(one) == staged() == 0
+
+
+def test_a_job_with_several_queues_whose_driver_was_killed_goes_on_with_what_it_had_stored(queues, write_by_column, stored, frame, staged, spark):
+    one, other = queues.make(), queues.make()
+    spark.dataSource.register(dying_source())
+    with pytest.raises(Py4JError):
+        write_by_column(frame(60).repartition(3, "id"), one, other, "rowpost_dying", jobKey="killed by column")
+    after_the_kill = queues.depth(one) + queues.depth(other)
+
+    write_by_column(frame(60).repartition(5, "id"), one, other, jobKey="killed by column")
+
+    assert 0 < after_the_kill < 60
+    assert (stored(one), stored(other)) == halves(60)
+    assert staged() == 0
+
+
+def test_the_option_queue_is_the_destination_of_all_rows_whatever_the_column_says(queues, write, stored, frame):
+    queue = queues.make()
+
+    write(frame(10).withColumn("queue", F.lit("nowhere")), queue)
+
+    assert stored(queue) == list(range(10))
+
+
+def test_a_stream_sends_rows_to_the_queues_that_they_name(queues, stored, frame, write, tmp_path, staged):
+    source, one, other = queues.make(), queues.make(), queues.make()
+    write(frame(50), source)
+
+    def run(first):
+        writer = (
+            queues.stream(source, maxOffsetsPerTrigger=20)
+            .select("id", "headers", "body", F.when(F.col("row_version") <= 25, first).otherwise(other).alias("queue"))
+            .writeStream.format("rowpost").option("environment", queues.environment).option("checkpointLocation", str(tmp_path / "c"))
+        )  # fmt: skip
+        start_query(writer, every=None).awaitTermination()
+
+    with pytest.raises(PySparkException, match="names 'nowhere'"):
+        run("nowhere")
+    refused = queues.depth(other), staged()
+    run(one)
+    (tmp_path / "c" / "commits" / "2").unlink()  # as if it had been killed after the sink's commit and before Spark's
+    (tmp_path / "c" / "commits" / ".2.crc").unlink(missing_ok=True)
+    run(one)
+
+    assert refused == (0, 0)
+    assert len(stored(one)) == len(stored(other)) == 25
+    assert sorted(stored(one) + stored(other)) == list(range(50))
     assert staged() == 0
 
 

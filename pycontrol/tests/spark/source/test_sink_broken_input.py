@@ -77,13 +77,23 @@ def write(queues):
     return go
 
 
-#: an expression fails at every place; a Python function, which gets its rows in batches, at two of them
-CASES = [(fault, place) for fault in FAULTS for place in PLACES if fault == "an overflow" or place in ("a row within a batch", "the last row")]
-KEYS = pytest.mark.parametrize("key", [{}, {"jobKey": "above"}], ids=["no key", "a key"])
+#: An expression fails at every place. A Python function gets its rows in batches, and fails within one or at its end.
+CASES = pytest.mark.parametrize(
+    ("fault", "place", "key"),
+    [
+        *(("an overflow", place, {}) for place in PLACES),
+        ("an overflow", "a row within a batch", {"jobKey": "above"}),
+        ("raise_error", "the last row", {}),
+        ("a Python function that raises", "a row within a batch", {}),
+        ("a Python function that raises", "the last row", {"jobKey": "above"}),
+        ("a Python process that exits", "a row within a batch", {"jobKey": "above"}),
+        ("a Python process that exits", "the last row", {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "a key" if value else "no key",
+)
 
 
-@KEYS
-@pytest.mark.parametrize(("fault", "place"), CASES)
+@CASES
 def test_an_error_above_the_sink_sends_nothing_and_the_repaired_job_sends_everything_once(queues, rows, write, stored, fault, place, key):
     queue = queues.make()
 
@@ -96,8 +106,7 @@ def test_an_error_above_the_sink_sends_nothing_and_the_repaired_job_sends_everyt
     assert stored(queue) == list(range(ROWS))
 
 
-@KEYS
-@pytest.mark.parametrize(("fault", "place"), CASES)
+@CASES
 def test_an_error_above_a_direct_write_sends_no_part_of_its_partition(queues, rows, write, stored, fault, place, key):
     queue = queues.make()
 

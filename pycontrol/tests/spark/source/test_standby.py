@@ -2,14 +2,15 @@
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from typer.testing import CliRunner
 
+from rowpost.archive.source.queue_stream import StreamRefused
+from rowpost.archive.source.streams import TailRange
 from rowpost.cli.app import app
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.queue_stream import StreamRefused
 from rowpost.spark.source.source import QueueSource
-from rowpost.spark.source.streams import TailRange
 from tests.support.spark.queues import Queues
 from tests.support.standby import lasting_pair
 
@@ -66,13 +67,14 @@ def test_a_planned_batch_is_not_read_from_a_standby(source):
     with pytest.raises(StreamRefused, match="a standby"):
         stream.partitions(stream.initialOffset(), end)
     with pytest.raises(StreamRefused, match="a standby"):  # a url with several hosts may lead a task to another server than the planner
-        list(stream.read(TailRange(0, 3, True, end["queue"], None)))
+        list(stream.read(InputPartition(TailRange(0, 3, True, end["queue"], None))))
 
 
-def test_the_command_refuses_a_standby_before_it_makes_an_archive(standby, tmp_path):
+@pytest.mark.parametrize("command", [["spark", "archive"], ["archive"]])
+def test_the_command_refuses_a_standby_before_it_makes_an_archive(standby, tmp_path, command):
     environment, queue = standby
 
-    ended = CliRunner().invoke(app, ["--env", environment, "spark", "archive", queue, str(tmp_path / "out")])
+    ended = CliRunner().invoke(app, ["--env", environment, *command, queue, str(tmp_path / "out")])
 
     assert ended.exit_code == FAILED and "the primary" in ended.stderr
     assert not (tmp_path / "out").exists()

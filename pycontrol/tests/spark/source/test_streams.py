@@ -1,6 +1,7 @@
 """Tail and drain: what a run reads, where the next run continues, and what is refused."""
 
 import json
+from collections import defaultdict
 
 import pytest
 from pyspark.errors import PySparkException
@@ -13,15 +14,18 @@ pytestmark = pytest.mark.spark_version
 
 @pytest.fixture
 def run(queues, tmp_path):
-    """Run a stream until it has read all messages. Returns the bodies of all runs so far."""
+    """Run a stream until it has read all messages. Returns the bodies of all runs with this checkpoint so far."""
+    bodies = defaultdict(list)
 
-    def go(queue, checkpoint="checkpoint", out="out", **options):
-        stream = queues.stream(queue, **options)
-        writer = stream.writeStream.format("parquet").option("path", str(tmp_path / out)).option("checkpointLocation", str(tmp_path / checkpoint))
+    def go(queue, checkpoint="checkpoint", **options):
+        def write(df, _):
+            bodies[checkpoint].extend(int(bytes(row.body)) for row in df.select("body").collect())
+
+        writer = queues.stream(queue, **options).writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / checkpoint))
         query = start_query(writer, every=None)
         query.awaitTermination()
         go.batches = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
-        return sorted(int(bytes(row.body)) for row in queues.spark.read.parquet(str(tmp_path / out)).collect())
+        return sorted(bodies[checkpoint])
 
     go.checkpoint = tmp_path / "checkpoint"
     return go
@@ -54,14 +58,23 @@ def test_a_run_takes_several_batches_of_the_size_that_is_asked_for(queues, run, 
     assert run.batches == [20, 20, 10]
 
 
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_a_batch_has_the_bytes_that_are_asked_for_and_a_larger_message_is_a_batch_of_its_own(queues, run, mode):
+    queue = queues.make()
+    queues.send(queue, [b"%0100d" % number for number in range(25)] + [b"%04000d" % 25] + numbered(26, 30))
+
+    assert run(queue, mode=mode, maxBytesPerTrigger=20 * (100 + len("{}"))) == list(range(30))
+    assert run.batches == [20, 5, 1, 4]
+
+
 def test_a_tail_starts_where_it_is_told(queues, run):
     queue = queues.make()
     queues.send(queue, numbered(0, 10))
 
-    assert run(queue, "c1", "o1", startingOffsets=7) == [7, 8, 9]
-    run(queue, "c2", "o2", startingOffsets="latest")
+    assert run(queue, "c1", startingOffsets=7) == [7, 8, 9]
+    run(queue, "c2", startingOffsets="latest")
     queues.send(queue, numbered(10, 12))
-    assert run(queue, "c2", "o2", startingOffsets="latest") == [10, 11]
+    assert run(queue, "c2", startingOffsets="latest") == [10, 11]
 
 
 def test_the_last_batch_of_a_drain_lies_in_the_spool_until_finalize(queues, run):
@@ -106,14 +119,14 @@ def test_what_was_moved_and_not_logged_is_in_the_next_batch(queues, run):
 def test_a_spool_that_another_stream_will_want_is_refused_until_it_is_taken_over(queues, run):
     queue = queues.make()
     queues.send(queue, numbered(0, 10))
-    run(queue, "first", "first", mode="drain")
+    run(queue, "first", mode="drain")
     queues.send(queue, numbered(10, 12))
 
     with pytest.raises(PySparkException, match="Another stream drains this queue"):
-        run(queue, "second", "second", mode="drain")
-    taken = run(queue, "third", "third", mode="drain", takeOver=True)
+        run(queue, "second", mode="drain")
+    taken = run(queue, "third", mode="drain", takeOver=True)
     with pytest.raises(PySparkException, match=r"drains this queue|belongs to another stream"):
-        run(queue, "first", "first", mode="drain")
+        run(queue, "first", mode="drain")
 
     assert taken == list(range(12))
 
@@ -121,11 +134,11 @@ def test_a_spool_that_another_stream_will_want_is_refused_until_it_is_taken_over
 def test_a_stream_that_was_released_leaves_the_queue_to_another(queues, run):
     queue = queues.make()
     queues.send(queue, numbered(0, 10))
-    run(queue, "first", "first", mode="drain")
+    run(queue, "first", mode="drain")
     finalize({"queue": queue, "environment": queues.environment}, run.checkpoint.with_name("first"), release=True)
     queues.send(queue, numbered(10, 12))
 
-    assert run(queue, "second", "second", mode="drain") == [10, 11]
+    assert run(queue, "second", mode="drain") == [10, 11]
 
 
 def test_a_checkpoint_of_another_queue_is_refused(queues, run):

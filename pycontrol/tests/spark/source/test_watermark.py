@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from rowpost.spark.source.watermark import Poll, Watermark
+from rowpost.archive.source.watermark import Poll, Watermark
 
 
 def poll(last, writers, name=str):

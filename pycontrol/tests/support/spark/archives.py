@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,3 +39,10 @@ class ArchiveMaker:
     def batch(self, number: int, rows: Sequence[tuple], queue: str = "audit") -> None:
         """Write one batch with one file for each day."""
         BatchWriter(self.address, str(self.folder), queue=queue)(archive(messages(self.spark, *rows), queue).coalesce(1), number)
+
+    def copy(self, folder: Path) -> ArchiveMaker:
+        """Copy the archive and what else is in its folder, such as tables of decoded messages, to a new folder."""
+        shutil.copytree(self.folder, folder)
+        for path in folder.rglob("_rowpost/**/*.json"):  # these files name folders
+            path.write_text(path.read_text().replace(str(self.folder), str(folder)))
+        return ArchiveMaker(self.spark, folder)

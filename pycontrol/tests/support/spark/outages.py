@@ -25,6 +25,6 @@ def own_server(spark: SparkSession | None = None) -> Iterator[tuple[Server, Queu
         server.create()
         server.start()
         try:
-            yield server, Queues(server.url(), folder, spark=spark, named_url=f'"{server.url()}"')
+            yield server, Queues(server.url(), folder, spark=spark, named_url=f'"{server.url()}"', ahead=8)
         finally:
             server.stop()

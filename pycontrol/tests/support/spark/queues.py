@@ -22,7 +22,10 @@ __all__ = ["Queues"]
 
 @dataclass
 class Queues:
-    """Creates queues, and Spark readers of them."""
+    """Creates queues, and Spark readers of them.
+
+    `ahead` is the number of queues that are made at once: most of what one costs is the comparison of the database with its plan.
+    """
 
     url: str = field(repr=False)
     folder: Path
@@ -30,7 +33,8 @@ class Queues:
     spark: SparkSession | None = None
     #: what the environment file says
     named_url: str = field(default='"${ROWPOST_SPARK_TEST_URL}"', repr=False)
-    _made: list[str] = field(default_factory=list)
+    ahead: int = 1
+    _ready: list[str] = field(default_factory=list)
 
     @property
     def environment(self) -> str:
@@ -44,10 +48,14 @@ class Queues:
         return connect_url(self.engine, self.url, "rowpost spark tests")
 
     def make(self, name: str | None = None) -> str:
-        name = name or f"q{uuid.uuid4().hex[:8]}"
+        if name is None and self._ready:
+            return self._ready.pop()
+        first, *others = [name] if name else [f"q{uuid.uuid4().hex[:8]}" for _ in range(self.ahead)]
         with self.connect() as database:
-            apply(database, plan(Settings(engine=self.engine, url=self.url, queues=(QueueSettings(name, delayed=False),))))
-        return name
+            made = tuple(QueueSettings(each, delayed=False) for each in (first, *others))
+            apply(database, plan(Settings(engine=self.engine, url=self.url, queues=made)))
+        self._ready += others
+        return first
 
     def send(self, queue: str, bodies: Iterable[bytes | None], headers: str = "{}") -> None:
         with self.connect() as database:

@@ -47,7 +47,7 @@ BEGIN
         FROM rowpost.staged_message AS d
         WHERE d.staged_at < v_before
           AND NOT EXISTS (SELECT FROM rowpost.job AS j WHERE j.job_key = d.job_key AND j.state = 'running')
-          AND NOT EXISTS (SELECT FROM rowpost.job_part AS p WHERE p.job_key = d.job_key AND p.attempt = d.attempt)
+          AND NOT EXISTS (SELECT FROM rowpost.job_part AS p WHERE p.job_key = d.job_key AND p.attempt = split_part(d.attempt, ':', 1))
         LIMIT p_count
     ) AS d
     WHERE s.job_key = d.job_key AND s.attempt = d.attempt AND s.number = d.number;

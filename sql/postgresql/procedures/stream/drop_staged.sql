@@ -24,7 +24,7 @@ BEGIN
     DELETE FROM rowpost.staged_message AS s
     WHERE (p_job_key IS NULL OR s.job_key = p_job_key)
       AND (p_run IS NULL OR left(s.attempt, length(p_run) + 1) = p_run || '/')
-      AND NOT EXISTS (SELECT FROM rowpost.job_part AS p WHERE p.job_key = s.job_key AND p.attempt = s.attempt)
+      AND NOT EXISTS (SELECT FROM rowpost.job_part AS p WHERE p.job_key = s.job_key AND p.attempt = split_part(s.attempt, ':', 1))
       AND (s.owner_login = session_user OR rowpost._is_operator())
       AND (p_seconds IS NULL OR s.staged_at < (clock_timestamp() AT TIME ZONE 'UTC') - p_seconds * interval '1 second');
 

@@ -1,4 +1,4 @@
-"""What the batch reader and the stream readers share.
+"""What all readers of queues share.
 
 This module polls the queue's state, waits for the watermark, splits ranges and reads messages as Arrow batches.
 """
@@ -12,24 +12,20 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import StructType
 
+from rowpost.archive.source.connection import open_database
+from rowpost.archive.source.gone import naming_what_is_gone
+from rowpost.archive.source.options import ReadOptions
+from rowpost.archive.source.watermark import Poll, Watermark
 from rowpost.database.connection import Connection
-from rowpost.errors import PermissionDenied, RowpostError, SettingsError
+from rowpost.errors import PermissionDenied, RowpostError
 from rowpost.settings.environment import load_settings
-from rowpost.spark.archive.schemas import MESSAGE, arrow_schema
-from rowpost.spark.source.connection import open_database
-from rowpost.spark.source.gone import naming_what_is_gone
-from rowpost.spark.source.options import ReadOptions
-from rowpost.spark.source.watermark import Poll, Watermark
 
 __all__ = [
     "QueueState",
     "Range",
     "StreamRefused",
     "check_offset",
-    "check_schema",
     "declared_worker",
     "describe",
     "open_queue",
@@ -58,7 +54,7 @@ class StreamRefused(RowpostError):
 
 
 @dataclass(frozen=True)
-class Range(InputPartition):
+class Range:
     """Offsets greater than `above` and at most `upto`: row versions, or numbers of the spool."""
 
     above: int
@@ -103,7 +99,7 @@ class QueueState:
 
 def open_queue(options: ReadOptions) -> Connection:
     """Connect to the queue's database. Raises what open_database raises."""
-    return open_database(options.environment)
+    return open_database(options.environment, options.application)
 
 
 def describe(database: Connection, queue: str) -> QueueState:
@@ -138,25 +134,15 @@ def split(above: int, upto: int, parts: int) -> list[Range]:
     return [Range(low, high) for low, high in pairwise(cuts)]
 
 
-def check_schema(schema: StructType) -> pa.Schema:
-    """Convert a requested schema to Arrow. Raises SettingsError for a column that a message does not have."""
-    known = {field.name: field.dataType for field in MESSAGE}
-    for field in schema:
-        if known.get(field.name) != field.dataType:
-            there = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in MESSAGE)
-            raise SettingsError(f"A message has no column {field.name} {field.dataType.simpleString()}. Its columns are: {there}.")
-    return arrow_schema(schema)
-
-
 def read_batches(
-    database: Connection, procedure: str, options: ReadOptions, schema: StructType, part: Range, **filters: Any
+    database: Connection, procedure: str, options: ReadOptions, schema: pa.Schema, part: Range, **filters: Any
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a range in Arrow batches of about `options.batch_bytes`. The server omits unrequested bodies and headers."""
-    from rowpost.spark.source.columns import (
+    from rowpost.archive.source.columns import (
         batches,  # the planner process never reads, and starts faster without this import
     )
 
-    names = schema.fieldNames()
+    names = schema.names
     chunks = database.stream(
         procedure,
         options.queue,
@@ -169,7 +155,7 @@ def read_batches(
         **filters,
     )
     with naming_what_is_gone(database, options.queue):
-        yield from batches(chunks, check_schema(schema))
+        yield from batches(chunks, schema)
 
 
 def declared_worker(options: ReadOptions) -> str | None:

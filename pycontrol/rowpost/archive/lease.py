@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+from rowpost.archive.folder import ArchiveFolder
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
 
 __all__ = ["lease"]
 

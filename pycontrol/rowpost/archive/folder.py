@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 from pyarrow import ArrowInvalid, Table, fs, parquet
 
-from rowpost.spark.archive.address import local_path, located
+from rowpost.archive.address import local_path, located
 
 __all__ = ["LOG_FOLDER", "METADATA_FOLDER", "REPLAYS", "ArchiveFolder", "filesystem", "is_object_store"]
 
@@ -183,7 +182,5 @@ def filesystem(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def _store(uri: str) -> tuple[fs.FileSystem, str]:
-    if uri.startswith("s3:"):
-        with suppress(ArrowInvalid):  # an older pyarrow does not know this, and sends three requests for a small file instead of one
-            return fs.FileSystem.from_uri(f"{uri}?allow_delayed_open=true")
-    return fs.FileSystem.from_uri(uri)
+    # with the option, a small file is one request instead of three
+    return fs.FileSystem.from_uri(f"{uri}?allow_delayed_open=true" if uri.startswith("s3:") else uri)

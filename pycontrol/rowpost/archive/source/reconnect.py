@@ -16,12 +16,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from math import isinf
 from typing import TypeVar
 
+from rowpost.archive.source.connection import open_database
+from rowpost.archive.source.options import ReadOptions
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable
-from rowpost.spark.source.connection import open_database
-from rowpost.spark.source.options import ReadOptions
 
 __all__ = ["Outage", "PatientConnection", "Say", "say", "say_nothing"]
 
@@ -67,12 +68,13 @@ class Outage:
         if left <= 0:
             raise DatabaseUnavailable(
                 f"{str(error).rstrip('.')}. This stream waited {self._limit_s:g} seconds for the server of the queue {self._queue!r}. "
-                "Start it again when the server runs; it continues from its checkpoint. The option connectRetrySeconds sets the time."
+                "Start it again when the server runs; it continues where it has ended. The option connectRetrySeconds sets the time."
             ) from error
         if not self._said:
             self._said = True
             self._say(
-                f"waiting for the server since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; queue {self._queue}; at most {self._limit_s:g} seconds: {error}"
+                f"waiting for the server since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; queue {self._queue}; "
+                f"{'until it is back' if isinf(self._limit_s) else f'at most {self._limit_s:g} seconds'}: {error}"
             )
         self._sleep(min(next(self._delays), left))
 
@@ -93,9 +95,9 @@ def _delays() -> Iterator[float]:
 class PatientConnection:
     """A connection that is opened when it is needed, and again after it was lost. Not for several threads at once."""
 
-    def __init__(self, options: ReadOptions, say: Say = say) -> None:
+    def __init__(self, options: ReadOptions, say: Say = say, sleep: Callable[[float], object] = time.sleep) -> None:
         self._options = options
-        self._outage = Outage(options.queue, options.connect_retry_s, say)
+        self._outage = Outage(options.queue, options.connect_retry_s, say, sleep=sleep)
         self._connection: Connection | None = None
 
     def run(self, action: Callable[[Connection], Result]) -> Result:
@@ -131,5 +133,5 @@ class PatientConnection:
     def open(self) -> Connection:
         """Return the connection, or a new one if there is none. Raises DatabaseUnavailable at once."""
         if self._connection is None or self._connection.closed:
-            self._connection = open_database(self._options.environment)
+            self._connection = open_database(self._options.environment, self._options.application)
         return self._connection

@@ -1,10 +1,13 @@
-"""The stream readers behind `spark.readStream.format("rowpost")`: what they share, and the tail.
+"""The streams of a queue, batch by batch: what they share, and the tail.
 
-`TailReader` reads a queue without changing it. `drain.DrainReader` removes the messages from the queue.
+`Tail` reads a queue without changing it. `drain.Drain` removes the messages from the queue. An archiver, or Spark, stores the offsets:
 
-Offsets are JSON in Spark's checkpoint and contain the queue's identity: `{"queue": identity, …}`. Spark calls
-latestOffset and partitions in one process, and read in others. It calls commit for a batch only when it builds the next
-batch. The last batch of a run is therefore committed by checkpoint.finalize or by the next run.
+    start = stream.initial()                         # or the stored one
+    end = stream.plan(start, Bounds(1000))
+    batches = [batch for part in stream.parts(start, end) for batch in stream.read(part)]
+    stream.commit(end)                               # when the messages are stored
+
+Offsets are JSON and contain the queue's identity: `{"queue": identity, …}`. Spark plans in one process, and reads in others.
 
 Each call may be repeated: after a lost connection, it runs again as a whole.
 """
@@ -16,39 +19,34 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
 
-from rowpost.database.connection import Connection
-from rowpost.spark.source.backlog import measure
-from rowpost.spark.source.cuts import Sampled, divide
-from rowpost.spark.source.gone import naming_what_is_gone
-from rowpost.spark.source.held import holders
-from rowpost.spark.source.options import LATEST, ReadOptions
-from rowpost.spark.source.queue_stream import (
+from rowpost.archive.source.backlog import measure
+from rowpost.archive.source.bounds import Bounds
+from rowpost.archive.source.cuts import Sampled, divide
+from rowpost.archive.source.gone import naming_what_is_gone
+from rowpost.archive.source.held import holders
+from rowpost.archive.source.options import LATEST, ReadOptions
+from rowpost.archive.source.queue_stream import (
     QueueState,
     Range,
     StreamRefused,
     check_offset,
-    check_schema,
     describe,
     split,
     wait_for_watermark,
 )
-from rowpost.spark.source.reconnect import PatientConnection, say, say_nothing
-from rowpost.spark.source.reread import read_queue_range
-from rowpost.spark.source.watermark import Notes, Watermark
+from rowpost.archive.source.reconnect import PatientConnection, Say, say, say_nothing
+from rowpost.archive.source.reread import read_queue_range
+from rowpost.archive.source.watermark import Notes, Watermark
+from rowpost.database.connection import Connection
 
-__all__ = ["Offset", "QueueStream", "StreamRange", "TailRange", "TailReader", "not_ours"]
+__all__ = ["Offset", "QueueStream", "StreamRange", "Tail", "TailRange"]
 
 LAG_INTERVAL_S = 5.0
 _OFFSET = ("queue", "row_version")
-_MOST_MESSAGES = 2**31 - 1  # of find_row_version
 Offset = dict[str, Any]
 Result = TypeVar("Result")
 
@@ -68,11 +66,15 @@ class TailRange(StreamRange):
     purged: int | None
 
 
-class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """State that both modes share. The planner's connection is not pickled, so that no task receives it."""
+class QueueStream:
+    """State that both modes share. The planner's connection is not pickled, so that no task of Spark receives it.
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        check_schema(schema)
+    `connect` makes the connections of this stream: another one may end a wait for the server.
+    """
+
+    connect: Callable[[ReadOptions, Say], PatientConnection] = PatientConnection
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self.options, self.schema = options, schema
         self._connection: PatientConnection | None = None
         self._target: int | None = None
@@ -85,7 +87,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def connection(self) -> PatientConnection:
         """The planner's connection, which outlives restarts of the server."""
         if self._connection is None:
-            self._connection = PatientConnection(self.options)
+            self._connection = self.connect(self.options, say)
         return self._connection
 
     def share(self, connection: PatientConnection) -> None:
@@ -108,7 +110,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @contextmanager
     def task_connection(self, part: StreamRange) -> Iterator[PatientConnection]:
         """Connect for one task. Only the task of a batch's first range says that it waits: the others would repeat it."""
-        connection = PatientConnection(self.options, say if part.first else say_nothing)
+        connection = self.connect(self.options, say if part.first else say_nothing)
         try:
             yield connection
         finally:
@@ -125,9 +127,9 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return lag_messages, lag_seconds and what else the mode knows."""
         raise NotImplementedError
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of the option maxOffsetsPerTrigger."""
-        return ReadAllAvailable() if self.options.max_rows is None else ReadMaxRows(self.options.max_rows)
+    def plan(self, start: Offset, bounds: Bounds) -> Offset:
+        """Return the end of the next batch, which does not exceed the bounds."""
+        raise NotImplementedError
 
     def stop(self) -> None:
         """Close the planner's connection."""
@@ -152,17 +154,17 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise StreamRefused(
                 f"This checkpoint belongs to the queue {offset['queue']}, but {self.options.queue} is {state.identity} now. "
                 "It is another queue, or the queue was dropped and created again, or the database was restored. "
-                "Start with a new checkpoint. The option startingOffsets sets its start."
+                "Start with a new checkpoint, `rowpost archive` with --recreated. The option startingOffsets sets the start."
             )
 
 
-class TailReader(QueueStream):
+class Tail(QueueStream):
     """Read each message exactly once as it arrives, although transactions commit out of order.
 
     An offset also has the polls that may still help (`polls`), so that a later run continues with them.
     """
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         super().__init__(options, schema)
         self._start_planning()
 
@@ -176,7 +178,7 @@ class TailReader(QueueStream):
         self._notes: Notes = []
         self._end = 0  # of the last planned batch
 
-    def initialOffset(self) -> Offset:
+    def initial(self) -> Offset:
         """Return the start of a stream without a checkpoint, from the option startingOffsets."""
         state = self.describe()
         if (known := self.confirmed(state.identity, _OFFSET)) is not None:
@@ -196,12 +198,12 @@ class TailReader(QueueStream):
         state = self.describe()
         return state.last - max(start["row_version"], state.last if state.first is None else state.first - 1)
 
-    def prepareForTriggerAvailableNow(self) -> None:
+    def end_at_present(self) -> None:
         """Limit the run to the messages written before it."""
         self._last = self.describe().last
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the end of the next batch: the watermark, or less if the batch is limited."""
+    def plan(self, start: Offset, bounds: Bounds) -> Offset:
+        """Return the end of the next batch: the watermark, or less if the batch is bounded."""
         state = self.describe()
         self._check_no_loss(start, state)
         if not self._restored:
@@ -219,12 +221,12 @@ class TailReader(QueueStream):
         if end <= begin:
             # a run that ends keeps what it has learnt in an empty batch; another stream keeps it in its next batch
             return start if self._target is None else self._noted(start)
-        if isinstance(limit, ReadMaxRows) and end - begin > limit.max_rows:
-            end = self.ask(partial(self._limited, begin, end, limit.max_rows))
+        if bounds.may_end(end - begin):
+            end = self.ask(lambda database: bounds.end(database, self.options.queue, begin, end))
         self._end = end
         return self._offset(state, end)
 
-    def reportLatestOffset(self) -> Offset | None:
+    def report(self) -> Offset | None:
         """Return the last assigned row version, how far the stream is behind it, and who holds it back, for the query's progress."""
         state = self.describe()
         return {"queue": state.identity, "row_version": state.last, "purged": state.purged, **self.lag(self._end)}
@@ -236,36 +238,29 @@ class TailReader(QueueStream):
             found["held_by"] = [each.as_json() for each in holders(database, self.options.queue, self._notes)]
         return found
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[TailRange]:
+    def parts(self, start: Offset, end: Offset) -> Sequence[TailRange]:
         """Split the batch into ranges. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(_OFFSET, end)
         self.check_same_queue(end, self.describe())
         ranges = self._divided(start["row_version"], end["row_version"])
         return [TailRange(each.above, each.upto, each is ranges[0], end["queue"], end["purged"]) for each in ranges]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, part: TailRange) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, then check that no purge removed some of them meanwhile."""
-        if not isinstance(partition, TailRange):
-            raise not_ours(partition)
-        with self.task_connection(partition) as connection:
-            yield from read_queue_range(connection, self.options, self.schema, partition)
+        with self.task_connection(part) as connection:
+            yield from read_queue_range(connection, self.options, self.schema, part)
             state = connection.run(lambda database: describe(database, self.options.queue))
-        self.check_same_queue({"queue": partition.queue}, state)
-        self._check_not_purged(partition.above, partition.purged, state)
+        self.check_same_queue({"queue": part.queue}, state)
+        self._check_not_purged(part.above, part.purged, state)
 
-    def commit(self, end: Offset) -> None:
-        """Do nothing: a tail does not change the queue."""
-
-    def _limited(self, begin: int, end: int, messages: int, database: Connection) -> int:
-        """Return where a batch with so many messages ends. Row versions have gaps, so that their number says nothing."""
-        count = min(messages, _MOST_MESSAGES)
-        found = database.call("find_row_version", self.options.queue, above=begin, upto=end, count=count)[0].row_version
-        return end if found is None else found
+    def commit(self, end: Offset) -> int:
+        """Do nothing: a tail does not change the queue. Returns 0."""
+        return 0
 
     def _divided(self, above: int, upto: int) -> list[Range]:
         """Divide a batch evenly, or by a sample of its messages if most of its row versions are a gap."""
         width, limit = upto - above, self.options.max_rows
-        if limit is None or width <= 2 * limit:
+        if width <= 2 * limit if limit is not None else self.options.max_bytes is None:
             return split(above, upto, self.options.parts(width))
         rows = self.ask(lambda database: database.call("sample_range", self.options.queue, above=above, upto=upto))
         return divide(above, upto, self.options.partitions, [Sampled(*row) for row in rows], self.options.part_rows)
@@ -287,7 +282,7 @@ class TailReader(QueueStream):
         if start["row_version"] > state.last:
             raise StreamRefused(
                 f"This stream has read {self.options.queue} up to row version {start['row_version']}, but the queue's last row version is "
-                f"{state.last}: its table was truncated or restored. Start with a new checkpoint."
+                f"{state.last}: its table was truncated or restored. Start with a new checkpoint, and an archive in a new folder."
             )
         self._check_not_purged(start["row_version"], start.get("purged"), state)
 
@@ -295,10 +290,5 @@ class TailReader(QueueStream):
         if self.options.fail_on_data_loss and state.purged is not None and state.purged != known and state.purged > above:
             raise StreamRefused(
                 f"The queue {self.options.queue} was purged up to row version {state.purged}, but this stream has read it up to "
-                f"{above} only. Messages in between may be lost. To continue with the remaining messages, set failOnDataLoss=false."
+                f"{above} only. Messages in between may be lost. To continue with the remaining messages, set failOnDataLoss=false (--accept-loss)."
             )
-
-
-def not_ours(partition: InputPartition) -> TypeError:
-    """Return the error for a partition that another reader planned."""
-    return TypeError(f"A {type(partition).__name__} is not a partition of this stream.")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import NamedTuple
 
-from rowpost.spark.source.queue_stream import Range, split
+from rowpost.archive.source.queue_stream import Range, split
 
 __all__ = ["Sampled", "divide", "divide_visible"]
 

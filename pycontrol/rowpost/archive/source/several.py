@@ -1,6 +1,6 @@
 """A stream that reads several queues: `subscribe=a,b` or `subscribePattern=audit.*`.
 
-`SeveralReader` has one TailReader or DrainReader for each queue, which share a connection. Its offsets are `{"queues": {name: offset}}`
+`Several` has one Tail or Drain for each queue, which share a connection. Its offsets are `{"queues": {name: offset}}`
 with the offsets of these readers. The messages have the column `queue`.
 
 A queue that a pattern finds after the stream has begun is read from its beginning. The offset of a queue that is no longer
@@ -11,41 +11,38 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
 
+from rowpost.archive.source.bounds import Bounds
+from rowpost.archive.source.drain import Drain
+from rowpost.archive.source.options import DRAIN, ReadOptions
+from rowpost.archive.source.queue_stream import StreamRefused, check_offset
+from rowpost.archive.source.reconnect import PatientConnection
+from rowpost.archive.source.streams import Offset, StreamRange, Tail
 from rowpost.errors import QueueNotFound
-from rowpost.spark.archive.schemas import arrow_schema
-from rowpost.spark.source.drain import DrainReader
-from rowpost.spark.source.options import DRAIN, ReadOptions
-from rowpost.spark.source.queue_stream import StreamRefused, check_offset
-from rowpost.spark.source.reconnect import PatientConnection
-from rowpost.spark.source.streams import Offset, StreamRange, TailReader
 
-__all__ = ["SeveralReader", "shares"]
+__all__ = ["QueuePart", "Several"]
 
 DISCOVERY_INTERVAL_S = 30.0
 _QUEUE = "queue"
 
 
 @dataclass(frozen=True)
-class QueuePart(InputPartition):
+class QueuePart:
     """A part of one queue's batch."""
 
     queue: str
     part: StreamRange
 
 
-class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class Several:
     """Read several queues in one stream, each exactly as a stream of its own would."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self.options, self.schema = options, schema
         self._start_planning()
 
@@ -58,16 +55,16 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _start_planning(self) -> None:
         self._connection = PatientConnection(self.options)
-        self._readers: dict[str, TailReader | DrainReader] = {}
+        self._readers: dict[str, Tail | Drain] = {}
         self._names: tuple[str, ...] | None = None
         self._names_until = 0.0
         self._ends = False
 
-    def reader(self, name: str) -> TailReader | DrainReader:
+    def reader(self, name: str) -> Tail | Drain:
         """Return the reader of one queue."""
         if name not in self._readers:
-            columns = StructType([field for field in self.schema if field.name != _QUEUE])
-            kind = DrainReader if self.options.mode == DRAIN else TailReader
+            columns = pa.schema([field for field in self.schema if field.name != _QUEUE])
+            kind = Drain if self.options.mode == DRAIN else Tail
             made = kind(replace(self.options, queue=name, queues=(), pattern=None), columns)
             made.share(self._connection)
             self._readers[name] = made
@@ -84,22 +81,18 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._names_until = time.monotonic() + DISCOVERY_INTERVAL_S
         return self._names
 
-    def initialOffset(self) -> Offset:
+    def initial(self) -> Offset:
         """Return the start of each queue."""
-        return {"queues": {name: self.reader(name).initialOffset() for name in self.names()}}
+        return {"queues": {name: self.reader(name).initial() for name in self.names()}}
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of the option maxOffsetsPerTrigger, which the queues share."""
-        return ReadAllAvailable() if self.options.max_rows is None else ReadMaxRows(self.options.max_rows)
-
-    def prepareForTriggerAvailableNow(self) -> None:
+    def end_at_present(self) -> None:
         """Limit the run to the messages written before it."""
         self._ends = True
         for name in self.names():
-            self.reader(name).prepareForTriggerAvailableNow()
+            self.reader(name).end_at_present()
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the end of the next batch for each queue."""
+    def plan(self, start: Offset, bounds: Bounds) -> Offset:
+        """Return the end of the next batch for each queue. They share the bounds."""
         starts, names = self._by_queue(start), self.names()
         gone = sorted(starts.keys() - set(names))
         if gone and self.options.pattern is not None and self.options.fail_on_data_loss:
@@ -108,18 +101,17 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "messages may be lost. To continue with the other queues, set failOnDataLoss=false."
             )
         begins = {name: starts.get(name) or self._beginning(name) for name in names}
-        limits: Mapping[str, ReadLimit] = dict.fromkeys(names, limit)
-        if isinstance(limit, ReadMaxRows):
-            wanted = {name: self.reader(name).estimate(begins[name]) for name in names}
-            limits = {name: ReadMaxRows(rows) for name, rows in shares(limit.max_rows, wanted).items()}
-        ends = {name: self.reader(name).latestOffset(begins[name], limits[name]) for name in names}
+        shares = dict.fromkeys(names, bounds)
+        if bounds != Bounds():
+            shares = bounds.shared({name: self.reader(name).estimate(begins[name]) for name in names})
+        ends = {name: self.reader(name).plan(begins[name], shares[name]) for name in names}
         if all(ends[name] == starts.get(name) for name in names):
             return start
         return {"queues": {**starts, **ends}}
 
-    def reportLatestOffset(self) -> Offset | None:
+    def report(self) -> Offset | None:
         """Return what each queue reports, and the lag of all."""
-        found = {name: self.reader(name).reportLatestOffset() or {} for name in self.names()}
+        found = {name: self.reader(name).report() or {} for name in self.names()}
         ages = [each["lag_seconds"] for each in found.values() if each.get("lag_seconds") is not None]
         spooled = [each["spooled"] for each in found.values() if "spooled" in each]
         return {
@@ -130,23 +122,20 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             **({"spooled": sum(spooled)} if spooled else {}),
         }
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def parts(self, start: Offset, end: Offset) -> Sequence[QueuePart]:
         """Split the batch of each queue."""
         check_offset(("queues",), end)
         starts, ends = self._by_queue(start), end["queues"]
         changed = [name for name in ends if ends[name] != starts.get(name)]
-        found = [(name, part) for name in changed for part in self.reader(name).partitions(starts.get(name) or self._beginning(name), ends[name])]
+        found = [(name, part) for name in changed for part in self.reader(name).parts(starts.get(name) or self._beginning(name), ends[name])]
         # one task says that it waits for the server
         return [QueuePart(name, replace(part, first=place == 0)) for place, (name, part) in enumerate(found)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, part: QueuePart) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, and add the name of the queue."""
-        if not isinstance(partition, QueuePart):
-            raise TypeError(f"A {type(partition).__name__} is not a partition of this stream.")
-        schema = arrow_schema(self.schema)
-        for batch in self.reader(partition.queue).read(partition.part):
-            queue = pa.array([partition.queue] * batch.num_rows, pa.string())
-            yield pa.RecordBatch.from_arrays([queue if name == _QUEUE else batch[name] for name in schema.names], schema=schema)
+        for batch in self.reader(part.queue).read(part.part):  # type: ignore[arg-type]  # the reader of this queue made it
+            queue = pa.array([part.queue] * batch.num_rows, pa.string())
+            yield pa.RecordBatch.from_arrays([queue if name == _QUEUE else batch[name] for name in self.schema.names], schema=self.schema)
 
     def commit(self, end: Offset) -> None:
         """Delete the messages of committed batches from the spools."""
@@ -164,7 +153,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _beginning(self, name: str) -> Offset:
         """Return the start of a queue that was not in the stream before."""
         reader = self.reader(name)
-        return reader.beginning() if isinstance(reader, TailReader) else reader.initialOffset()
+        return reader.beginning() if isinstance(reader, Tail) else reader.initial()
 
     def _by_queue(self, offset: Offset) -> dict[str, Offset]:
         """Return the offset of each queue. The checkpoint of a stream of one queue continues with that queue."""
@@ -177,17 +166,3 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise StreamRefused(
             f"This checkpoint belongs to the queue {offset['queue']}, which is not among those of this stream. Start with a new checkpoint."
         )
-
-
-def shares(limit: int, wanted: Mapping[str, int]) -> dict[str, int]:
-    """Share a number of rows between queues: small backlogs completely, the rest equally. Each backlog gets at least one row.
-
-    >>> shares(100, {"a": 1000, "b": 10, "c": 1000})
-    {'b': 10, 'a': 45, 'c': 45}
-    """
-    found, left = {}, limit
-    ordered = sorted(wanted, key=lambda name: wanted[name])
-    for place, name in enumerate(ordered):
-        found[name] = min(wanted[name], max(1, left // (len(ordered) - place)))
-        left = max(0, left - found[name])
-    return found

@@ -12,7 +12,7 @@ __all__ = ["naming_what_is_gone"]
 
 
 @contextmanager
-def naming_what_is_gone(database: Connection, queue: str) -> Iterator[None]:
+def naming_what_is_gone(database: Connection, queue: str | None) -> Iterator[None]:
     """Raise QueueNotFound with a text of its own if the block raises it, and the database does not have the queue.
 
     The block contains the transactions in which it calls, so that the queues can be listed after an error.
@@ -20,11 +20,11 @@ def naming_what_is_gone(database: Connection, queue: str) -> Iterator[None]:
     try:
         yield
     except QueueNotFound as error:
-        if _exists(database, queue):
+        if queue is None or _exists(database, queue):
             raise
         raise QueueNotFound(
             f"No queue named {queue!r} is in this database: it was dropped or removed, or its name is misspelt. `rowpost queue list` shows the queues. "
-            "What a stream of a removed queue has read is kept. If the queue is created again, start with a new checkpoint."
+            "What a stream of a removed queue has read is kept. If the queue is created again, a stream does not continue by itself, and says how to start."
         ) from error
 
 

@@ -1,10 +1,11 @@
-"""Write the Parquet files of a table on Spark's executors, and describe them for the table's log.
+"""Write the Parquet files of a table, and describe them for the table's log.
 
-`write_parts` runs in tasks: it takes Arrow batches and returns one `NewFile` for each file. Nothing is visible until the
-driver commits the files. A task that fails removes its files; what a killed one leaves is never read.
+`write_parts` takes Arrow batches and returns one `NewFile` for each file. Spark runs it in tasks. Nothing is visible until the
+files are committed. A call that fails removes its files; what a killed process leaves is never read.
 
 A `NewFile` has statistics of the columns in STATISTICS only. The log of a table outlives its rows, so it must not contain
-values of headers, bodies, ids, addresses or names of machines.
+values of headers, bodies, ids, addresses or names of machines. The file itself has what a search needs: Bloom filters of the ids in
+SEARCHED, rows that are sorted by conversation, and the range of each page's values. `erase` deletes them with the file.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from rowpost.spark.archive.folder import filesystem, is_object_store
+from rowpost.archive.clustering import BUFFER_BYTES
+from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.folder import filesystem, is_object_store
 
-__all__ = ["PARTITIONS", "STATISTICS", "NewFile", "conform", "partition_folder", "statistics", "write_parts"]
+__all__ = ["SEARCHED", "STATISTICS", "NewFile", "conform", "partition_folder", "statistics", "write_parts"]
 
-PARTITIONS = ("queue", "day")
 #: Columns whose smallest and largest values are written to the table's log.
 STATISTICS = (
     "row_version",
@@ -37,7 +39,11 @@ STATISTICS = (
     "archived_at",
     "hour",
 )
-_BUFFER_BYTES = 32 << 20
+#: Columns with a Bloom filter in each row group.
+SEARCHED = ("id", "message_id", "conversation_id")
+_FALSE_POSITIVES = 0.01
+#: A reader that has found a row by the index of pages reads one page of each column.
+_PAGES = {"write_page_index": True, "max_rows_per_page": 2048}
 _NO_STATISTICS = ("headers", "body")  # long values, which no filter compares
 _DIFFERING = ("id", "message_id", "headers", "body")  # a dictionary of values that differ is written, found too large and discarded
 _ESCAPED = set("\"#%'*/:=?\\{[]^\x7f")
@@ -133,11 +139,11 @@ class _Parts:
                 if len(own):
                     self._buffered[queue, day.isoformat()].append(conform(own, self._schema))
         self._bytes += batch.nbytes
-        if self._bytes >= _BUFFER_BYTES:
+        if self._bytes >= BUFFER_BYTES:
             self._flush()
 
     def close(self) -> Iterator[NewFile]:
-        self._flush()
+        self._flush(last=True)
         for (queue, day), (path, writer, footers) in self._open.items():
             writer.close()
             size = self._files.get_file_info(f"{self._root}/{path}").size
@@ -148,15 +154,17 @@ class _Parts:
             writer.close()
             self._files.delete_file(f"{self._root}/{path}")
 
-    def _flush(self) -> None:
+    def _flush(self, *, last: bool = False) -> None:
         for partition, batches in self._buffered.items():
+            rows = pa.Table.from_batches(batches)
             if partition not in self._open:
-                self._open[partition] = self._create(*partition)
-            self._open[partition][1].write_table(pa.Table.from_batches(batches))
+                # a row group that follows may have more rows, up to the whole buffer
+                self._open[partition] = self._create(*partition, len(rows) if last else len(rows) * self._bytes // max(rows.nbytes, 1))
+            self._open[partition][1].write_table(rows)
         self._buffered.clear()
         self._bytes = 0
 
-    def _create(self, queue: str, day: str) -> tuple[str, parquet.ParquetWriter, list]:
+    def _create(self, queue: str, day: str, group_rows: int) -> tuple[str, parquet.ParquetWriter, list]:
         folder = partition_folder(queue, day)
         path = f"{folder}/{self._name}-{uuid.uuid4().hex[:12]}.zstd.parquet"
         footers: list[parquet.FileMetaData] = []
@@ -165,8 +173,10 @@ class _Parts:
         counted = [field.name for field in self._schema if field.name not in _NO_STATISTICS]
         out = self._files.open_output_stream(f"{self._root}/{path}")
         repeating = [field.name for field in self._schema if field.name not in _DIFFERING]
+        filters = {name: {"ndv": max(group_rows, 1), "fpp": _FALSE_POSITIVES} for name in SEARCHED if name in self._schema.names}
         writer = parquet.ParquetWriter(
-            out, self._schema, compression="zstd", write_statistics=counted, use_dictionary=repeating, metadata_collector=footers
-        )
+            out, self._schema, compression="zstd", write_statistics=counted, use_dictionary=repeating, metadata_collector=footers,
+            bloom_filter_options=filters, **_PAGES,
+        )  # fmt: skip
         writer.file_handle = out  # close() closes it
         return path, writer, footers

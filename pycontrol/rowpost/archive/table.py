@@ -1,4 +1,9 @@
-"""An archive's table as a Delta table, in a folder.
+"""An archive's table: a Delta table in a folder, as a snapshot of its files, and commits that succeed only on the newest snapshot.
+
+`open_table` and `create_table` (opening.py) return an `ArchiveTable`. parts.py writes the files, and a commit adds them.
+`commit` adds and removes files in one change, unless another writer has committed since the snapshot was read. It then changes
+nothing and returns False: refresh the snapshot, look again and decide again. This makes each change atomic, and two writers can
+never replace the same file. It holds between processes and machines, and for writers other than rowpost.
 
 A commit is the exclusive creation of the log's next entry. deltalake's own checks of conflicts are not used: some of its
 versions accept a second compaction of one snapshot.
@@ -9,95 +14,117 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
-from rowpost.spark.archive.address import delta_uri, located
-from rowpost.spark.archive.folder import LOG_FOLDER, ArchiveFolder
-from rowpost.spark.archive.identity import Recorded, from_log, in_log
-from rowpost.spark.archive.parts import PARTITIONS, STATISTICS, NewFile
-from rowpost.spark.archive.table import KEPT_HOURS, NOTE, ArchiveTable, DataFile
+from rowpost.archive.address import delta_uri, located
+from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.folder import LOG_FOLDER, ArchiveFolder
+from rowpost.archive.identity import Recorded, from_log, in_log
+from rowpost.archive.parts import STATISTICS, NewFile
+from rowpost.errors import SparkFailed, SparkUnavailable
 from rowpost.version import install_command
 
 try:
-    from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+    from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction
+    from deltalake.exceptions import CommitFailedError, DeltaError
     from deltalake.transaction import AddAction, RemoveAction
 except ImportError as error:
-    raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('spark')}") from error
+    raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('archive')}") from error
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from rowpost.archive.columns import Schema as Columns
 
-__all__ = ["DeltaArchive"]
+__all__ = ["KEPT_HOURS", "NOTE", "STATISTICS_OF", "ArchiveTable", "DataFile"]
 
+#: The key of what rowpost notes in an entry of the log.
+NOTE = "rowpost"
+#: How long a file stays that was removed from the table, so that readers of an earlier snapshot can finish.
+KEPT_HOURS = 24
+#: The property of a table that names the columns of which the log has statistics.
+STATISTICS_OF = "delta.dataSkippingStatsColumns"
 _CONSTRAINT = "delta.constraints."
-_STATISTICS_OF = "delta.dataSkippingStatsColumns"
 _CHANGE_DATA = "_change_data"
 _RECORDED = f"{NOTE}.recorded"
-_PROPERTIES = {
-    "delta.logRetentionDuration": "interval 7 days",
-    "delta.deletedFileRetentionDuration": "interval 1 days",
-}
 
 
-class DeltaArchive(ArchiveTable):
-    """A snapshot of a Delta table."""
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a snapshot. `path` is relative to the table's folder, `modified` is in milliseconds since 1970."""
 
-    def __init__(self, path: str, table: DeltaTable) -> None:
-        super().__init__(path, located(path))
+    path: str
+    queue: str
+    day: str
+    bytes: int
+    rows: int
+    modified: int = 0
+
+    @property
+    def is_in_own_folder(self) -> bool:
+        """Whether its folder is named by its partition, such as queue=audit/day=2026-11-20. Other programs use other folders too."""
+        values = [(name, unquote(value)) for name, _, value in (part.partition("=") for part in self.path.split("/")[:-1])]
+        return values == [("queue", self.queue), ("day", self.day)]
+
+
+class ArchiveTable:
+    """A snapshot of a table that is partitioned by queue and day.
+
+    Attributes:
+        address: how users name the table.
+        path: the table's folder, a path or a URI as Spark spells it. It also has the folder `_rowpost`.
+    """
+
+    def __init__(self, address: str, table: DeltaTable) -> None:
+        self.address, self.path = address, located(address).rstrip("/")
         self._table = table
         self._listed: tuple[int, list[DataFile]] | None = None
         self._recorded: tuple[int, Mapping[str, Recorded]] | None = None
         self._batches: dict[str, int] = {}  # of this snapshot, because deltalake reads the whole log to find one
         self._check_partitions()
 
-    @classmethod
-    def open(cls, path: str) -> DeltaArchive:
-        """Read the newest snapshot. Raises ArchiveNotFound, SettingsError, SparkFailed."""
-        uri = delta_uri(path)
-        _check_no_plain_files(path)
-        try:
-            return cls(path, DeltaTable(uri))
-        except TableNotFoundError as error:
-            raise ArchiveNotFound(f"There is no archive in {path}. `rowpost spark archive QUEUE {path}` creates one.") from error
-        except BaseException as error:
-            # deltalake's Rust code fails on an entry of the log that is not JSON, with an exception that is no Exception
-            if type(error).__name__ != "PanicException" and not isinstance(error, DeltaError):
-                raise
-            raise SparkFailed(
-                f"The log of the table in {path} cannot be read: an entry in {LOG_FOLDER} is damaged ({str(error).splitlines()[0][:200]}). Restore it from a backup."
-            ) from error
-
-    @classmethod
-    def create(cls, path: str, schema: StructType) -> DeltaArchive:
-        """Read the newest snapshot. Creates the table if there is none. Raises SettingsError, SparkFailed."""
-        uri = delta_uri(path)
-        _check_no_plain_files(path)
-        try:
-            if not DeltaTable.is_deltatable(uri):
-                DeltaTable.create(uri, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_properties(schema))
-        except (DeltaError, TableNotFoundError) as error:
-            if not DeltaTable.is_deltatable(uri):  # otherwise another process has just created it
-                raise SparkFailed(f"Cannot create an archive in {path}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
-        return cls.open(path)
+    @cached_property
+    def folder(self) -> ArchiveFolder:
+        return ArchiveFolder(self.path)
 
     @property
     def version(self) -> int:
+        """A number that grows with each commit of files."""
         return self._table.version()
 
     @property
-    def schema(self) -> StructType:
-        from pyspark.sql.types import StructType
+    def id(self) -> str:
+        """The table's UUID. A table that is created again has another one."""
+        return str(self._table.metadata().id)
 
-        return StructType.fromJson(json.loads(self._table.schema().to_json()))
+    @property
+    def schema_json(self) -> str:
+        """The columns of the table in the form of Delta's log. Other programs may have added some."""
+        return self._table.schema().to_json()
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the table's files: all but the partition's."""
+        found = pa.schema(self._table.schema().to_arrow())
+        return pa.schema([pa.field(each.name, each.type) for each in found if each.name not in PARTITIONS])
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [field["name"] for field in json.loads(self.schema_json)["fields"]]
+
+    def check_columns(self, needed: Iterable[str]) -> None:
+        """Raise SparkFailed if the table lacks columns, because another program has made it for something else."""
+        missing = set(needed) - set(PARTITIONS) - set(self.names)
+        if missing:
+            raise SparkFailed(f"The table {self.address} is not an archive: it has no column {' and no column '.join(sorted(missing))}.")
 
     def files(self) -> list[DataFile]:
+        """Return the files of the snapshot, ordered by queue, day and path."""
         if self._listed is None or self._listed[0] != self.version:
             found = [
                 DataFile(unquote(row["path"]), row["partition"]["queue"], str(row["partition"]["day"]), row["size_bytes"], self._rows(row), row["modification_time"])
@@ -105,6 +132,10 @@ class DeltaArchive(ArchiveTable):
             ]  # fmt: skip
             self._listed = self.version, sorted(found, key=lambda file: (file.queue, file.day, file.path))
         return self._listed[1]
+
+    def are_live(self, files: Iterable[DataFile]) -> bool:
+        """Whether the snapshot has all of these files."""
+        return {file.path for file in files} <= {file.path for file in self.files()}
 
     def _rows(self, action: Mapping[str, Any]) -> int:
         """Return the rows of a file, from its footer if its writer has not stored them in the log."""
@@ -114,30 +145,34 @@ class DeltaArchive(ArchiveTable):
         return 0 if footer is None else footer.num_rows
 
     def paths_at(self, version: int) -> set[str] | None:
+        """Return the paths of the files of an earlier version. None if the log does not have it any more."""
         try:
             actions = DeltaTable(delta_uri(self.path), version=version).get_add_actions()
         except DeltaError:
             return None
         return {unquote(path) for path in pa.table(actions).column("path").to_pylist()}
 
-    def add_columns(self, columns: StructType, note: Mapping[str, Any]) -> None:
+    def add_columns(self, columns: Columns, note: Mapping[str, Any]) -> None:
+        """Add columns, and fields to columns that are structs. They are null in the files that are there."""
         fields = Schema.from_json(columns.json()).fields
         self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=self._metadata(note)))
 
     def refresh(self) -> None:
+        """Read the newest snapshot."""
         before = self.version
         self._table.update_incremental()
         if self.version != before:
             self._batches.clear()
 
     def last_batch(self, query: str) -> int:
+        """Return the number of the last batch that a query has committed, or -1."""
         if query not in self._batches:
             number = self._table.transaction_version(query)
             self._batches[query] = -1 if number is None else number
         return self._batches[query]
 
     def recorded(self) -> Mapping[str, Recorded]:
-        """Read the newest entry of rowpost in the log: each one repeats what those before it have stored."""
+        """Return what the snapshot confirms of each queue, by epoch. Nothing if its last commit is of an earlier version."""
         if self._recorded is None or self._recorded[0] != self.version:
             self._recorded = self.version, from_log(self._last_entry().get(_RECORDED, {}))
         return self._recorded[1]
@@ -158,6 +193,18 @@ class DeltaArchive(ArchiveTable):
 
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
                recorded: Mapping[str, Recorded] | None = None, note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
+        """Add and remove files in one change. Returns False, and changes nothing, if the snapshot is not the newest.
+
+        Args:
+            add: files that are written. Raises SparkFailed if one does not exist.
+            remove: files of this snapshot.
+            batches: the batch of a query that these files complete, by the query's id.
+            recorded: what the table confirms of each queue from then on. By default, what this snapshot confirms.
+            note: what the log says about the change: no data of messages.
+            same_rows: the files added have the rows of those removed. A stream of a Delta table skips such a change.
+
+        Raises SparkFailed if the table refuses the change.
+        """
         add, now = list(add), time.time_ns() // 1_000_000
         self._check_written(add)
         actions: list[AddAction | RemoveAction] = [
@@ -184,18 +231,25 @@ class DeltaArchive(ArchiveTable):
         return True
 
     def notes(self, since: int) -> list[dict[str, Any]]:
+        """Return the notes of rowpost's commits after a version, the oldest first."""
         entries = self._table.history(max(self.version - since, 0)) if self.version > since else []
         return [entry[NOTE] for entry in reversed(entries) if isinstance(entry.get(NOTE), dict)]
 
     @property
     def is_of_folder(self) -> bool:
+        """Whether the log that was read is the log of this folder, and not that of another one whose files it lists."""
         files = self.files()
         return self.folder.exists(f"{LOG_FOLDER}/{self.version:020}.json") and (not files or any(self.folder.exists(file.path) for file in files))
 
     def replaced(self) -> list[str]:
+        """Return the files that were removed from the table. Some may be deleted already."""
         return sorted(self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True))
 
     def vacuum(self, *, at_once: bool = False) -> list[str]:
+        """Delete the files that were removed from the table a day ago, or all removed files. Time travel ends there.
+
+        Files that are not in the log are kept: another process may be about to commit them.
+        """
         hours = 0 if at_once else KEPT_HOURS
         deleted = self._table.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
         changes = self._change_data(at_once=at_once)
@@ -219,6 +273,7 @@ class DeltaArchive(ArchiveTable):
 
     @property
     def needs_jar(self) -> str | None:
+        """What of this table only its format's own readers understand; None if its files can be read as they are."""
         if self._table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
             return "column mapping"
         features = set(self._table.protocol().reader_features or ())
@@ -228,32 +283,35 @@ class DeltaArchive(ArchiveTable):
             else None
         )
 
-    def read_natively(self, spark: SparkSession) -> DataFrame:
-        """Read it with Delta's jar."""
-        try:
-            return spark.read.format("delta").option("versionAsOf", self.version).load(self.path)
-        except Exception as error:  # an AnalysisException or, from the JVM, a Py4JJavaError
-            if "DATA_SOURCE_NOT_FOUND" not in str(error):
-                raise
+    def query(self, sql: str) -> pa.Table:
+        """Run a query of deltalake's engine on the snapshot, which is its table `archive`. Raises SparkFailed if only Delta's jar can read it."""
+        if self.needs_jar:
             raise SparkFailed(
-                f"Cannot read {self.path}: the table has {self.needs_jar}, which needs Delta's jar. Start Spark with the jar "
-                "(--conf spark.jars.packages=…), or run REORG TABLE … APPLY (PURGE) and disable the feature."
+                f"Cannot search {self.path}: the table has {self.needs_jar}. Use Spark with Delta's jar, and filter what `read_archive` returns."
+            )
+        try:
+            return pa.table(QueryBuilder().register("archive", self._table).execute(sql).read_all())
+        except Exception as error:  # the engine has no class of its own for errors of files
+            raise SparkFailed(
+                f"Cannot search {self.path}: {str(error).splitlines()[0]}. `rowpost spark verify` lists files that are missing or incomplete."
             ) from error
 
     @property
     def has_plain_log(self) -> bool:
         """Whether the table's log was always without statistics of columns that can name people."""
-        columns = self._table.metadata().configuration.get(_STATISTICS_OF)
+        columns = self._table.metadata().configuration.get(STATISTICS_OF)
         return columns is not None and {name.strip() for name in columns.split(",")} <= set(STATISTICS)
 
     def check_plain_log(self) -> None:
+        """Raise SparkFailed if the log has statistics of columns that can name people, because `erase` does not change them."""
         if not self.has_plain_log:
             raise SparkFailed(
-                f"Cannot erase in {self.path}: its property {_STATISTICS_OF} allows statistics of ids and headers in the log, which stay there. "
-                f"Copy the rows to a new table with {_STATISTICS_OF} = '{','.join(STATISTICS)}', erase there, and delete this one."
+                f"Cannot erase in {self.path}: its property {STATISTICS_OF} allows statistics of ids and headers in the log, which stay there. "
+                f"Copy the rows to a new table with {STATISTICS_OF} = '{','.join(STATISTICS)}', erase there, and delete this one."
             )
 
     def check_writable(self) -> None:
+        """Raise SparkFailed for a table that rowpost must not change."""
         constraints = [name.removeprefix(_CONSTRAINT) for name in self._table.metadata().configuration if name.startswith(_CONSTRAINT)]
         if constraints:
             raise SparkFailed(
@@ -272,22 +330,17 @@ class DeltaArchive(ArchiveTable):
                 f"The Delta table in {self.path} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day."
             )
 
+    def discard(self, files: Iterable[NewFile]) -> None:
+        """Delete files that were not committed. Those that the newest snapshot has stay: a commit can succeed although its answer was lost."""
+        self.refresh()
+        live = {file.path for file in self.files()}
+        self.folder.delete(file.path for file in files if file.path not in live)
 
-def _properties(schema: StructType) -> dict[str, str]:
-    """Return the properties of a new table. Delta's own writers refuse one whose statistics are of columns that it does not have."""
-    return _PROPERTIES | {_STATISTICS_OF: ",".join(name for name in STATISTICS if name in schema.fieldNames())}
+    def _check_written(self, files: Iterable[NewFile]) -> None:
+        if gone := [file.path for file in files if not self.folder.exists(file.path)]:
+            raise SparkFailed(f"Cannot add {gone[0]} to {self.address}: the file was deleted before it was committed. Run the command again.")
 
 
 def _added(files: Iterable[NewFile], *, same_rows: bool = False) -> list[AddAction]:
     now = time.time_ns() // 1_000_000
     return [AddAction(file.path, file.bytes, {"queue": file.queue, "day": file.day}, now, not same_rows, file.statistics) for file in files]
-
-
-def _check_no_plain_files(path: str) -> None:
-    """Raise SparkFailed for Parquet files without a table, so that a new table does not hide the messages in them."""
-    folder = ArchiveFolder(path)
-    if not folder.is_delta and any(name.startswith("queue=") and not info.is_file for name, info in folder.contents(recursive=False)):
-        raise SparkFailed(
-            f"{path} has Parquet files of queues, but no log of a Delta table, so it is not an archive. Name another folder. "
-            "If the log was lost, restore it from a backup; spark.read.parquet reads the files without it."
-        )

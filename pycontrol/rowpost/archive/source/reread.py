@@ -1,6 +1,6 @@
 """Read a range of messages to its end although the connection is lost in between.
 
-A task has handed rows to Spark when it loses its connection, and cannot take them back. It therefore reads the range again
+A reader has passed rows on when it loses its connection, and cannot take them back. It therefore reads the range again
 and skips these rows. The spool has an order, so that their number is enough. A queue has none: their row versions are kept, eight
 bytes for each row of the range.
 """
@@ -12,17 +12,16 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
+from rowpost.archive.source.options import ReadOptions
+from rowpost.archive.source.queue_stream import Range, read_batches
+from rowpost.archive.source.reconnect import PatientConnection
 from rowpost.errors import DatabaseUnavailable
-from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.options import ReadOptions
-from rowpost.spark.source.queue_stream import Range, read_batches
-from rowpost.spark.source.reconnect import PatientConnection
 
 __all__ = ["read_queue_range", "read_spool_range"]
 
 _KEY = "row_version"
+_KEY_FIELD = pa.field(_KEY, pa.int64(), nullable=False)
 
 
 class _Seen(Protocol):
@@ -67,20 +66,20 @@ class _SeenRowVersions:
         return batch
 
 
-def read_queue_range(connection: PatientConnection, options: ReadOptions, schema: StructType, part: Range) -> Iterator[pa.RecordBatch]:
+def read_queue_range(connection: PatientConnection, options: ReadOptions, schema: pa.Schema, part: Range) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a range of row versions. Raises DatabaseUnavailable if the server does not come back in time."""
-    keyed = schema if _KEY in schema.fieldNames() else StructType([*schema, MESSAGE[_KEY]])
+    keyed = schema if _KEY in schema.names else schema.append(_KEY_FIELD)
     for batch in _read(connection, "read_range", options, keyed, part, _SeenRowVersions()):
-        yield batch.select(schema.fieldNames())
+        yield batch.select(schema.names)
 
 
-def read_spool_range(connection: PatientConnection, options: ReadOptions, schema: StructType, part: Range) -> Iterator[pa.RecordBatch]:
+def read_spool_range(connection: PatientConnection, options: ReadOptions, schema: pa.Schema, part: Range) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a range of the spool. Raises DatabaseUnavailable if the server does not come back in time."""
     return _read(connection, "read_spool", options, schema, part, _SeenRows())
 
 
 def _read(
-    connection: PatientConnection, procedure: str, options: ReadOptions, schema: StructType, part: Range, seen: _Seen
+    connection: PatientConnection, procedure: str, options: ReadOptions, schema: pa.Schema, part: Range, seen: _Seen
 ) -> Iterator[pa.RecordBatch]:
     while True:
         seen.begin()

@@ -1,4 +1,4 @@
-"""The stream that removes messages from a queue: `mode=drain`."""
+"""The stream that removes messages from a queue: a drain."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
-from pyspark.sql.types import StructType
 
-from rowpost.database.connection import Connection
-from rowpost.spark.source.backlog import measure
-from rowpost.spark.source.gone import naming_what_is_gone
-from rowpost.spark.source.options import ReadOptions
-from rowpost.spark.source.queue_stream import (
+from rowpost.archive.source.backlog import measure
+from rowpost.archive.source.bounds import Bounds
+from rowpost.archive.source.gone import naming_what_is_gone
+from rowpost.archive.source.options import ReadOptions
+from rowpost.archive.source.queue_stream import (
     QueueState,
     StreamRefused,
     check_offset,
     declared_worker,
     split,
 )
-from rowpost.spark.source.reread import read_spool_range
-from rowpost.spark.source.streams import Offset, QueueStream, StreamRange, not_ours
+from rowpost.archive.source.reread import read_spool_range
+from rowpost.archive.source.streams import Offset, QueueStream, StreamRange
+from rowpost.database.connection import Connection
 
-__all__ = ["DrainReader"]
+__all__ = ["Drain"]
 
 _OFFSET = ("queue", "owner", "number")
 MOVE_ROWS = 4000  # messages in one call: fewer than SQL Server's threshold of lock escalation
@@ -39,14 +37,14 @@ class SpoolRange(StreamRange):
     owner: str
 
 
-class DrainReader(QueueStream):
+class Drain(QueueStream):
     """Move messages from the queue to a spool table. Only the owner in this stream's checkpoint can delete them there.
 
-    latestOffset moves the messages, and an offset is a number of the spool. If a run stops after a move and before Spark
-    logs the batch, the moved messages are part of the next batch.
+    `plan` moves the messages, and an offset is a number of the spool. If a run stops after a move and before the batch is
+    logged, the moved messages are part of the next batch.
     """
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         super().__init__(options, schema)
         self._initial: Offset | None = None
         self._checked = False
@@ -55,7 +53,7 @@ class DrainReader(QueueStream):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_initial": None, "_checked": True}
 
-    def initialOffset(self) -> Offset:
+    def initial(self) -> Offset:
         """Return an offset before the first spool number, with a new owner identifier, unless the stream continues."""
         if self._initial is None:
             identity = self.describe().identity
@@ -67,22 +65,21 @@ class DrainReader(QueueStream):
         state = self.describe()
         return 0 if state.first is None else state.last - state.first + 1
 
-    def prepareForTriggerAvailableNow(self) -> None:
+    def end_at_present(self) -> None:
         """Limit the run to row versions that were assigned before it."""
         self._target = self.describe().last
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+    def plan(self, start: Offset, bounds: Bounds) -> Offset:
         """Move the next batch to the spool. If the spool has unread messages of this stream, they are the next batch."""
         check_offset(_OFFSET, start)
         state = self.describe()
         self.check_same_queue(start, state)
         self._check_no_consumers(state)
         upto = state.last if self._target is None else self._target
-        wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        self._planned = self.ask(lambda database: self._fill_spool(database, start, wanted, upto))
+        self._planned = self.ask(lambda database: self._fill_spool(database, start, bounds, upto))
         return {**start, "number": self._planned}
 
-    def reportLatestOffset(self) -> Offset | None:
+    def report(self) -> Offset | None:
         """Return how many messages are still in the queue and in the spool, for the query's progress."""
         return self.lag(self._planned)
 
@@ -92,48 +89,62 @@ class DrainReader(QueueStream):
         spooled = 0 if row is None or row.first_number is None else row.last_number - row.first_number + 1
         return {**measure(database, self.options.queue, 0).as_json(), "spooled": spooled}
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolRange]:
+    def parts(self, start: Offset, end: Offset) -> Sequence[SpoolRange]:
         """Split the batch into ranges of spool numbers. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(_OFFSET, end)
         self.check_same_queue(end, self.describe())
         ranges = split(start["number"], end["number"], self.options.parts(end["number"] - start["number"]))
         return [SpoolRange(each.above, each.upto, each is ranges[0], end["owner"]) for each in ranges]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, part: SpoolRange) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, the same at every attempt.
 
-        Spark starts tasks only after it has logged the batch, so reading also confirms the owner of the spool.
+        Reading also confirms the owner of the spool: what is read has an owner who can continue, in a log of Spark or in an archive.
         """
-        if not isinstance(partition, SpoolRange):
-            raise not_ours(partition)
-        with self.task_connection(partition) as connection:
-            connection.run(lambda database: self._confirm(database, partition.owner))
-            yield from read_spool_range(connection, self.options, self.schema, partition)
+        with self.task_connection(part) as connection:
+            connection.run(lambda database: self._confirm(database, part.owner))
+            yield from read_spool_range(connection, self.options, self.schema, part)
 
-    def commit(self, end: Offset) -> None:
-        """Delete the messages of committed batches from the spool."""
-        self.ask(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))
+    def commit(self, end: Offset) -> int:
+        """Delete the messages of committed batches from the spool, and return their number."""
+        return self.ask(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))[0].dropped
+
+    def drop_confirmed(self, end: Offset) -> int:
+        """Delete what a killed run could not delete after it had stored it, if the spool has an owner and this is its stream."""
+        found = next(iter(self.ask(lambda database: database.call("describe_spool", self.options.queue))), None)
+        if found is None or found.owned_by != end["owner"] or found.first_number is None or found.first_number > end["number"]:
+            return 0
+        return self.commit(end)
 
     def _confirm(self, database: Connection, owner: str) -> None:
         with naming_what_is_gone(database, self.options.queue):
             database.call("confirm_spool", self.options.queue, owner=owner)
 
-    def _fill_spool(self, database: Connection, start: Offset, wanted: int | None, upto: int) -> int:
-        """Move up to `wanted` messages, and return the last number of the batch.
+    def _fill_spool(self, database: Connection, start: Offset, bounds: Bounds, upto: int) -> int:
+        """Move the messages of one batch, and return its last number.
 
         If the server stops before it has confirmed a move, the repeated call finds the moved messages in the spool.
         """
         spooled = self._spooled(database, start["owner"])
         if spooled > start["number"]:
             return spooled
-        moved = 0
+        above = 0
+        while True:
+            above = upto if bounds.bytes is None else bounds.end(database, self.options.queue, above, upto)
+            moved, spooled = self._move_all(database, start["owner"], bounds.messages, above)
+            if moved or above >= upto:  # otherwise consumers have locked all messages up to there
+                return max(spooled, start["number"])
+
+    def _move_all(self, database: Connection, owner: str, wanted: int | None, upto: int) -> tuple[int, int]:
+        """Move up to `wanted` messages. Returns how many were moved, and the last number of the spool."""
+        moved = spooled = 0
         while wanted is None or moved < wanted:
             count = MOVE_ROWS if wanted is None else min(MOVE_ROWS, wanted - moved)
-            moved_now, spooled = self._move(database, start["owner"], count, upto)
+            moved_now, spooled = self._move(database, owner, count, upto)
             moved += moved_now
             if moved_now < count:
                 break
-        return max(spooled, start["number"])
+        return moved, spooled
 
     def _move(self, database: Connection, owner: str, count: int, upto: int) -> tuple[int, int]:
         with database.transaction():
@@ -155,6 +166,6 @@ class DrainReader(QueueStream):
             who = f"the environment declares a worker for it ({handler})" if handler else f"{state.consumers} workers receive from it now"
             raise StreamRefused(
                 f"The queue {queue} is not drained: {who}, and a drain would take their messages. "
-                "Drain only queues without consumers, such as audit and error. Otherwise use mode=tail, or set allowConsumers=true."
+                "Drain only queues without consumers, such as audit and error. Otherwise use mode=tail, or set allowConsumers=true (--shared)."
             )
         self._checked = True

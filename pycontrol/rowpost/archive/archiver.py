@@ -1,0 +1,163 @@
+"""Archive a queue without Spark, exactly once even if the process is killed and started again.
+
+`QueueArchiver` archives one queue, batch after batch: it plans a batch, writes its files and commits them with the offsets of the batch.
+
+The table is the checkpoint. Its log has the offset up to which it has each queue (identity.py), also if Spark has archived it, so that an
+archiver starts where the table ends. A batch is committed only if it starts there, so that of two archivers one is refused.
+A drain deletes from its spool what the table has confirmed, and nothing else. The owner of its spool is made of the ids of the table and of
+the queue, so that it is known before the first commit. What is lost with a process is read again, or is in the spool.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+import pyarrow as pa
+
+from rowpost.archive.arrow_headers import archived
+from rowpost.archive.checkpoint import Checkpoint
+from rowpost.archive.columns import MESSAGE
+from rowpost.archive.identity import Batch, Progress, Recorded, check_known
+from rowpost.archive.parts import NewFile, write_parts
+from rowpost.archive.reading_ahead import read_ahead
+from rowpost.archive.source.bounds import Bounds
+from rowpost.archive.source.drain import Drain
+from rowpost.archive.source.held import Held, held_above
+from rowpost.archive.source.options import DRAIN, ReadOptions
+from rowpost.archive.source.queue_stream import StreamRefused
+from rowpost.archive.source.reconnect import PatientConnection, Say
+from rowpost.archive.source.streams import Offset, StreamRange, Tail
+from rowpost.archive.writer import TableWriter
+
+__all__ = ["QueueArchiver"]
+
+_WAY_OUT = (
+    "Another archiver has added messages of this queue meanwhile. Let one of them archive the queue: this command continues where the archive ends "
+    "when it is started again."
+)
+
+
+class QueueArchiver:
+    """The archiver of one queue.
+
+    Args:
+        writer: adds the batches to the table. Several archivers may share it, in one thread.
+        options: the queue, the mode and the bounds of a batch.
+        recreated: archive a queue from its beginning that was dropped and created again after the table has archived it.
+        checkpoint: notes how far the archive is.
+        connect: makes the connections.
+    """
+
+    def __init__(
+        self, writer: TableWriter, options: ReadOptions, *, recreated: bool = False, checkpoint: Checkpoint | None = None,
+        connect: Callable[[ReadOptions, Say], PatientConnection] = PatientConnection,
+    ) -> None:  # fmt: skip
+        self.queue, self.batches, self.messages, self.dropped = options.queue, 0, 0, 0
+        self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint or Checkpoint(None)
+        confirmed = {epoch: each.end for epoch, each in writer.table.recorded().items()}
+        options = replace(options, confirmed=json.dumps(confirmed), partitions=1)
+        self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE.arrow())
+        self._stream.connect = connect
+        self._bounds = Bounds(options.max_rows, options.max_bytes)
+        self._query = str(uuid5(NAMESPACE_OID, f"rowpost archive {options.queue}"))
+        self._position: Offset = {}
+        self._known = False  # whether the table has the position
+        self._left: Offset = {}
+
+    def begin(self, *, ends: bool) -> None:
+        """Find where the table ends, and delete from a spool what the table has. With `ends`, only the current messages are archived.
+
+        Raises:
+            SparkFailed: the table has messages of the queue, but not their offset, or is older than the checkpoint.
+            StreamRefused: the queue was created again, or was archived in the other mode, or the server is a standby.
+        """
+        state = self._stream.describe()
+        state.check_primary()
+        records = self._writer.table.recorded()
+        self._known = state.identity in records
+        if not self._known:
+            self._check_new(state.identity, records)
+        self._position = self._left = self._start(state.identity)
+        self._checkpoint.check(self._writer.table.address, self.queue, self._position)
+        if isinstance(self._stream, Drain):
+            self.dropped += self._stream.drop_confirmed(self._position)
+        if ends:
+            self._stream.end_at_present()
+
+    def step(self) -> bool:
+        """Archive the next batch. Returns False if there is nothing to archive now.
+
+        Raises:
+            SparkFailed: another archiver has added messages of this queue.
+            DatabaseUnavailable: the server was away for longer than the options allow.
+            SpoolTaken: another stream drains the queue.
+        """
+        end = self._left = self._stream.plan(self._position, self._bounds)
+        if _place(end) == _place(self._position):
+            return False
+        rows = self._writer.add(self._batch(end), self.queue, lambda name: self._write(name, end)) or 0
+        self._position, self._known = end, True
+        self._checkpoint.note(self._writer.table.address, end)
+        self.dropped += self._stream.commit(end)
+        self.batches, self.messages = self.batches + bool(rows), self.messages + rows
+        return True
+
+    def finish(self) -> Held:
+        """Say what is left because transactions are open. Their state is stored in the table, so that a later run needs not wait for them all."""
+        if self._stream.options.mode == DRAIN or not self._left.get("polls"):
+            return Held()
+        if self._left != self._position:
+            self._writer.add(self._batch(self._left), self.queue, lambda name: [], always=True)
+        return self._stream.ask(lambda database: held_above(database, self.queue, self._left))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.stop()
+
+    def _start(self, identity: str) -> Offset:
+        if self._stream.options.mode == DRAIN and not self._known:
+            return {"queue": identity, "owner": str(uuid5(UUID(self._writer.table.id), identity)), "number": 0}
+        return self._stream.initial()
+
+    def _check_new(self, identity: str, records: Mapping[str, Recorded]) -> None:
+        """Check a queue of which the table has no offset."""
+        table = self._writer.table
+        if self._stream.options.mode != DRAIN:  # what a drain has archived is not in the queue any more
+            present = {file.queue for file in table.files()} & {self.queue}
+            check_known(Progress("of this command", None, -1, -1, lambda number: None), records, present, table.address)
+        before = [epoch for epoch, each in records.items() if each.queue == self.queue]
+        if before and not self._recreated:
+            raise StreamRefused(
+                f"The archive {table.address} has the queue {self.queue} as {before[-1]}, but it is {identity} now: it was dropped and created again, or "
+                "the database was restored. To archive it from its beginning, add --recreated. Messages that a restored database has again are "
+                "then in the archive twice."
+            )
+
+    def _batch(self, end: Offset) -> Batch:
+        table, epoch = self._writer.table, end["queue"]
+        table.refresh()
+        number = table.last_batch(self._query) + 1
+        starts = {epoch: self._position} if self._known else {}
+        return Batch(table.address, self._query, number, starts, {epoch: end}, {epoch: self.queue}, _WAY_OUT)
+
+    def _write(self, name: str, end: Offset) -> list[NewFile]:
+        table, parts = self._writer.table, self._stream.parts(self._position, end)
+        rows = map(archived, read_ahead(self._rows(parts)))
+        return list(write_parts(rows, table.folder.path, table.arrow_schema, name))
+
+    def _rows(self, parts: Sequence[StreamRange]) -> Generator[pa.RecordBatch]:
+        """Read a batch, with its queue and its time."""
+        arrived = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
+        for part in parts:
+            for batch in self._stream.read(part):  # type: ignore[arg-type]  # the stream made the part
+                added = [pa.repeat(arrived, len(batch)), pa.repeat(pa.scalar(self.queue), len(batch))]
+                yield pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, "archived_at", "queue"])
+
+
+def _place(offset: Offset) -> tuple[Any, ...]:
+    return tuple(offset.get(name) for name in ("row_version", "owner", "number"))

@@ -1,0 +1,115 @@
+"""What `rowpost archive` and `rowpost spark archive` share: their options, the checks before a run, and what is printed after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from rowpost.cli.completion import queue_names
+from rowpost.cli.exits import ExitCode, Refused
+from rowpost.cli.session import Session
+from rowpost.database.connection import Connection
+from rowpost.errors import QueueNotFound
+from rowpost.transport.directory import Directory
+from rowpost.wire.address import Naming
+
+__all__ = [
+    "AcceptLossOption", "DrainOption", "EveryOption", "FailWhenHeldOption", "MaxBytesOption", "MaxRowsOption", "OnceOption", "QueuesArgument", "SharedOption",
+    "TakeOverOption", "check_options", "check_queues", "counter", "counts", "registered_queues", "why_held",
+]  # fmt: skip
+
+QueuesArgument = Annotated[
+    str,
+    typer.Argument(metavar="QUEUE", help="The audit or error queue, or several with commas between them: audit,error.", autocompletion=queue_names),
+]
+DrainOption = Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")]
+SharedOption = Annotated[
+    bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")
+]
+TakeOverOption = Annotated[
+    bool, typer.Option("--take-over", help="With --drain: also archive what a drain that does not continue left in the spool.")
+]
+EveryOption = Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")]
+OnceOption = Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")]
+MaxRowsOption = Annotated[
+    int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain 50000.")
+]
+MaxBytesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-bytes", min=1, help="Maximum bytes of headers and bodies in one batch; a larger message is a batch of its own. Default: 1 GiB."
+    ),
+]
+AcceptLossOption = Annotated[
+    bool, typer.Option("--accept-loss", help="Continue although messages that were not archived have been purged from the queue.")
+]
+FailWhenHeldOption = Annotated[
+    bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")
+]
+
+
+def check_options(mode: str, *, once: bool, every: str | None, of_drain: bool, fail_when_held: bool) -> None:
+    """Raise Refused for options that contradict each other. `of_drain` tells whether there are some that need --drain."""
+    if once and every:
+        raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
+    if of_drain and mode != "drain":
+        raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
+    if fail_when_held and (mode != "tail" or every):
+        raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
+
+
+def check_queues(session: Session, database: Connection, names: Sequence[str]) -> list[str]:
+    """Check that the queues can be archived, and return their names as the database has them. Raises QueueNotFound, FeatureMissing, StreamRefused."""
+    from rowpost.archive.source.queue_stream import describe
+
+    registered = registered_queues(database, names, session.settings.naming).values()
+    for each in registered:
+        describe(database, each).check_primary()
+    return list(registered)
+
+
+def why_held(queue: str, done: Mapping[str, Any]) -> str:
+    """Say why messages were not archived."""
+    held = f"{done['waiting']:,} messages of {queue} are not archived yet: transactions that write to the queue were open, and a message below them may still appear."
+    if not done["held_by"]:
+        return f"{held} They have ended; run the command again."
+    names = "; ".join(_holder(**each) for each in done["held_by"])
+    return f"{held} Open now: {names}. A later run archives the messages when these have ended, or if none of them is open then."
+
+
+def _holder(process: int | None, since: str | None, application: str | None) -> str:
+    who = "a prepared transaction" if process is None else f"process {process}"
+    return who + (f" ({application})" if application else "") + (f" since {since}" if since else "")
+
+
+def counter(session: Session, words: str) -> Callable[[int, int], None]:
+    """Return a progress callback that prints a line on a terminal when the text changes."""
+    said: list[str] = []
+
+    def show(done: int, of: int) -> None:
+        text = words.format(done=f"{done:,}", of=f"{of:,}")
+        if session.err.is_terminal and said[-1:] != [text]:
+            said.append(text)
+            session.note(text)
+
+    return show
+
+
+def counts(session: Session, values: Mapping[str, object]) -> None:
+    """Print the last line on stdout: one JSON document."""
+    session.document(json.loads(json.dumps(values, default=str)))
+
+
+def registered_queues(database: Connection, names: Sequence[str], naming: Naming | None = None) -> Mapping[str, str]:
+    """Return the registered queue of each address, as `Session.stream_name` does. Raises QueueNotFound, which names all that are missing."""
+    directory = Directory()
+    found = {name: directory.find(database, name) for name in names}
+    missing = sorted(name for name, place in found.items() if not place.registered)
+    if missing:
+        raise QueueNotFound(
+            f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To list the queues, run: rowpost queue list"
+        )
+    return {name: place.name if naming is None else naming.explicit(place.name) for name, place in found.items()}
