@@ -255,14 +255,18 @@ def test_a_running_command_serves_prometheus_and_sparks_web_pages_and_is_stopped
             "rows are served",
             120,
         )
-        page = read(f"http://127.0.0.1:{ui}/StreamingQuery/")
+        page = read(f"http://127.0.0.1:{ui}/StreamingQuery/") + read(f"http://127.0.0.1:{ui}/jobs/")
+        shown = json.loads(read(f"http://127.0.0.1:{ui}/metrics/json/"))["gauges"]
         fill(queues, queue, 200_000, "{}")  # fifty batches
         eventually(lambda: " 4003.0" in read(f"http://127.0.0.1:{metrics}/metrics"), "the first of these batches is archived", 120)
     finally:
         os.killpg(process.pid, signal.SIGINT)
         code = process.wait(60)
 
-    assert f"rowpost archive {queue}" in page, log.read_text()
+    assert f"rowpost archive {queue}" in page and f"rowpost archive {queue}, batch 0" in page, log.read_text()
+    assert {name.partition(f"rowpost archive {queue}.")[2]: each["value"] for name, each in shown.items() if "AccumulatorSource" in name} | {
+        "rows_per_second": 0, "batch_seconds": 0,
+    } == {"rows": 3, "bytes": 9, "lag_messages": 0, "lag_seconds": 0, "holders": 0, "rows_per_second": 0, "batch_seconds": 0}  # fmt: skip
     assert f"http://localhost:{ui}" in log.read_text()
     assert code == 130
     assert [line for line in log.read_text().splitlines() if re.search(r"Traceback|StackOverflow|^\s+at ", line)] == []

@@ -32,6 +32,7 @@ from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.describing import described
 from rowpost.spark.jobs.batch_errors import short_errors
 from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.jobs.restarting import keep_running
@@ -309,6 +310,10 @@ class BatchWriter:
 
     @short_errors()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
+        with described(df.sparkSession, f"rowpost {'archive' if self.parse else 'metrics'} {self.queue}, batch {batch_id}"):
+            self._write(df, batch_id)
+
+    def _write(self, df: DataFrame, batch_id: int) -> None:
         table = self._table = self._table or create_table(self.path, self.schema)
         batch = self._batch(df.sparkSession, table, batch_id)
         table.refresh()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.describing import describing
 from rowpost.spark.jobs.maintenance import FILE_BYTES, Counts, Step, work
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def merge(spark: SparkSession, table: ArchiveTable, groups: list[tuple[DataFile,
         pass
 
 
+@describing("compact")
 def run(
     spark: SparkSession, path: str, now: datetime, older_than: timedelta = timedelta(0), progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, int]:

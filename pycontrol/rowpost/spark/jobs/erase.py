@@ -29,6 +29,7 @@ from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.rows import FILE, read_files, relative
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.describing import describing
 from rowpost.spark.jobs.copied import DELETE, MATCHES, REDACT, Change, Copies, actions_of, follow, has_body
 from rowpost.spark.jobs.decoded_tables import KEY, sources
 from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
@@ -114,6 +115,7 @@ def read_lines(path: Path) -> tuple[str, ...]:
     return lines
 
 
+@describing("erase")
 def run(
     spark: SparkSession, path: str, selection: Selection, reason: str, now: datetime, *, idle: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,

@@ -23,6 +23,7 @@ from rowpost.spark.archive.policy import Policy, Rule, pattern
 from rowpost.spark.archive.rows import FILE, read_files, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.describing import describing
 from rowpost.spark.jobs.copied import DELETE, REDACT, Change, Copies, actions_of, follow
 from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
 from rowpost.wire.headers import (
@@ -188,6 +189,7 @@ def phases(spark: SparkSession, table: ArchiveTable, policy: Policy, now: dateti
         yield "vacuumed"
 
 
+@describing("retain")
 def run(
     spark: SparkSession, path: str, policy: Policy, now: datetime, *, apply: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
