@@ -1,7 +1,7 @@
 """Measure running streams: rows, bytes, lag in messages, seconds and bytes, spool, and who holds messages back.
 
 The source puts its lag into the `latestOffset` of Spark's own progress. `Measured` is one progress in rowpost's terms. It goes to
-receivers: JSON lines, Prometheus, OpenTelemetry. The commands of `rowpost spark` pass progress on from the query they follow.
+receivers: JSON lines, Prometheus, OpenTelemetry, Spark's own metrics. The commands of `rowpost spark` pass progress on from the query they follow.
 Other programs add a listener:
 
     spark.streams.addListener(listener(JsonLines("progress.jsonl"), Prometheus("127.0.0.1", 9464)))
@@ -21,17 +21,18 @@ from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQueryListener
 
-__all__ = ["JsonLines", "Measured", "OpenTelemetry", "Prometheus", "Receiver", "listener", "measure_bytes"]
+__all__ = ["JsonLines", "Measured", "OpenTelemetry", "Prometheus", "Receiver", "SparkMetrics", "listener", "measure_bytes"]
 
 OBSERVED = "rowpost"
-#: the numbers of a progress, with their text for Prometheus and OpenTelemetry; the first three are sums, the others states
+#: the numbers of a progress, with their text for Prometheus and OpenTelemetry; the first four are sums, the others states
 _SUMS = {
     "rows": "Messages that the stream has read.",
     "bytes": "Bytes of headers and bodies that the stream has read.",
     "late": "Messages that came too late for their hour.",
+    "written": "Rows that the sink has written.",
 }
 _STATES = {
     "rows_per_second": "Messages per second of the last batch.",
@@ -59,6 +60,7 @@ class Measured:
         spooled: messages in the spool of a drain.
         held_by: open transactions that hold messages back.
         late: messages of the batch that came too late for their hour, of `metrics --live`.
+        written: rows of the batch that the sink has written: for `writeStream.format("rowpost")`, messages. Spark does not count what `foreachBatch` writes.
     """
 
     at: str
@@ -73,6 +75,7 @@ class Measured:
     spooled: int | None = None
     held_by: tuple[Mapping[str, Any], ...] = ()
     late: int | None = None
+    written: int | None = None
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> Measured:
@@ -80,6 +83,7 @@ class Measured:
         reported = [_decoded(source.get("latestOffset")) for source in progress.get("sources", ())]
         observed = (progress.get("observedMetrics") or {}).get(OBSERVED) or {}
         took = (progress.get("durationMs") or {}).get("triggerExecution")
+        written = (progress.get("sink") or {}).get("numOutputRows", -1)
         return cls(
             at=progress["timestamp"],
             query=progress.get("name") or progress["id"],
@@ -92,6 +96,7 @@ class Measured:
             lag_seconds=_largest(each.get("lag_seconds") for each in reported),
             spooled=_largest(each.get("spooled") for each in reported),
             held_by=tuple(holder for each in reported for holder in each.get("held_by", ())),
+            written=None if written < 0 else written,
         )
 
     @property
@@ -193,6 +198,36 @@ class OpenTelemetry:
         for name, gauge in self._states.items():
             if getattr(measured, name) is not None:
                 gauge.set(getattr(measured, name), attributes)
+
+
+class SparkMetrics:
+    """Show the numbers in Spark's own metrics: in the servlet /metrics/json of its web pages, and in the sinks of metrics.properties.
+
+    The name of a number is `…driver.AccumulatorSource.QUERY.NUMBER`. Spark Connect has no such metrics.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm
+        self._context = spark.sparkContext._jsc.sc()
+        self._shown: dict[str, Any] = {}
+
+    def __call__(self, measured: Measured) -> None:
+        """Update the numbers."""
+        for name in (*_SUMS, *_STATES):
+            value = getattr(measured, name)
+            if value is not None:
+                shown = self._accumulator(f"{measured.query}.{name}")
+                shown.setValue(float(value) + (shown.value() if name in _SUMS else 0.0))
+
+    def _accumulator(self, name: str) -> Any:
+        if name not in self._shown:
+            self._shown[name] = self._context.doubleAccumulator(name)
+            # a class and an object of Scala have this name: py4j finds the methods of the object by the name of its class
+            source = getattr(getattr(self._jvm.org.apache.spark.metrics.source, "DoubleAccumulatorSource$"), "MODULE$")
+            named = self._jvm.java.util.HashMap()
+            named.put(name, self._shown[name])
+            source.register(self._context, self._jvm.PythonUtils.toScalaMap(named))
+        return self._shown[name]
 
 
 def listener(*receivers: Receiver) -> StreamingQueryListener:

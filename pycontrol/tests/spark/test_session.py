@@ -103,9 +103,24 @@ def test_every_job_does_the_same_in_a_session_of_the_user_and_leaves_its_setting
     expected = [*jobs(spark, queues, tmp_path / "own")]
 
     with set_by_the_user(spark) as before:
+        spark.sparkContext.setJobDescription("the user's")
         for (name, wanted), (_, found) in zip(expected, jobs(session(), queues, tmp_path / "users"), strict=True):
             assert found == wanted, name
             assert settings(spark) == before, name
+            assert spark.sparkContext.getLocalProperty("spark.job.description") == "the user's", name
+        spark.sparkContext.setLocalProperty("spark.job.description", None)
+
+    folder = tmp_path / "users" / "made"
+    said, folder = descriptions(spark), tmp_path / "users" / "made" / "out"
+    assert {f"rowpost {job} {folder}" for job in ("retain", "erase", "verify", "decode", "replay")} <= said
+    assert {each.partition(" q")[0] for each in said if each.endswith(", batch 0")} >= {"rowpost archive", "rowpost metrics"}
+
+
+def descriptions(spark: SparkSession) -> set[str]:
+    """Return what Spark's web pages say of its jobs."""
+    listed = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    found = [listed.apply(place).description() for place in range(listed.size())]
+    return {each.get() for each in found if each.isDefined()}
 
 
 def jobs(spark: SparkSession, queues, folder: Path) -> Iterator[tuple[str, object]]:

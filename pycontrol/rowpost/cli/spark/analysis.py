@@ -28,6 +28,7 @@ from rowpost.cli.spark.running import (
     UiOption,
     counter,
     counts,
+    in_spark,
     local_folder,
     receivers,
     result_folder,
@@ -117,7 +118,7 @@ def metrics(
     if live is not None and out is not None and archive is None:
         settings = (session, master, conf, f"metrics of {session.name(live)}", ui)
         with receivers(session, progress, prometheus) as receive, session.deployed(), running(*settings) as spark:
-            return _live(session, spark, session.stream_name(live), out, (every, late), receive)
+            return _live(session, spark, session.stream_name(live), out, (every, late), [*receive, *in_spark(spark, ui)])
     if archive is None or live is not None or progress or prometheus:
         raise Refused("Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.", ExitCode.USAGE)
     if by not in ("hour", "day", "month"):

@@ -40,6 +40,7 @@ from rowpost.cli.spark.running import (
     counter,
     counts,
     imported,
+    in_spark,
     local_folder,
     readable_folder,
     receivers,
@@ -106,7 +107,7 @@ def archive(
                 max_rows, checkpoint, tuple(options), max_bytes or jobs.DEFAULT_BYTES,
             )  # fmt: skip
             try:
-                done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), receive)
+                done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), [*receive, *in_spark(spark, ui)])
             except KeyboardInterrupt:
                 raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
     if done.get("waiting"):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rowpost.spark.progress import Receiver
 
 __all__ = [
-    "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "imported", "local_folder", "readable_folder",
+    "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "imported", "in_spark", "local_folder", "readable_folder",
     "receivers", "registered_queues", "result_folder", "running",
 ]  # fmt: skip
 
@@ -74,6 +74,7 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
     """
     try:
         from rowpost.spark.broken_pipes import hide_end_of_counters
+        from rowpost.spark.describing import described
         from rowpost.spark.explain import explained
         from rowpost.spark.session import is_connect, is_running
         from rowpost.spark.session import session as start
@@ -97,7 +98,7 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
         if session.err.is_terminal and not is_connect(spark):
             watcher.start()
         try:
-            with explained():
+            with explained(), described(spark, f"rowpost {doing}"):
                 yield spark
         except ImportError as error:
             raise _missing(error) from error
@@ -158,6 +159,14 @@ def receivers(session: Session, progress: Path | None, prometheus: str | None) -
         if meters is not None:
             found.append(OpenTelemetry(meters))
         yield found
+
+
+def in_spark(spark: SparkSession, ui: int | None) -> list[Receiver]:
+    """Return what shows the progress of a stream in Spark's own metrics, if its web pages are asked for."""
+    from rowpost.spark.progress import SparkMetrics
+    from rowpost.spark.session import is_connect
+
+    return [] if ui is None or is_connect(spark) else [SparkMetrics(spark)]
 
 
 def _address(text: str) -> tuple[str, int]:

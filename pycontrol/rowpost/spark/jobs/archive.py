@@ -30,6 +30,7 @@ from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
+from rowpost.spark.describing import described
 from rowpost.spark.explain import short_errors
 from rowpost.spark.jobs.restarting import keep_running
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
@@ -299,11 +300,14 @@ class BatchWriter:
 
     @short_errors()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
+        with described(df.sparkSession, f"rowpost {'archive' if self.parse else 'metrics'} {self.queue}, batch {batch_id}"):
+            self._write(df, batch_id)
+
+    def _write(self, df: DataFrame, batch_id: int) -> None:
         if self._writer is None:
             self._writer = TableWriter(create_table(self.path, self.schema), ESSENTIAL if self.schema == ARCHIVE else self.schema.fieldNames())
         table = self._writer.table
-        batch = self._batch(df.sparkSession, table, batch_id)
-        self._writer.add(batch, self.queue, lambda name: write_files(df, table, name, parse=self.parse))
+        self._writer.add(self._batch(df.sparkSession, table, batch_id), self.queue, lambda name: write_files(df, table, name, parse=self.parse))
 
     def _batch(self, spark: SparkSession, table: ArchiveTable, number: int) -> Batch:
         """Describe a batch by the checkpoint. A queue that is new in it begins where the source was told to."""

@@ -14,6 +14,7 @@ from rowpost.archive.lease import lease
 from rowpost.archive.merging import FILE_BYTES, small_files
 from rowpost.archive.opening import open_table
 from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.spark.describing import describing
 from rowpost.spark.jobs.maintenance import Counts, Step, work
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def merge(spark: SparkSession, table: ArchiveTable, groups: list[tuple[DataFile,
         pass
 
 
+@describing("compact")
 def run(
     spark: SparkSession, path: str, now: datetime, older_than: timedelta = timedelta(0), progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, int]:

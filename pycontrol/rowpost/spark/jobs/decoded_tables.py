@@ -30,6 +30,7 @@ from rowpost.spark.archive.rows import read_files, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, schema_of
 from rowpost.spark.bodies.decoding import decoded_type
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name
+from rowpost.spark.describing import describing
 from rowpost.spark.jobs.compact import merge
 from rowpost.spark.jobs.decode import decode_type, undecoded
 
@@ -111,6 +112,7 @@ def _has_more(there: T.DataType, wanted: T.DataType) -> bool:
     return isinstance(there, T.MapType) and isinstance(wanted, T.MapType) and _has_more(there.valueType, wanted.valueType)
 
 
+@describing("decode")
 def run(
     spark: SparkSession, path: str, out: str, schemas: Mapping[str, Schema], progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from rowpost.spark.archive.copies import places
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import MESSAGE, schema_of
+from rowpost.spark.describing import describing
 from rowpost.spark.jobs.copied import MATCHES, Copies, actions_of, change_of_copies, follow, has_body
 from rowpost.spark.jobs.decoded_tables import KEY, sources
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
@@ -117,6 +118,7 @@ def read_lines(path: Path) -> tuple[str, ...]:
     return lines
 
 
+@describing("erase")
 def run(
     spark: SparkSession, path: str, selection: Selection, reason: str, now: datetime, *, idle: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,

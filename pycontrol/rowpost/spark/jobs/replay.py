@@ -24,6 +24,7 @@ from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.archive.headers import readable_headers
 from rowpost.spark.archive.replays import ReplayStore
 from rowpost.spark.archive.schemas import ESSENTIAL
+from rowpost.spark.describing import describing
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.session import activate
 from rowpost.wire.headers import (
@@ -166,6 +167,7 @@ def send(df: DataFrame, queue: str, key: str, partitions: int, environment: str 
     (writer if environment is None else writer.option("environment", environment)).save()
 
 
+@describing("replay")
 def run(
     spark: SparkSession,
     path: str,

@@ -23,6 +23,7 @@ from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.archive.policy import Policy, Rule, pattern
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import ESSENTIAL
+from rowpost.spark.describing import describing
 from rowpost.spark.jobs.copied import Copies, actions_of, change_of_copies, follow
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, Step, work
 from rowpost.wire.headers import (
@@ -175,6 +176,7 @@ def phases(spark: SparkSession, table: ArchiveTable, policy: Policy, now: dateti
         yield "vacuumed"
 
 
+@describing("retain")
 def run(
     spark: SparkSession, path: str, policy: Policy, now: datetime, *, apply: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,

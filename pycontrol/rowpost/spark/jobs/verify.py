@@ -26,6 +26,7 @@ from rowpost.spark.archive.removed import removed_row_versions
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.searching import contains
+from rowpost.spark.describing import describing
 from rowpost.spark.jobs.maintenance import Counts, Step, work
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def _compared(spark: SparkSession, table: ArchiveTable, archived: DataFrame, wai
     return compare(archived, waiting.messages, spark.createDataFrame(removed) if len(removed) else None, upto)
 
 
+@describing("verify")
 def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Report:
     """Check a snapshot of an archive, and compare it with the messages that are in a queue now.
 

@@ -20,6 +20,7 @@ The options are in options.py. The modes are:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,6 +48,8 @@ from rowpost.wire.message import OutgoingMessage, decode_headers
 
 __all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer", "check_append_only"]
 
+_LOG = logging.getLogger("rowpost.spark.sink")
+_LOG.setLevel(logging.INFO)  # for Spark's logs of its Python processes, if they are enabled; nothing else shows it
 CALL_BYTES = 8 << 20  # headers and bodies of one call; a single larger message is sent alone
 _QUEUE = "queue"
 _TYPES = {"id": (StringType,), "headers": (StringType,), "body": (BinaryType, StringType), _QUEUE: (StringType,)}
@@ -169,9 +172,9 @@ class StagedWriter(_JobWriter):
         with self._open() as database:
             if not self.state.sealed:
                 Destinations(database).check(queues_of(_stored(messages)))
-            for part, stored in self.job.seal(database, _stored(messages)):
-                self.job.send(database, part, stored)
+            sent = sum(self.job.send(database, part, stored) for part, stored in self.job.seal(database, _stored(messages)))
             self.job.finish(database)
+        _report(f"job {self.job.key}", _stored(messages), sent)
 
 
 class DirectWriter(_JobWriter):
@@ -203,6 +206,7 @@ class DirectWriter(_JobWriter):
         sent, digest = sum(each.messages for each in stored), total(each.digest for each in stored)
         with self._open() as database:
             database.call_atomically("end_job", job_key=self.job.key, run=self.job.run, done=True, parts=len(stored), messages=sent, digest=digest)
+        _report(f"job {self.job.key}", stored, sent)
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -221,19 +225,25 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         key = next((each.job_key for each in messages if isinstance(each, Written)), None)
         if key is None:
             return
-        stored = _stored(messages)
+        stored, sent = _stored(messages), 0
         with self._open() as database:
             with naming_what_is_gone(database, self.options.queue), database.transaction():
                 if database.call("claim_ledger", job_key=key, part=batchId, parts=0)[0].claimed:
                     Destinations(database).check(queues_of(stored))
-                    send_staged(database, self.options.queue, key, stored)
+                    sent = send_staged(database, self.options.queue, key, stored)
             database.call("drop_staged", job_key=key)
+        _report(f"batch {batchId} of {key}", stored, sent)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the staged messages."""
         for key in {each.job_key for each in messages if isinstance(each, Written)}:
             with self._open() as database:
                 database.call("drop_staged", job_key=key)
+
+
+def _report(what: str, stored: Sequence[Stored], sent: int) -> None:
+    """Log what a commit has sent. Fewer than its tasks had: the others were sent before."""
+    _LOG.info("%s: tasks have written %d messages in %d parts, now sent %d", what, sum(each.messages for each in stored), len(stored), sent)
 
 
 def _stored(messages: Sequence[WriterCommitMessage | None]) -> list[Stored]:

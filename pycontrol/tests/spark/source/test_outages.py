@@ -262,6 +262,7 @@ def test_an_archive_outlives_restarts_shows_its_progress_and_is_stopped_quietly_
             grow()
         still_runs = process.poll() is None
         numbers, page = read(f"http://127.0.0.1:{metrics}/metrics"), read(f"http://127.0.0.1:{ui}/StreamingQuery/")
+        jobs, gauges = read(f"http://127.0.0.1:{ui}/jobs/"), json.loads(read(f"http://127.0.0.1:{ui}/metrics/json/"))["gauges"]
         backlog = range(len(sent), len(sent) + 20_000)  # ten batches
         queues.send(queue, numbered(backlog))
         sent.extend(backlog)
@@ -281,6 +282,8 @@ def test_an_archive_outlives_restarts_shows_its_progress_and_is_stopped_quietly_
     assert waits == said.count("the server is back") <= restarts, said
     assert code == 130
     assert [line for line in said.splitlines() if re.search(r"Traceback|StackOverflow|^\s+at ", line)] == []
-    assert f"http://localhost:{ui}" in said and f"rowpost archive {queue}" in page
+    assert f"http://localhost:{ui}" in said and f"rowpost archive {queue}" in page and f"rowpost archive {queue}, batch 0" in jobs
+    shown = {name.partition(f"rowpost archive {queue}.")[2] for name in gauges if "AccumulatorSource" in name}
+    assert {"rows", "bytes", "lag_messages", "lag_seconds", "holders", "rows_per_second", "batch_seconds"} <= shown
     assert re.search(rf'rowpost_spark_rows_total{{query="rowpost archive {queue}"}} [1-9]', numbers), numbers
     assert json.loads(rest.stdout.strip().splitlines()[-1])["queue"] == queue

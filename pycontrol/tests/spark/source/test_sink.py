@@ -2,15 +2,18 @@
 
 import json
 import os
+import re
 from uuid import UUID, uuid5
 
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from rowpost.errors import JobKeyUsed
 from rowpost.spark.jobs.archive import start_query
+from rowpost.spark.progress import Measured
 from rowpost.spark.source.digest import Tally
 from rowpost.spark.source.job import Job, full_key
 from rowpost.wire.message import OutgoingMessage
@@ -338,7 +341,7 @@ def test_a_queue_is_never_overwritten_and_one_that_is_not_there_is_named(queues,
 
 
 @pytest.mark.spark_version
-def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queues, stored, frame, write, tmp_path, staged):
+def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again_and_reports_both(queues, stored, frame, write, tmp_path, staged, spark):
     source, target = queues.make(), queues.make()
     write(frame(50), source)
 
@@ -348,17 +351,28 @@ def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queu
             .writeStream.format("rowpost").option("queue", target).option("environment", queues.environment)
             .option("checkpointLocation", str(tmp_path / "c"))
         )  # fmt: skip
-        start_query(writer, every=None).awaitTermination()
+        query = start_query(writer, every=None)
+        query.awaitTermination()
+        of_the_stream = SparkSession(spark.sparkContext, query._jsq.streamingQuery().sparkSessionForStream())
+        said = of_the_stream.tvf.python_worker_logs().where("logger = 'rowpost.spark.sink'").collect()
+        logged = sorted(re.sub(r"batch (\d+) of .*: tasks have written (\d+) .* now sent (\d+)", r"\1: \2, \3", row.msg) for row in said)
+        return [measured.written for measured in (Measured.of(json.loads(each.json)) for each in query.recentProgress) if measured.rows], logged
 
-    run()
-    (tmp_path / "c" / "commits" / "2").unlink()  # as if it had been killed after the sink's commit and before Spark's
-    (tmp_path / "c" / "commits" / ".2.crc").unlink(missing_ok=True)
-    run()
-    write(frame(10, first=50), source)
-    run()
+    spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+    try:
+        first = run()
+        (tmp_path / "c" / "commits" / "2").unlink()  # as if it had been killed after the sink's commit and before Spark's
+        (tmp_path / "c" / "commits" / ".2.crc").unlink(missing_ok=True)
+        repeated = run()
+        write(frame(10, first=50), source)
+        run()
+    finally:
+        spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
 
     assert stored(target) == list(range(60))
     assert staged() == 0
+    assert first == ([20, 20, 10], ["0: 20, 20", "1: 20, 20", "2: 10, 10"])
+    assert repeated == ([10], ["2: 10, 0"])
 
 
 @pytest.fixture
