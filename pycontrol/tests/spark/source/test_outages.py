@@ -284,6 +284,6 @@ def test_an_archive_outlives_restarts_shows_its_progress_and_is_stopped_quietly_
     assert [line for line in said.splitlines() if re.search(r"Traceback|StackOverflow|^\s+at ", line)] == []
     assert f"http://localhost:{ui}" in said and f"rowpost archive {queue}" in page and f"rowpost archive {queue}, batch 0" in jobs
     shown = {name.partition(f"rowpost archive {queue}.")[2] for name in gauges if "AccumulatorSource" in name}
-    assert {"rows", "bytes", "lag_messages", "lag_seconds", "holders", "rows_per_second", "batch_seconds"} <= shown
+    assert {"rows", "bytes", "lag_messages", "rows_per_second", "batch_seconds"} <= shown
     assert re.search(rf'rowpost_spark_rows_total{{query="rowpost archive {queue}"}} [1-9]', numbers), numbers
     assert json.loads(rest.stdout.strip().splitlines()[-1])["queue"] == queue
