@@ -11,6 +11,7 @@ the queue, so that it is known before the first commit. What is lost with a proc
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,12 +19,14 @@ from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowpost.archive.arrow_headers import archived
 from rowpost.archive.checkpoint import Checkpoint
 from rowpost.archive.columns import MESSAGE
 from rowpost.archive.identity import Batch, Progress, Recorded, check_known
 from rowpost.archive.parts import NewFile, write_parts
+from rowpost.archive.progress import Measured, Receiver
 from rowpost.archive.reading_ahead import read_ahead
 from rowpost.archive.source.bounds import Bounds
 from rowpost.archive.source.drain import Drain
@@ -36,6 +39,7 @@ from rowpost.archive.writer import TableWriter
 
 __all__ = ["QueueArchiver"]
 
+_LAG = ("lag_messages", "lag_seconds", "spooled", "held_by")
 _WAY_OUT = (
     "Another archiver has added messages of this queue meanwhile. Let one of them archive the queue: this command continues where the archive ends "
     "when it is started again."
@@ -50,12 +54,13 @@ class QueueArchiver:
         options: the queue, the mode and the bounds of a batch.
         recreated: archive a queue from its beginning that was dropped and created again after the table has archived it.
         checkpoint: notes how far the archive is.
+        receivers: are called with the numbers of each batch.
         connect: makes the connections.
     """
 
     def __init__(
         self, writer: TableWriter, options: ReadOptions, *, recreated: bool = False, checkpoint: Checkpoint | None = None,
-        connect: Callable[[ReadOptions, Say], PatientConnection] = PatientConnection,
+        receivers: Sequence[Receiver] = (), connect: Callable[[ReadOptions, Say], PatientConnection] = PatientConnection,
     ) -> None:  # fmt: skip
         self.queue, self.batches, self.messages, self.dropped = options.queue, 0, 0, 0
         self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint or Checkpoint(None)
@@ -63,6 +68,7 @@ class QueueArchiver:
         options = replace(options, confirmed=json.dumps(confirmed), partitions=1)
         self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE.arrow())
         self._stream.connect = connect
+        self._receivers, self._bytes = receivers, 0  # of headers and bodies in the batch
         self._bounds = Bounds(options.max_rows, options.max_bytes)
         self._query = str(uuid5(NAMESPACE_OID, f"rowpost archive {options.queue}"))
         self._position: Offset = {}
@@ -97,6 +103,7 @@ class QueueArchiver:
             DatabaseUnavailable: the server was away for longer than the options allow.
             SpoolTaken: another stream drains the queue.
         """
+        at, begin, self._bytes = datetime.now(UTC), time.perf_counter(), 0
         end = self._left = self._stream.plan(self._position, self._bounds)
         if _place(end) == _place(self._position):
             return False
@@ -105,6 +112,8 @@ class QueueArchiver:
         self._checkpoint.note(self._writer.table.address, end)
         self.dropped += self._stream.commit(end)
         self.batches, self.messages = self.batches + bool(rows), self.messages + rows
+        if self._receivers:
+            self._tell(at, time.perf_counter() - begin, rows)
         return True
 
     def finish(self) -> Held:
@@ -150,11 +159,23 @@ class QueueArchiver:
         rows = map(archived, read_ahead(self._rows(parts)))
         return list(write_parts(rows, table.folder.path, table.arrow_schema, name))
 
+    def _tell(self, at: datetime, seconds: float, rows: int) -> None:
+        """Tell the receivers of a batch, and how far the archiver is behind the queue after it."""
+        lag = {name: value for name, value in (self._stream.report() or {}).items() if name in _LAG}
+        held_by = tuple(lag.pop("held_by", ()))
+        measured = Measured(
+            f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z", f"rowpost archive {self.queue}", self._writer.table.last_batch(self._query), rows, self._bytes,
+            rows / seconds, seconds, **lag, held_by=held_by, written=rows,
+        )  # fmt: skip
+        for receive in self._receivers:
+            receive(measured)
+
     def _rows(self, parts: Sequence[StreamRange]) -> Generator[pa.RecordBatch]:
         """Read a batch, with its queue and its time."""
         arrived = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
         for part in parts:
             for batch in self._stream.read(part):  # type: ignore[arg-type]  # the stream made the part
+                self._bytes += sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("headers", "body"))
                 added = [pa.repeat(arrived, len(batch)), pa.repeat(pa.scalar(self.queue), len(batch))]
                 yield pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, "archived_at", "queue"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,8 @@ from rowpost.cli.archiving import (
     MaxBytesOption,
     MaxRowsOption,
     OnceOption,
+    ProgressOption,
+    PrometheusOption,
     QueuesArgument,
     SharedOption,
     TakeOverOption,
@@ -22,6 +25,7 @@ from rowpost.cli.archiving import (
     check_queues,
     counter,
     counts,
+    receivers,
     why_held,
 )
 from rowpost.cli.command import command
@@ -32,6 +36,7 @@ from rowpost.errors import SparkUnavailable
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
+    from rowpost.archive.progress import Receiver
     from rowpost.archive.source.options import ReadOptions
 
 __all__ = ["register"]
@@ -68,6 +73,8 @@ def archive(
     ] = None,
     accept_loss: AcceptLossOption = False,
     fail_when_held: FailWhenHeldOption = False,
+    progress: ProgressOption = None,
+    prometheus: PrometheusOption = None,
 ) -> ExitCode:
     """Archive a queue's messages to a Delta table by queue and day, each exactly once, without Spark. Stop it with Ctrl-C or SIGTERM."""
     mode = "drain" if drain else "tail"
@@ -91,7 +98,8 @@ def archive(
         )
         for name in names
     ]  # fmt: skip
-    return _run(session, options, folder, every_s, Stop(), checkpoint, recreated=recreated, fail_when_held=fail_when_held)
+    with receivers(session, progress, prometheus) as receive:
+        return _run(session, options, folder, every_s, Stop(), checkpoint, receive, recreated=recreated, fail_when_held=fail_when_held)
 
 
 def _run(
@@ -101,6 +109,7 @@ def _run(
     every_s: float | None,
     stop: Any,
     checkpoint: str | None,
+    receive: Sequence[Receiver],
     *,
     recreated: bool,
     fail_when_held: bool,
@@ -117,7 +126,7 @@ def _run(
     with stop.on_signals():
         writer = TableWriter(create_table(folder, ARCHIVE))
         noted, connect = Checkpoint(checkpoint), partial(PatientConnection, sleep=stop.sleep)
-        archivers = [QueueArchiver(writer, each, recreated=recreated, checkpoint=noted, connect=connect) for each in options]
+        archivers = [QueueArchiver(writer, each, recreated=recreated, checkpoint=noted, receivers=receive, connect=connect) for each in options]
         try:
             held = run(archivers, every_s, stop, counter(session, "{of} messages archived in {done} batches"))
             if stop.asked and every_s is None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,13 +15,19 @@ from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
-from rowpost.errors import QueueNotFound
+from rowpost.errors import QueueNotFound, SettingsError
+from rowpost.settings.environment import Settings
 from rowpost.transport.directory import Directory
+from rowpost.version import install_command
 from rowpost.wire.address import Naming
 
+if TYPE_CHECKING:
+    from rowpost.archive.progress import Receiver
+
 __all__ = [
-    "AcceptLossOption", "DrainOption", "EveryOption", "FailWhenHeldOption", "MaxBytesOption", "MaxRowsOption", "OnceOption", "QueuesArgument", "SharedOption",
-    "TakeOverOption", "check_options", "check_queues", "counter", "counts", "registered_queues", "why_held",
+    "AcceptLossOption", "DrainOption", "EveryOption", "FailWhenHeldOption", "MaxBytesOption", "MaxRowsOption", "OnceOption", "ProgressOption",
+    "PrometheusOption", "QueuesArgument", "SharedOption", "TakeOverOption", "check_options", "check_queues", "counter", "counts", "receivers",
+    "registered_queues", "why_held",
 ]  # fmt: skip
 
 QueuesArgument = Annotated[
@@ -49,6 +58,18 @@ AcceptLossOption = Annotated[
 FailWhenHeldOption = Annotated[
     bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")
 ]
+
+ProgressOption = Annotated[
+    Path | None,
+    typer.Option("--progress", metavar="FILE", help="Append a line of JSON after each batch: rows, bytes, lag in messages and seconds.",
+                 show_default=False, dir_okay=False),
+]  # fmt: skip
+PrometheusOption = Annotated[
+    str | None,
+    typer.Option("--prometheus", metavar="[HOST:]PORT", help="Serve the same numbers to Prometheus. The host is 127.0.0.1 by default.",
+                 show_default=False),
+]  # fmt: skip
+_HIGHEST_PORT = 65535
 
 
 def check_options(mode: str, *, once: bool, every: str | None, of_drain: bool, fail_when_held: bool) -> None:
@@ -113,3 +134,48 @@ def registered_queues(database: Connection, names: Sequence[str], naming: Naming
             f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To list the queues, run: rowpost queue list"
         )
     return {name: place.name if naming is None else naming.explicit(place.name) for name, place in found.items()}
+
+
+@contextmanager
+def receivers(session: Session, progress: Path | None, prometheus: str | None) -> Iterator[list[Receiver]]:
+    """Open where the progress of a stream goes: a file, Prometheus, and OpenTelemetry if the environment has telemetry.meters.
+
+    Raises:
+        SettingsError: one of them cannot be opened.
+    """
+    from rowpost.archive.progress import JsonLines, OpenTelemetry, Prometheus
+
+    with ExitStack() as opened:
+        found: list[Receiver] = []
+        if progress is not None:
+            found.append(JsonLines(progress))
+        if prometheus is not None:
+            server = Prometheus(*_address(prometheus))
+            opened.callback(server.close)
+            found.append(server)
+        meters = _meters(session.settings, opened)
+        if meters is not None:
+            found.append(OpenTelemetry(meters))
+        yield found
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
+        raise typer.BadParameter(f"{text!r} is not of the form PORT or HOST:PORT", param_hint="--prometheus")
+    return host or "127.0.0.1", int(port)
+
+
+def _meters(settings: Settings, opened: ExitStack) -> Any:
+    """Return OpenTelemetry's provider as the environment asks for it; None without telemetry.meters."""
+    if settings.telemetry is None or settings.telemetry.meters is None:
+        return None
+    try:
+        from rowpost.pipeline.telemetry.exporters import Exporters
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"The section telemetry needs {error.name}, which is not installed. Remove the section, or run: {install_command('telemetry')}"
+        ) from error
+    exporters = Exporters(replace(settings.telemetry, traces=None), "rowpost spark")
+    opened.callback(exporters.close)
+    return exporters.meters

@@ -38,6 +38,21 @@ def test_a_run_archives_what_is_there_and_the_next_one_continues(queues, place, 
     assert (queues.depth(queue), queues.spooled(queue)) == ((80, 0) if mode == "--tail" else (0, 0))
 
 
+@pytest.mark.parametrize("mode", ["--tail", "--drain"])
+def test_each_batch_is_told_with_what_is_left(queues, place, tmp_path, mode):
+    queue, told = queues.make(), tmp_path / "progress.jsonl"
+    queues.send(queue, numbered(10, 60))
+
+    code, _, said = place.run(queue, mode, "--max-rows", 20, "--progress", told)
+
+    lines = [json.loads(line) for line in told.read_text().splitlines()]
+    assert code == OK, said
+    assert [(each["rows"], each["written"], each["lag_messages"]) for each in lines] == [(20, 20, 30), (20, 20, 10), (10, 10, 0)]
+    assert {each["query"] for each in lines} == {f"rowpost archive {queue}"}
+    assert sum(each["bytes"] for each in lines) == 50 * (2 + len("{}"))
+    assert [each["batch"] for each in lines] == [0, 1, 2]
+
+
 def test_an_archived_message_has_its_headers_in_columns_and_a_day(queues, place):
     queue = queues.make()
     queues.send(queue, [b"7"], HEADERS)

@@ -8,19 +8,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from rowpost.cli.archiving import counter, counts, registered_queues
+from rowpost.cli.archiving import ProgressOption, PrometheusOption, counter, counts, receivers, registered_queues
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
-from rowpost.errors import ArchiveNotFound, SettingsError, SparkUnavailable
-from rowpost.settings.environment import Settings
+from rowpost.errors import ArchiveNotFound, SparkUnavailable
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
@@ -45,21 +43,10 @@ ConfOption = Annotated[
                  show_default=False),
 ]  # fmt: skip
 
-_HIGHEST_PORT = 65535
 _PROGRESS_INTERVAL_S = 0.3
 _SECRET = ("password", "pwd=", "secret", "token", "access.key", "account.key")
 
 
-ProgressOption = Annotated[
-    Path | None,
-    typer.Option("--progress", metavar="FILE", help="Append a line of JSON after each batch: rows, bytes, lag in messages and seconds.",
-                 show_default=False, dir_okay=False),
-]  # fmt: skip
-PrometheusOption = Annotated[
-    str | None,
-    typer.Option("--prometheus", metavar="[HOST:]PORT", help="Serve the same numbers to Prometheus. The host is 127.0.0.1 by default.",
-                 show_default=False),
-]  # fmt: skip
 UiOption = Annotated[
     int | None,
     typer.Option("--ui", metavar="PORT", help="Serve Spark's web pages at this port. They have no login.", min=1, max=65535, show_default=False),
@@ -138,57 +125,12 @@ def imported() -> Iterator[None]:
         raise _missing(error) from error
 
 
-@contextmanager
-def receivers(session: Session, progress: Path | None, prometheus: str | None) -> Iterator[list[Receiver]]:
-    """Open where the progress of a stream goes: a file, Prometheus, and OpenTelemetry if the environment has telemetry.meters.
-
-    Raises:
-        SettingsError: one of them cannot be opened.
-    """
-    from rowpost.spark.progress import JsonLines, OpenTelemetry, Prometheus
-
-    with ExitStack() as opened:
-        found: list[Receiver] = []
-        if progress is not None:
-            found.append(JsonLines(progress))
-        if prometheus is not None:
-            server = Prometheus(*_address(prometheus))
-            opened.callback(server.close)
-            found.append(server)
-        meters = _meters(session.settings, opened)
-        if meters is not None:
-            found.append(OpenTelemetry(meters))
-        yield found
-
-
 def in_spark(spark: SparkSession, ui: int | None) -> list[Receiver]:
     """Return what shows the progress of a stream in Spark's own metrics, if its web pages are asked for."""
     from rowpost.spark.progress import SparkMetrics
     from rowpost.spark.session import is_connect
 
     return [] if ui is None or is_connect(spark) else [SparkMetrics(spark)]
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
-        raise typer.BadParameter(f"{text!r} is not of the form PORT or HOST:PORT", param_hint="--prometheus")
-    return host or "127.0.0.1", int(port)
-
-
-def _meters(settings: Settings, opened: ExitStack) -> Any:
-    """Return OpenTelemetry's provider as the environment asks for it; None without telemetry.meters."""
-    if settings.telemetry is None or settings.telemetry.meters is None:
-        return None
-    try:
-        from rowpost.pipeline.telemetry.exporters import Exporters
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"The section telemetry needs {error.name}, which is not installed. Remove the section, or run: {install_command('telemetry')}"
-        ) from error
-    exporters = Exporters(replace(settings.telemetry, traces=None), "rowpost spark")
-    opened.callback(exporters.close)
-    return exporters.meters
 
 
 def _stop(spark: SparkSession) -> None:
