@@ -16,6 +16,7 @@ NOT_RUN = {
     "make run": "runs the demo: tests/cli/test_demo.py",
     "make test": "runs the tests",
     "pip install": "installs packages",
+    "rowpost archive": "runs until it is stopped: tests/archive/test_exactly_once.py",
     "rowpost spark": "starts Spark: tests/spark/test_cli.py",
 }
 PAGES = {"README.md": 2, "docs/tutorial.md": 6}  # and how many lines of output each promises at least
