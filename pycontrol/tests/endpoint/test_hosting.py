@@ -350,6 +350,7 @@ def noting() -> tuple[Endpoint, list[int]]:
     return sales, seen
 
 
+@pytest.mark.engine_schema("its environment has the engine's own schema")
 def test_a_test_without_a_database_leaves_the_messages_of_environments_alone(environment):
     sales, seen = noting()
 
@@ -362,6 +363,7 @@ def test_a_test_without_a_database_leaves_the_messages_of_environments_alone(env
     assert environment.peek() == 1
 
 
+@pytest.mark.engine_schema("its environment has the engine's own schema")
 def test_a_temporary_database_has_the_endpoints_queues_and_nothing_else_and_is_dropped(environment):
     sales, seen = noting()
 
@@ -379,6 +381,7 @@ def test_a_temporary_database_has_the_endpoints_queues_and_nothing_else_and_is_d
         database.open_second()
 
 
+@pytest.mark.engine_schema("its environment has the engine's own schema")
 def test_temporary_databases_of_ended_and_of_killed_processes_are_dropped(environment, data_folder):
     names = "SELECT datname FROM pg_database WHERE datname LIKE 'rowpost\\_temporary%'"
     code = "import os, sys; from pathlib import Path; from rowpost.database import embedded; embedded.temporary(Path(sys.argv[1])); "

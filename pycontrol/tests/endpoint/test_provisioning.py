@@ -3,10 +3,12 @@
 import pytest
 
 from rowpost.database.connection import connect_url
+from rowpost.database.dialects.temporary import create_schema
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import prepare
 from rowpost.errors import SchemaTooNew
 from rowpost.version import __version__
+from tests.support import schema
 
 NEXT = "{}.{}.0".format(__version__.split(".")[0], int(__version__.split(".")[1]) + 1)
 
@@ -14,6 +16,7 @@ NEXT = "{}.{}.0".format(__version__.split(".")[0], int(__version__.split(".")[1]
 @pytest.fixture
 def database(new_database):
     with connect_url("postgresql", new_database("embedded")) as opened:
+        create_schema(opened.driver_connection, schema.current() or "public")
         prepare(Endpoint("Sales"), opened)
         yield opened
 
