@@ -35,6 +35,8 @@ class Collecting:
     endpoint: Sender
     database: Connection
     operations: list[Outgoing]
+    #: the endpoint's name, after the end
+    _ended: str | None = None
 
     def __init__(self, endpoint: Sender, database: Connection) -> None:
         self.endpoint = endpoint
@@ -45,11 +47,11 @@ class Collecting:
 
     def end(self) -> list[Outgoing]:
         """End the use of this object, and return what was collected. Can be called again, which returns nothing."""
-        own = self.__dict__
-        if "_before" in own:
+        if self._ended is not None:
             return []
-        self.__dict__ = {"_before": own}
-        return own["operations"]
+        self._ended, operations = self.endpoint.name, self.operations
+        del self.operations, self.database, self.endpoint
+        return operations
 
     def _used_late(self, endpoint: str) -> HandlerEnded:
         """Return the error for a use after the end."""
@@ -85,10 +87,7 @@ class Collecting:
     if not TYPE_CHECKING:  # a type checker would accept every name
 
         def __getattr__(self, name: str) -> Any:
-            """Raise HandlerEnded for what is gone after the end, and return what is not."""
-            before = self.__dict__.get("_before")
-            if before is not None and name in _ENDS:
-                raise self._used_late(before["endpoint"].name)
-            if before is None or name not in before:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return before[name]
+            """Raise HandlerEnded for what is gone after the end."""
+            if self._ended is not None and name in _ENDS:
+                raise self._used_late(self._ended)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -45,7 +45,7 @@ from rowpost.wire.headers import (
 )  # fmt: skip
 from rowpost.wire.message import Message, format_timestamp, moment_after, new_id
 from rowpost.wire.message_types import enclosed_type_names, named_types, time_to_be_received_of
-from rowpost.wire.operation import Operation
+from rowpost.wire.operation import Operation, Outgoing
 from rowpost.wire.return_codes import as_return_code
 
 __all__ = ["Bus", "Context"]
@@ -270,6 +270,12 @@ class Context(Bus):
         """
         database = self.database if self.scope is None else self.scope.business_connection(self.database)
         return database.driver_connection
+
+    def end(self) -> list[Outgoing]:
+        """End the use of this object, and return what was collected. Can be called again, which returns nothing."""
+        if self._ended is None:
+            del self.discards, self.audit_headers, self.scope
+        return super().end()
 
     @property
     def message_id(self) -> str:

@@ -1,8 +1,10 @@
 """What a handler got is refused after its end: a thread, a generator or a callback that kept it harms no other message."""
 
 import threading
+import weakref
 from dataclasses import dataclass
 
+import psycopg
 import pytest
 
 from rowpost.endpoint.endpoint import MODES, Endpoint
@@ -171,6 +173,56 @@ def test_the_connection_of_a_plain_function_is_refused_too(queue, open_database,
     pipeline.close()
 
     assert (type(error), "order-1" in str(error), business()) == (HandlerEnded, True, [])
+
+
+KEEPS = {
+    "a cursor": (lambda connection: connection.cursor(), lambda kept: kept.execute(INSERT)),
+    "a method": (lambda connection: connection.execute, lambda kept: kept(INSERT)),
+    "a weak reference to something else that keeps it": (
+        lambda connection: [connection, weakref.ref(connection)],
+        lambda kept: kept[1]().execute(INSERT),
+    ),
+    "a weak reference": (weakref.ref, lambda kept: kept().execute(INSERT)),
+    "a transaction": (lambda connection: connection.transaction(), lambda kept: kept.__enter__()),
+    "the connection of a cursor": (lambda connection: connection.cursor().connection, lambda kept: kept.execute(INSERT)),
+}
+
+
+@pytest.mark.parametrize("keep", KEEPS)
+def test_whatever_keeps_a_connection_does_not_reach_the_next_messages_transaction(work, business, database, keep):
+    if database.engine != "postgresql":
+        pytest.skip("pyodbc lends the connection itself")
+    kept, errors, (take, use) = [], [], KEEPS[keep]
+
+    def next_one(context):
+        context.connection.execute("INSERT INTO business (number) VALUES (2)")
+        errors.append(in_a_thread(lambda: use(kept[0])))
+
+    kinds = work(lambda context: kept.append(take(context.connection)), next_one)
+
+    # what only a weak reference knew is gone
+    assert isinstance(errors[0], (HandlerEnded, AttributeError) if keep == "a weak reference" else HandlerEnded), errors
+    assert (kinds, business()) == ([Kind.HANDLED] * 2, [2])
+
+
+@pytest.mark.parametrize("batch", [1, 3], ids=["one by one", "in a batch"])
+def test_a_handler_gets_a_connection_on_which_no_other_handler_has_set_anything(work, business, database, batch):
+    if database.engine != "postgresql":
+        pytest.skip("pyodbc lends the connection itself")
+    found = []
+
+    def change(context):
+        context.connection.row_factory = psycopg.rows.dict_row
+        context.connection.cursor_factory = psycopg.ClientCursor
+        context.connection.note = "mine"
+
+    def look(context):
+        connection = context.connection
+        found.append((connection.execute("SELECT 1").fetchone(), hasattr(connection, "note"), connection.cursor().connection is connection))
+
+    kinds = work(look, change, look, batch=batch)
+
+    assert (kinds, found) == ([Kind.HANDLED] * 3, [((1,), False, True)] * 2)
 
 
 def test_the_connection_that_is_lent_is_one_of_the_driver(work, database):
