@@ -59,6 +59,8 @@ logger = logging.getLogger("rowpost")
 # Intervals of reports, and of reading commands, while there is work.
 REPORT_INTERVAL_S = 0.05
 COMMAND_INTERVAL_S = 0.01
+# Python looks for cycles after so many new objects. Its own number, 700, is less than the messages of one transaction have.
+COLLECTED_OBJECTS = 10_000
 # The worker of an exclusive queue releases the queue after this time without work.
 RELEASE_AFTER_S = 1.0
 
@@ -122,6 +124,7 @@ class Worker:
 
     def run(self) -> None:
         """Receive and handle messages until a command or a signal to exit."""
+        gc.set_threshold(COLLECTED_OBJECTS)  # before the import of the handlers, which may know better
         try:
             self._handler = resolve_handler(self._assignment.handler)
             if isinstance(self._handler, Endpoint):

@@ -17,7 +17,7 @@ import psycopg.sql
 from psycopg.pq import TransactionStatus
 
 from rowpost.database.dialects import libpq
-from rowpost.database.dialects.lending import GUARD, Lender, asked_by_handler, classes
+from rowpost.database.dialects.lending import GUARD, Lender, asked_by_handler
 
 __all__ = ["HandlerGuard"]
 
@@ -87,7 +87,7 @@ class HandlerGuard:
         self.changed.clear()
         self._in_place = in_place and self.refuse is not None
         if self._in_place:
-            self.connection.__class__ = classes(self._class, self._guarded.get("cursor_factory")).in_place
+            self.connection.__class__ = self.lender.classes.in_place
             self.connection.__dict__.update(self._guarded)
 
     def lend(self, connection: psycopg.Connection) -> psycopg.Connection:

@@ -41,7 +41,8 @@ class Lender:
 
     def __init__(self, connection: psycopg.Connection, attributes: dict[str, Any]) -> None:
         self._connection, self._attributes = connection, attributes
-        self._classes = classes(type(connection), attributes.get("cursor_factory"))
+        kind: Any = type(connection)
+        self.classes = classes(kind, attributes.get("cursor_factory"))
         self._outer: Any = None
         self._inner: Any = None
         self._own: dict[str, Any] = {}
@@ -59,7 +60,7 @@ class Lender:
             own.update(self._connection.__dict__)  # not what the last handler has set, such as a row factory
             own.update(self._attributes)
             self.lent = True
-        return self._outer  # type: ignore[no-any-return]
+        return self._outer
 
     def outer_of(self, connection: psycopg.Connection) -> psycopg.Connection:
         """Return the object that the handler has, for the one on which a cursor runs."""
@@ -73,7 +74,7 @@ class Lender:
             self._outer = self._inner = None
 
     def _make(self) -> None:
-        self._outer, self._inner = object.__new__(self._classes.outer), object.__new__(self._classes.inner)
+        self._outer, self._inner = object.__new__(self.classes.outer), object.__new__(self.classes.inner)
         own = {_INNER: self._inner, **self._connection.__dict__, **self._attributes}
         self._outer.__dict__ = self._inner.__dict__ = self._own = own
         self._size, self._unused = len(own), self._references()
@@ -113,8 +114,10 @@ class Classes:
         self.outer: type = type(kind.__name__, (self.in_place,), {"execute": _executing(kind, factory), "__module__": kind.__module__})
 
 
-#: by class of connections and class of cursors
-classes = cache(Classes)
+@cache
+def classes(kind: Any, factory: Any) -> Classes:
+    """Return the classes for a class of connections and its class of cursors, made once."""
+    return Classes(kind, factory)
 
 
 def _refusing(kind: Any, name: str, verb: str) -> Callable[[Any], None]:
