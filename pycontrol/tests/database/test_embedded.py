@@ -34,15 +34,15 @@ def folder() -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def as_nobody(work: Callable[[], str]) -> str:
-    """What a function returns, or the error that it raises, in a process of the user nobody."""
+def as_nobody(work: Callable[[], str], user: int = NOBODY) -> str:
+    """What a function returns, or the error that it raises, in a process of another user."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            os.setgid(user)
+            os.setuid(user)
             said = work()
         except BaseException as error:
             said = f"{type(error).__name__}: {error}"
@@ -226,6 +226,25 @@ def test_what_the_server_complains_of_is_in_the_message(folder):
 
     with pytest.raises(DatabaseUnavailable, match=r"does not start: configuration file .* contains errors. Its log is"):
         _started_again(folder)
+
+
+def test_a_machine_without_the_locale_that_the_environment_names_gets_a_server(folder, monkeypatch, capfd):
+    monkeypatch.setenv("LC_ALL", "xx_XX.UTF-8")
+
+    with psycopg.connect(embedded.start(folder)) as connection:
+        found = connection.execute("SELECT lower('Ä'), pg_encoding_to_char(encoding) FROM pg_database WHERE datname = current_database()").fetchone()
+
+    assert (found, os.environ["LC_ALL"], capfd.readouterr().err) == (("ä", "UTF8"), "xx_XX.UTF-8", "")
+
+
+@root
+def test_why_the_data_could_not_be_made_is_in_the_message(folder):
+    unknown = 54321  # a user id without an entry, as containers have
+    os.chown(folder, unknown, unknown)
+
+    said = as_nobody(lambda: embedded.start(folder), unknown)
+
+    assert said.endswith("does not start: initdb: could not look up effective user ID 54321: user does not exist.")
 
 
 def test_a_complaint_of_an_earlier_start_is_not_the_reason(folder):
