@@ -18,7 +18,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python
 # The tests start hundreds of programs, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run example/shop example/flow test check check/tests test/dotnet test/faults test/spark-slow test/spark-version lint lint/python types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files pictures clean
+.PHONY: help run example/shop example/flow test check check/tests test/dotnet test/faults test/spark-slow test/spark-version coverage lint lint/python types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files pictures clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z/-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
@@ -69,6 +69,12 @@ test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a c
 test/spark-version: $(OTHER_SPARK)/.installed ## the Spark tests that depend on its version, on Spark 4.2.1 or another in an environment of its own (SPARK=4.3.0, ARGS="-k tail")
 	$(OTHER_SPARK)/bin/python -m pytest -n auto -m 'spark_version and not slow' pycontrol/tests/spark $(ARGS)
 
+coverage: $(VENV)/.developer ## which lines the tests execute, in all their processes (ARGS="pycontrol/tests/sagas"); nothing fails for it
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -n auto $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered --sort cover
+
 # pytest lints sql/ too, and compiles it: the test command need not do it twice
 lint: $(VENV)/.developer ## Python and SQL by their linters, Microsoft's T-SQL compiler and the rules over its tree, without tests
 	@$(MAKE) --no-print-directory -j 2 lint/python types types/windows
@@ -108,7 +114,7 @@ pictures: $(VENV)/.developer ## take the pictures of the dashboard's guide; need
 	PYTHONPATH=pycontrol $(BIN)/python -m tests.support.pictures
 
 clean: ## take away what was built here; databases stay
-	rm -rf $(VENV) build dist .ruff_cache *.egg-info tsqlt.xml
+	rm -rf $(VENV) build dist .ruff_cache *.egg-info tsqlt.xml .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:
