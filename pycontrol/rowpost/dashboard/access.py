@@ -58,7 +58,7 @@ class TokenAccess:
     signs_in = True
 
     def __init__(self, token: str) -> None:
-        """Raises SettingsError if the token is shorter than 16 characters."""
+        """Raise SettingsError if the token is shorter than 16 characters."""
         if len(token) < SHORTEST_TOKEN:
             raise SettingsError(f"The dashboard's token has {len(token)} characters. Use at least {SHORTEST_TOKEN}, such as: openssl rand -hex 32")
         self._token = token.encode()

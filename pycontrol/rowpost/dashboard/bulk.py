@@ -149,7 +149,7 @@ def start_form(visit: Visit) -> Response:
 
 
 def acts_page(visit: Visit) -> Response:
-    """The record."""
+    """Return the record."""
     return visit.page("acts.html", page=read_acts(visit))
 
 

@@ -81,7 +81,7 @@ def failed_message(visit: Visit) -> Response:
 
 
 def edit(visit: Visit) -> Response:
-    """The form of an edit."""
+    """Return the form of an edit."""
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
     return visit.page(
@@ -105,7 +105,7 @@ def subscriptions(visit: Visit) -> Response:
 
 
 def sagas(visit: Visit) -> Response:
-    """The types of sagas."""
+    """Return the types of sagas."""
     with visit.site.pool.connection() as database:
         try:
             page = reading.saga_types(database)
@@ -115,7 +115,7 @@ def sagas(visit: Visit) -> Response:
 
 
 def saga(visit: Visit) -> Response:
-    """The instances of a saga, or the one that is looked for."""
+    """Return the instances of a saga, or the one that is looked for."""
     name, wanted = visit.request.path_params["name"], visit.argument("instance")
     with visit.site.pool.connection() as database:
         if not wanted:
@@ -125,14 +125,14 @@ def saga(visit: Visit) -> Response:
 
 
 def workers(visit: Visit) -> Response:
-    """The supervisors of all hosts with their workers."""
+    """Return the supervisors of all hosts with their workers."""
     with visit.site.pool.connection() as database:
         page = reading.supervisors(database)
     return visit.page("workers.html", page=page)
 
 
 def follow(visit: Visit) -> Response:
-    """What is known of one message, or of a conversation; without an id, only the form that asks for one."""
+    """Return what is known of one message, or of a conversation; without an id, only the form that asks for one."""
     wanted, named = visit.argument("id"), visit.argument("conversation")
     life = tree = None
     if wanted or named:

@@ -148,19 +148,19 @@ class Connection:
             self.dialect.commit(self.raw_connection)
 
     def rollback(self) -> None:
-        """Rolls the open transaction back, if there is one."""
+        """Roll the open transaction back, if there is one."""
         self.lent = True
         with self.translated():
             self.dialect.rollback(self.raw_connection)
 
     def _abandon(self) -> None:
-        """Rolls back after a failure; a connection that is gone has rolled back by itself."""
+        """Roll back after a failure; a connection that is gone has rolled back by itself."""
         with suppress(self.dialect.driver_error()):
             self.dialect.rollback(self.raw_connection)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A transaction around a block: commit at its end, roll back when it raises. Within another: a savepoint."""
+        """Run a block in a transaction: commit at its end, roll back when it raises. Within another one, it is a savepoint."""
         if self._depth or self.join():
             with self._savepoint():
                 yield self
@@ -246,7 +246,7 @@ class Connection:
             self.dialect.limit_lock_waits(self.raw_connection, milliseconds)
 
     def heard(self) -> list[str]:
-        """The keys of queues whose senders rang since the last time; does not wait. Raises DatabaseUnavailable."""
+        """Return the keys of queues whose senders rang since the last time; does not wait. Raises DatabaseUnavailable."""
         with self.translated():
             return self.dialect.heard(self.raw_connection)
 
@@ -269,7 +269,7 @@ class Connection:
         return self._second
 
     def local(self, address: Address) -> Address:
-        """An address as this database knows it: without its own catalog, and without the default schema."""
+        """Return an address as this database knows it: without its own catalog, and without the default schema."""
         return self._remembered("local", address, self._local)
 
     def _local(self, address: Address) -> Address:
@@ -277,7 +277,7 @@ class Connection:
         return Address(address.table, address.schema, None if own else address.catalog).short(self.engine)
 
     def canonical(self, address: Address) -> str:
-        """An address as endpoints elsewhere may use it: with schema and, on SQL Server, catalog."""
+        """Return an address as endpoints elsewhere may use it: with schema and, on SQL Server, catalog."""
         return self._remembered("canonical", address, self._canonical)
 
     def _canonical(self, address: Address) -> str:
@@ -287,7 +287,7 @@ class Connection:
         return Address(full.table, full.schema, full.catalog or self.dialect.database_name(self.raw_connection)).format()
 
     def _remembered(self, what: str, address: Address, spell: Callable[[Address], Any]) -> Any:
-        """The addresses that an endpoint sends to are few, and looked at for each message."""
+        """Return an address as `spell` writes it. Those that an endpoint sends to are few, and are looked at for each message."""
         found = self._spelt.get((what, address))
         if found is not None:
             return found

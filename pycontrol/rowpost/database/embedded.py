@@ -106,7 +106,7 @@ def start(data_folder: Path) -> str:
 
 
 def running(data_folder: Path) -> str | None:
-    """The URL of this folder's server if it runs, without becoming one of its owners: it may stop when they end."""
+    """Return the URL of this folder's server if it runs, without becoming one of its owners: it may stop when they end."""
     if sys.platform == "win32":  # no server of rowpost runs there, and os.kill(pid, 0) would press Ctrl-C
         return None
     folder = _server_folder(data_folder)
@@ -294,7 +294,7 @@ def _complaint(log: Path, start: int) -> str:
 
 
 def _forget_dead_owners(folder: Path) -> None:
-    """Processes that were killed never took themselves off the list, and would keep the server up for ever."""
+    """Take killed processes off the list of owners: they would keep the server up for ever."""
     owners = folder / ".handle_pids.json"
     with suppress(OSError, ValueError):
         alive = [pid for pid in json.loads(owners.read_text()) if _is_alive(pid)]

@@ -80,7 +80,7 @@ class DistantTime(datetime):
 
 
 def _written(microseconds: int) -> str:
-    """A time outside of Python's calendar, found one or more cycles of 400 years nearer."""
+    """Return a time outside of Python's calendar, found one or more cycles of 400 years nearer."""
     cycles = microseconds // _CYCLE_US
     near = _EPOCH + timedelta(microseconds=microseconds - cycles * _CYCLE_US)
     year = near.year + cycles * _CYCLE_YEARS

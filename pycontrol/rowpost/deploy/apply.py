@@ -120,7 +120,7 @@ def refuse_newer(plan: Plan, state: State) -> None:
 
 
 def difference(database: Connection, plan: Plan) -> PlanDiff:
-    """What apply would change on this server now. Raises SchemaTooNew, and DeployError where something else has the name of a new table."""
+    """Return what apply would change on this server now. Raises SchemaTooNew, and DeployError where something else has the name of a new table."""
     plan = fitted(database, plan)
     try:
         state = read_state(database)

@@ -113,7 +113,7 @@ class Deployment:
 
 @contextmanager
 def deployment(database: Connection, plan: Plan, after_error: str = NOTHING_CHANGED) -> Iterator[Deployment]:
-    """A transaction with the deployment lock: commits at the end of the block, rolls back when it raises."""
+    """Run a block in a transaction with the deployment lock: commit at its end, roll back when it raises."""
     refuse_open_transaction(database)
     runner = _runner(database)
     running = Deployment(database, runner, after_error)

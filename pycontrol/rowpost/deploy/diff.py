@@ -77,7 +77,7 @@ class PlanDiff:
     forgotten: tuple[str, ...] = ()
 
     def names(self, state: str) -> tuple[str, ...]:
-        """The names of what is in a state, in the plan's order."""
+        """Return the names of what is in a state, in the plan's order."""
         return tuple(change.name for change in self.changes if change.state == state)
 
     @property

@@ -9,7 +9,7 @@ __all__ = ["grant_execute", "grant_role", "grant_tables"]
 
 
 def grant_execute(dialect: Dialect, procedure: Procedure, key: str | None, login: str) -> str:
-    """The right to run a procedure, of one queue if `key` names it: GRANT EXECUTE ON rowpost.[send_message:Sales] TO [shop];"""
+    """Return the right to run a procedure, of one queue if `key` names it: GRANT EXECUTE ON rowpost.[send_message:Sales] TO [shop];"""
     kind = "" if dialect.name == "sqlserver" else "FUNCTION "
     name = dialect.quote(procedure.name if key is None else f"{procedure.name}:{key}")
     return f"GRANT EXECUTE ON {kind}rowpost.{name} TO {dialect.quote(login)};"
@@ -23,7 +23,7 @@ def grant_role(dialect: Dialect, role: str, login: str) -> str:
 
 
 def grant_tables(dialect: Dialect, table: str, login: str) -> str:
-    """The rights that NServiceBus's own endpoints need on a queue's table, as db_datareader and db_datawriter give them.
+    """Return the rights that NServiceBus's own endpoints need on a queue's table, as db_datareader and db_datawriter give them.
 
     For endpoints that send and receive by plain SQL. rowpost's own need none of it.
     """

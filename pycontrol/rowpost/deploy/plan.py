@@ -142,7 +142,7 @@ class Plan:
 
 
 def plan(settings: Settings, folder: Path | None = None) -> Plan:
-    """The deployment of an environment, offline. `folder` is the sql folder to take instead of the product's own.
+    """Return the deployment of an environment, offline. `folder` is the sql folder to take instead of the product's own.
 
     Raises DeployError for scripts that cannot be read or rendered, and for `wake_up: everybody` on SQL Server.
     """
@@ -161,7 +161,7 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
 
 
 def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
-    """The features that an environment has: those that it names, those of its sections, and those of its engine."""
+    """Return the features that an environment has: those that it names, those of its sections, and those of its engine."""
     of_sections = {"sagas": settings.sagas, "outbox": settings.outboxes, "transactions": settings.participants}
     named = {*settings.features, *(name for name, section in of_sections.items() if section)}
     known = scripts.contract.features
@@ -169,7 +169,7 @@ def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
 
 
 def deployed_features(scripts: ScriptSet, script_names: Iterable[str]) -> frozenset[str]:
-    """The features of scripts that ran, by their names in the journal; without the core, and without those that single queues have."""
+    """Return the features of scripts that ran, by their names in the journal; without the core, and without those that single queues have."""
     return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE} - FEATURES_OF_QUEUES
 
 
@@ -182,7 +182,7 @@ def count_by_feature(plan: Plan, script_names: Iterable[str]) -> list[tuple[str,
 
 
 def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
-    """The settings with which rowpost is deployed into a business database: the same, with the outbox and without queues."""
+    """Return the settings with which rowpost is deployed into a business database: the same, with the outbox and without queues."""
     return replace(
         settings,
         business_of=outbox.name,
@@ -201,7 +201,7 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
 def build_plan(
     environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = (), woken: Collection[str] = (),
 ) -> Plan:  # fmt: skip
-    """A plan out of its parts, tables of subscriptions, queues and then sagas in the order given; not `whole`: of these alone.
+    """Return a plan out of its parts, tables of subscriptions, queues and then sagas in the order given; not `whole`: of these alone.
 
     `woken`: keys of queues with a trigger.
     """
@@ -236,7 +236,7 @@ def build_plan(
 
 
 def contract_fragments(scripts: ScriptSet, features: Collection[str] | None = None) -> dict[str, str]:
-    """The SQL that the scripts' own contract determines, by placeholder; only of these features, or of all if None."""
+    """Return the SQL that the scripts' own contract determines, by placeholder; only of these features, or of all if None."""
     contract, engine = scripts.contract, scripts.engine
     granted = [each for each in contract.procedures if each.scope == "database" and (features is None or each.feature in {CORE, *features})]
     return {
@@ -287,6 +287,6 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
 
 
 def _guarded_batches(text: str, guard: str) -> str:
-    """The batches of a T-SQL script, each with `guard` behind it; one that only changes settings cannot fail."""
+    """Return the batches of a T-SQL script, each with `guard` behind it; one that only changes settings cannot fail."""
     batches = (batch.text.strip("\n") for batch in split_batches(text, "sqlserver"))
     return "".join(f"{batch}\nGO\n{'' if SESSION_BATCH.fullmatch(code_only(batch)) else guard}" for batch in batches)

@@ -38,17 +38,17 @@ class QueueEntry:
 
 
 def delayed_feature(queue: QueueEntry) -> str:
-    """The name under which the database records that an environment declares a queue's delayed table."""
+    """Return the name under which the database records that an environment declares a queue's delayed table."""
     return f"delayed:{queue.queue_key}"
 
 
 def wake_up_feature(queue: QueueEntry) -> str:
-    """The name under which the database records that an environment declares a queue's trigger on inserts."""
+    """Return the name under which the database records that an environment declares a queue's trigger on inserts."""
     return f"wake_up:{queue.queue_key}"
 
 
 def describe_queue(queue: QueueSettings, engine: str) -> QueueEntry:
-    """The registry's entry of a declared queue. Raises InvalidQueueName."""
+    """Return the registry's entry of a declared queue. Raises InvalidQueueName."""
     address = parse_address(queue.name)
     full = address.qualified(engine)
     if full.catalog is not None and queue.kind != "external":
@@ -69,7 +69,7 @@ def describe_queue(queue: QueueSettings, engine: str) -> QueueEntry:
 
 
 def queue_names(queue: QueueEntry, dialect: Dialect) -> dict[str, str]:
-    """The values of the placeholders in a queue's templates."""
+    """Return the values of the placeholders in a queue's templates."""
     return {
         "queue_table": _table_name(queue, dialect),
         "delayed_table": _delayed_table_name(queue, dialect),

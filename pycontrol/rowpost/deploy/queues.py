@@ -150,7 +150,7 @@ def grant_statements(
     sagas: Iterable[str] = (),
     tables: bool = False,
 ) -> list[str]:
-    """The statements that let an endpoint's login work, for a DBA to read and run; `where` is settings or a database.
+    """Return the statements that let an endpoint's login work, for a DBA to read and run; `where` is settings or a database.
 
     It may then receive from its own queues, send to its destinations (the error queue among them), keep the state of
     its sagas, and empty the queues that are purged when the endpoint starts. It gets no right on any table, unless
@@ -191,7 +191,7 @@ def _without_delayed_table(where: _HasEngine) -> set[str]:
 
 
 def _features(where: _HasEngine) -> frozenset[str]:
-    """The features whose procedures the queues have."""
+    """Return the features whose procedures the queues have."""
     scripts = load_scripts(where.engine)
     if isinstance(where, Connection):
         return deployed_features(scripts, (row.script_name for row in where.call("list_scripts")))

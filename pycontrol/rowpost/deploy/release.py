@@ -63,7 +63,7 @@ def write_bundle(path: Path, folder: Path | None = None) -> int:
 
 @contextmanager
 def open_release(path: Path) -> Iterator[Release]:
-    """The release in a bundle, or in a folder such as sql/ of a checkout. Raises DeployError."""
+    """Return the release in a bundle, or in a folder such as sql/ of a checkout. Raises DeployError."""
     if path.is_dir():
         folder = path / "sql" if (path / "sql" / "contract.yml").is_file() else path
         _refuse_incomplete(path, folder)
@@ -83,7 +83,7 @@ def open_release(path: Path) -> Iterator[Release]:
 
 
 def undo_scripts(database: Connection, release: Release, folder: Path | None = None) -> tuple[Script, ...]:
-    """What takes back the one-time scripts that ran here and that a release does not bring, newest first.
+    """Return what takes back the one-time scripts that ran here and that a release does not bring, newest first.
 
     `folder` is the sql folder to look in instead of the product's own. Raises DeployError where a script is missing.
     """

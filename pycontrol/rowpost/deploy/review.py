@@ -92,7 +92,7 @@ class Review:
 
 
 def review(diff: PlanDiff, engine: str, definition: ReadDefinition) -> Review:
-    """What apply would change, with the difference against what lives in the server."""
+    """Return what apply would change, with the difference against what lives in the server."""
     changes = [change for change in diff.changes if change.state not in ("unchanged", "everytime")]
     items = [_item(change, engine, definition) for change in changes]
     gone = [Item(entry.script_name, "undeclared", entry.script_hash, None) for entry in diff.dropped]
@@ -121,7 +121,7 @@ def _described(found: Review, plan: Plan) -> Review:
 
 
 def compare_releases(old: Plan, new: Plan) -> Review:
-    """What a release changes against an earlier one, both rendered for one environment; needs no connection."""
+    """Return what a release changes against an earlier one, both rendered for one environment; needs no connection."""
     before = {step.script_name: step for step in old.steps}
     after = {step.script_name: step for step in new.steps}
     items, texts = [], []
@@ -139,7 +139,7 @@ def compare_releases(old: Plan, new: Plan) -> Review:
 
 
 def read_definition(database: Connection) -> ReadDefinition:
-    """Reads texts from a server."""
+    """Read texts from a server."""
 
     def read(object_name: str) -> str | None:
         try:
@@ -163,7 +163,7 @@ def _item(change: Change, engine: str, definition: ReadDefinition) -> Item:
 
 
 def _comparable(text: str, engine: str) -> str:
-    """The part of a procedure's text that a server gives back as it was written."""
+    """Return the part of a procedure's text that a server gives back as it was written."""
     if engine == "postgresql":
         body = next((token for token in tokens(text, engine) if token.kind == "body"), None)
         return re.sub(r"^\$\w*\$\n?|\n?\$\w*\$$", "", text[body.start : body.end]) if body else text

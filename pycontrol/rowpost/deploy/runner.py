@@ -167,6 +167,6 @@ def is_babelfish(database: Connection) -> bool:
 
 
 def code_only(text: str, engine: str = "sqlserver") -> str:
-    """SQL without its comments."""
+    """Return SQL without its comments."""
     pieces = tokens(text, engine)
     return "".join(text[piece.start : piece.end] for piece in pieces if piece.kind != "comment")

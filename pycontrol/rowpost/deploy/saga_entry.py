@@ -55,7 +55,7 @@ class SagaEntry:
 
 
 def describe_saga(saga: SagaSettings, engine: str) -> SagaEntry:
-    """The registry's entry of a declared saga. Raises InvalidQueueName: such a table cannot be."""
+    """Return the registry's entry of a declared saga. Raises InvalidQueueName: such a table cannot be."""
     address = parse_address(saga.name)
     full = address.qualified(engine)
     return SagaEntry(
@@ -71,7 +71,7 @@ def describe_saga(saga: SagaSettings, engine: str) -> SagaEntry:
 
 
 def saga_names(saga: SagaEntry, dialect: Dialect) -> dict[str, str]:
-    """The values of the placeholders in a saga's templates."""
+    """Return the values of the placeholders in a saga's templates."""
     types = COLUMN_TYPES[dialect.name]
     names = {
         "saga_table": f"{dialect.quote(saga.schema_name)}.{dialect.quote(saga.table_name)}",

@@ -37,12 +37,12 @@ class Correlated(NamedTuple):
 
 
 def find_saga(database: Connection, name: str) -> SagaEntry:
-    """The registry's entry of a type, by its table's name. Raises SagaNotDeployed."""
+    """Return the registry's entry of a type, by its table's name. Raises SagaNotDeployed."""
     return _find(read_state(database), name)
 
 
 def correlate(database: Connection, name: str) -> Correlated:
-    """Fills the second correlation of instances from their states, a thousand in a transaction; workers go on meanwhile.
+    """Fill the second correlation of instances from their states, a thousand in a transaction; workers go on meanwhile.
 
     Raises:
         SagaNotDeployed: no such saga. DeployError: it has no second correlation.
@@ -62,7 +62,7 @@ def correlate(database: Connection, name: str) -> Correlated:
 
 
 def drop_correlation(database: Connection, name: str, correlation: str, *, record: Callable[[], object] = lambda: None) -> None:
-    """Drops the column of a correlation by which nothing is found any more; the states keep the property.
+    """Drop the column of a correlation by which nothing is found any more; the states keep the property.
 
     Args:
         record: called in the transaction, to put the act on record.
@@ -89,7 +89,7 @@ def drop_correlation(database: Connection, name: str, correlation: str, *, recor
 
 
 def drop_saga(database: Connection, name: str, *, keep_table: bool = False, record: Callable[[], object] = lambda: None) -> None:
-    """Takes a type's procedures and its entry away, and drops its table with every instance, unless that is to stay.
+    """Take a type's procedures and its entry away, and drop its table with every instance, unless that is to stay.
 
     Args:
         record: called in the transaction, to put the act on record.

@@ -139,7 +139,7 @@ def read_script(engine: str, name: str, folder: Path | None = None) -> Script:
 
 
 def database_scripts(engine: str, folder: Path | None = None) -> tuple[Script, ...]:
-    """What every database gets once: tables in number order, then procedures, deploy's first."""
+    """Return what every database gets once: tables in number order, then procedures, deploy's first."""
     root = dialect_folder(engine, folder)
     tables = [name for name in _names(root, "tables/*.sql") if ONE_TIME.fullmatch(name)]
     _refuse_same_number(tables)
@@ -184,7 +184,7 @@ def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
 
 
 def render_script(script: Script, names: dict[str, str], engine: str) -> str:
-    """The script's text with its placeholders filled. Raises DeployError naming file and line."""
+    """Return the script's text with its placeholders filled. Raises DeployError naming file and line."""
     try:
         return render(script.text, names, engine)
     except SqlTextError as error:
@@ -201,7 +201,7 @@ def hash_text(text: str) -> str:
 
 
 def _fragments(root: Path) -> dict[str, str]:
-    """SQL that several scripts share, by the placeholder that names it: fragments/<name>.sql."""
+    """Return SQL that several scripts share, by the placeholder that names it: fragments/<name>.sql."""
     paths = (root / name for name in _names(root, "fragments/*.sql"))
     return {path.stem: path.read_text(encoding="utf-8-sig").replace("\r\n", "\n") for path in paths}
 

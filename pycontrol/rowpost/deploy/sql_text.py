@@ -234,7 +234,7 @@ def _fill(part: str, kind: str, value: Callable[[re.Match[str]], str], engine: s
 
 
 def _fill_string(inner: str, value: Callable[[re.Match[str]], str], engine: str) -> Iterator[str]:
-    """The content of a string literal: names within [..] or ".." keep that escaping, the rest is plain text."""
+    """Return the content of a string literal: names within [..] or ".." keep that escaping, the rest is plain text."""
     position = 0
     for match in QUOTED_NAME[engine].finditer(inner):
         yield PLACEHOLDER.sub(value, inner[position : match.start()])

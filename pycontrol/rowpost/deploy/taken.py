@@ -124,7 +124,7 @@ def dotted(database: Connection, entries: Sequence[Named]) -> Iterator[tuple[Nam
 
 
 def _kind(step: Step) -> str:
-    """The script of the table, such as queue/create.sql; empty for other steps."""
+    """Return the script of the table, such as queue/create.sql; empty for other steps."""
     script = step.script_name.partition(":")[0].removeprefix("tables/")
     return script if step.object_kind == "table" and script in _COLUMNS["postgresql"] else ""
 

@@ -56,7 +56,7 @@ DEFAULT = "v9"
 
 
 def compat_of(version: str) -> Compat:
-    """The switches of a version that the settings have checked.
+    """Return the switches of a version that the settings have checked.
 
     >>> compat_of("v2").strategy, compat_of("v9").legacy_columns
     ('adaptive', False)

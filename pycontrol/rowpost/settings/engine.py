@@ -6,7 +6,7 @@ __all__ = ["engine_of"]
 
 
 def engine_of(url: str) -> str:
-    """The engine that a URL (PostgreSQL) or an ODBC connection string (SQL Server) leads to.
+    """Return the engine that a URL (PostgreSQL) or an ODBC connection string (SQL Server) leads to.
 
     >>> engine_of("postgresql://db01/shop"), engine_of("Server=sql01;Database=shop")
     ('postgresql', 'sqlserver')

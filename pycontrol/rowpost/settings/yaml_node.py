@@ -218,7 +218,7 @@ def shorten(text: str, characters: int = _SHOWN_CHARACTERS) -> str:
 
 @cache
 def _hints(cls: Any) -> dict[str, Any]:
-    """The type hints of a dataclass's fields. Of a hint that allows None, what else it allows: YAML's null is no value."""
+    """Return the type hints of a dataclass's fields. Of a hint that allows None, what else it allows: YAML's null is no value."""
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: _without_none(hints[field.name]) for field in dataclasses.fields(cls)}
 
@@ -229,14 +229,14 @@ def _without_none(hint: Any) -> Any:
 
 
 def _kind(hint: Any) -> Any:
-    """The plain type behind a hint: bool, int, float, str or tuple."""
+    """Return the plain type behind a hint: bool, int, float, str or tuple."""
     if get_origin(hint) is Annotated:
         return _kind(get_args(hint)[0])
     return str if get_origin(hint) is Literal else get_origin(hint) or hint
 
 
 def _wanted(hint: Any) -> str:
-    """What the value of a key must be, in words. Of `bool | Literal["all"]`: true, false or all."""
+    """Return what the value of a key must be, in words. Of `bool | Literal["all"]`: true, false or all."""
     words = [word for each in get_args(hint) if get_origin(each) is Literal for word in get_args(each)] if bool in get_args(hint) else []
     return ", ".join(["true", "false", *words[:-1]]) + f" or {words[-1]}" if words else _WANTED[_kind(hint)]
 

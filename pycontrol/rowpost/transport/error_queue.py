@@ -138,7 +138,7 @@ class ErrorQueue:
         )
 
     def name_here(self, address: str) -> str:
-        """The name by which this database knows the queue of an address; the address itself if it cannot be read."""
+        """Return the name by which this database knows the queue of an address; the address itself if it cannot be read."""
         return local_or_as_given(self.database, address)
 
     # -------------------------------------------------------------- change

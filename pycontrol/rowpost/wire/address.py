@@ -45,7 +45,7 @@ class Address:
     catalog: str | None = None
 
     def format(self) -> str:
-        """The canonical text. Parsed again, it is the same address, but for a table with an @ in another catalog, which no form can name."""
+        """Return the canonical text. Parsed again, it is the same address, but for a table with an @ in another catalog, which no form can name."""
         if self.catalog is None and ("@" in self.table or (self.schema is None and _POSTGRESQL.fullmatch(self.table))):
             return ".".join(_quote(part) for part in (self.schema, self.table) if part is not None)
         text = self.table
@@ -56,13 +56,13 @@ class Address:
         return text
 
     def short(self, engine: str) -> "Address":
-        """The same address without a schema that is the engine's default."""
+        """Return the same address without a schema that is the engine's default."""
         if self.catalog is None and self.schema == DEFAULT_SCHEMA[engine]:
             return Address(self.table)
         return self
 
     def qualified(self, engine: str) -> "Address":
-        """The same address with its schema named, checked against the engine's limits.
+        """Return the same address with its schema named, checked against the engine's limits.
 
         Raises:
             InvalidQueueName: a part is empty, too long for the engine, or has a control character; the whole is too long.
@@ -199,7 +199,7 @@ class Naming:
 
 
 def queue_key(address: Address, engine: str) -> str:
-    """The name that a queue's procedures bear after their colon: readable, stable, free of collisions.
+    """Return the name that a queue's procedures bear after their colon: readable, stable, free of collisions.
 
     A table in the default schema keeps its name. All others, and names that are long or hold a `~`, are cut and bear
     a hash of the whole address behind a `~`, so that no two addresses share a key.

@@ -102,7 +102,7 @@ _MARKS: dict[Use, dict[Any, type[Mark]]] = {
 
 
 def read_mark(mark: type[Mark], value: Any) -> Any:
-    """The value of a field whose type has a mark; msgspec's hook. It adds the field's place to errors, and judges types that it does not know."""
+    """Read a field whose type has a mark; msgspec's hook. It adds the field's place to errors, and judges types that it does not know."""
     return mark.read(value) if issubclass(mark, Mark) else value
 
 
@@ -126,7 +126,7 @@ def _one_of(options: tuple[Any, ...]) -> type[Mark]:
 # ------------------------------------------------------------------------------------------------------------------ mirrors
 @cache
 def mirror(cls: Any, names: str, use: Use) -> type[msgspec.Struct]:
-    """A struct with a dataclass's fields, named by a policy of `dotnet_values.NAMES`."""
+    """Return a struct with a dataclass's fields, named by a policy of `dotnet_values.NAMES`."""
     hints = typing.get_type_hints(cls, include_extras=True)
     fields: list[Any] = []
     for field in dataclasses.fields(cls):
@@ -203,7 +203,7 @@ def _holds(hint: Any, base: type | None, counts: bool, around: frozenset[Any]) -
 
 # ------------------------------------------------------------------------------------------------------------------ instances
 def rebuilt(value: Any) -> Any:
-    """The value with instances of dataclasses in the place of the structs as which they were read."""
+    """Return the value with instances of dataclasses in the place of the structs as which they were read."""
     kind = type(value)
     build = _builders.get(kind)
     if build is not None:

@@ -95,13 +95,13 @@ class JsonSerializer:
 
 # ------------------------------------------------------------------------------------------------------------------ writing
 def _struct(names: str, message: Any) -> msgspec.Struct:
-    """An instance of a dataclass as the encoder takes it."""
+    """Return an instance of a dataclass as the encoder takes it."""
     struct, write = _written(type(message), names)
     return msgspec.convert(message, struct, from_attributes=True, dec_hook=write)
 
 
 def _plain(names: str, value: Any, at: str = "") -> Any:
-    """A value of no declared type with nothing in it that the encoder would write otherwise than .NET; `at` is its place, for errors.
+    """Return a value of no declared type with nothing in it that the encoder would write otherwise than .NET; `at` is its place, for errors.
 
     Raises:
         ValueError: a number is not finite.
@@ -135,7 +135,7 @@ def _checked(value: Any, at: str = "") -> Any:
 
 
 def _write(names: str, mark: type[Mark], value: Any) -> Any:
-    """The value of a field whose type has a mark. msgspec adds the field's place to errors, and judges types that it does not know."""
+    """Return the value of a field whose type has a mark. msgspec adds the field's place to errors, and judges types that it does not know."""
     if not issubclass(mark, Mark):
         return value
     if mark.members is not None:
@@ -151,7 +151,7 @@ def _write(names: str, mark: type[Mark], value: Any) -> Any:
 
 @once
 def _written(cls: type, names: str) -> tuple[type[msgspec.Struct], Callable[[Any, Any], Any]]:
-    """The struct as which a dataclass is written, analysed already, and the hook for its marks."""
+    """Return the struct as which a dataclass is written, analysed already, and the hook for its marks."""
     struct = mirror(cls, names, "write")
     msgspec.json.Decoder(struct, dec_hook=read_mark)
     return struct, partial(_write, names)
@@ -171,7 +171,7 @@ def _reader(cls: type, spellings: tuple[str, ...], allow_unknown: bool) -> Calla
 
 
 def _read_model(cls: Any, allow_unknown: bool, text: bytes) -> Any:
-    """A model of pydantic."""
+    """Return a body as a model of pydantic."""
     model = cls.model_validate_json(text)
     if cls.model_fields and not model.model_fields_set and not allow_unknown:
         _check_known(_properties_in(text), [{field.alias or name for name, field in cls.model_fields.items()}])
@@ -206,7 +206,7 @@ class _Spelled:
             self._finish = partial(msgspec.convert, type=cls, from_attributes=True)
 
     def reader(self) -> Callable[[bytes], Any]:
-        """The function that reads a body."""
+        """Return the function that reads a body."""
         first, *others = self._spellings
         if any(self._required <= self._properties[names] for names in others):  # a body in another spelling would be read, too
             return self._read_as_spelt

@@ -123,7 +123,7 @@ def moment_after(delay: timedelta) -> datetime:
 
 
 def format_timestamp(moment: datetime) -> str:
-    """The wire's time: UTC, a colon before six digits of microseconds, ` Z`.
+    """Return the wire's time: UTC, a colon before six digits of microseconds, ` Z`.
 
     >>> format_timestamp(datetime(2026, 4, 29, 21, 56, 55, 590807, UTC))
     '2026-04-29 21:56:55:590807 Z'
@@ -145,7 +145,7 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def new_id() -> str:
-    """A random id as text, as str(uuid4()) gives it, in a third of its time."""
+    """Return a random id as text, as str(uuid4()) gives it, in a third of its time."""
     octets = bytearray(urandom(16))
     octets[6], octets[8] = octets[6] & 0x0F | 0x40, octets[8] & 0x3F | 0x80
     text = octets.hex()

@@ -76,28 +76,28 @@ def message_type(name: str, *, time_to_be_received: timedelta | None = None) -> 
 
 
 def find_class(name: str) -> type | None:
-    """The class that message_type named so, the latest one; None where this program has none."""
+    """Return the class that message_type named so, the latest one; None where this program has none."""
     return _classes.get(type_key(name))
 
 
 def type_name(cls: type) -> str:
-    """The wire's name of a class: the one it was given, else module and class."""
+    """Return the wire's name of a class: the one it was given, else module and class."""
     return cls.__dict__.get(_NAME) or f"{cls.__module__}.{cls.__qualname__}"
 
 
 def time_to_be_received_of(cls: type) -> timedelta | None:
-    """The time after which messages of a class expire; None if they do not."""
+    """Return the time after which messages of a class expire; None if they do not."""
     return getattr(cls, _TIME, None)
 
 
 def type_names(cls: type) -> tuple[str, ...]:
-    """The names of a class and of the message classes that it derives from, the most derived first."""
+    """Return the names of a class and of the message classes that it derives from, the most derived first."""
     bases = (base for base in cls.__mro__[1:] if _NAME in base.__dict__)
     return (type_name(cls), *(type_name(base) for base in bases))
 
 
 def named_types(cls: type) -> tuple[str, ...]:
-    """The names of a class, as `type_names`. Raises InvalidMessage if the class has none by which another program finds it."""
+    """Return the names of a class, as `type_names`. Raises InvalidMessage if the class has none by which another program finds it."""
     if issubclass(cls, (bytes, bytearray, memoryview)):
         raise InvalidMessage(
             "Bytes have no class that names a route or an event. Send them to a queue, with send(bytes(…), to=…, headers=…), and publish an "
@@ -112,7 +112,7 @@ def named_types(cls: type) -> tuple[str, ...]:
 
 
 def enclosed_type_names(cls: type) -> str:
-    """The header NServiceBus.EnclosedMessageTypes of a class's messages. Empty if no other program can know the class."""
+    """Return the header NServiceBus.EnclosedMessageTypes of a class's messages. Empty if no other program can know the class."""
     found = _enclosed.get(cls)
     if found is None:
         names = type_names(cls)
@@ -122,7 +122,7 @@ def enclosed_type_names(cls: type) -> str:
 
 
 def first_type(header: str | None) -> str:
-    """The full name of the most derived type in the header; empty if it names none.
+    """Return the full name of the most derived type in the header; empty if it names none.
 
     >>> first_type("Shop.Vip, Shop, Version=1.0.0.0;Shop.Placed, Shop"), first_type(None)
     ('Shop.Vip', '')
@@ -131,7 +131,7 @@ def first_type(header: str | None) -> str:
 
 
 def split_enclosed_types(header: str | None) -> Iterable[str]:
-    """The full names in the header, the most derived first, without assembly, version and the like.
+    """Return the full names in the header, the most derived first, without assembly, version and the like.
 
     >>> list(split_enclosed_types("Shop.Vip, Shop, Version=1.0.0.0;Shop.Placed, Shop"))
     ['Shop.Vip', 'Shop.Placed']
@@ -143,7 +143,7 @@ def split_enclosed_types(header: str | None) -> Iterable[str]:
 
 
 def without_assembly(name: str) -> str:
-    """The full name in an assembly-qualified one: the assembly begins at the first comma outside of the brackets of generic arguments.
+    """Return the full name in an assembly-qualified one: the assembly begins at the first comma outside of the brackets of generic arguments.
 
     >>> without_assembly("Shop.Placed, Shop, Version=1.0.0.0"), without_assembly("Shop.Box`1[[System.Int32, mscorlib]], Shop")
     ('Shop.Placed', 'Shop.Box`1[[System.Int32, mscorlib]]')
@@ -155,7 +155,7 @@ def without_assembly(name: str) -> str:
 
 
 def type_key(name: str) -> str:
-    """What two spellings of one type have in common: a full name whose generic arguments have no assemblies, as these have versions.
+    """Return what two spellings of one type have in common: a full name whose generic arguments have no assemblies, as these have versions.
 
     >>> type_key("Shop.Box`1[[System.Int32, mscorlib, Version=4.0.0.0]]"), type_key("Shop.Pair`2[[Shop.A, Shop],[Shop.B, Shop]]")
     ('Shop.Box`1[[System.Int32]]', 'Shop.Pair`2[[Shop.A],[Shop.B]]')
@@ -167,7 +167,7 @@ def type_key(name: str) -> str:
 
 
 def short_type(name: str | None) -> str:
-    """The name of a type for tables and headings: without namespaces and assemblies.
+    """Return the name of a type for tables and headings: without namespaces and assemblies.
 
     >>> short_type("Shop.Messages.Outer+Placed"), short_type("Shop.Box`1[[System.Int32, mscorlib]]"), short_type(None)
     ('Outer+Placed', 'Box`1[[Int32]]', '')

@@ -17,10 +17,10 @@ class Serializer(Protocol):
     content_type: str
 
     def encode(self, message: Any) -> bytes:
-        """The body. Raises InvalidMessage where the message cannot be written."""
+        """Return the body. Raises InvalidMessage where the message cannot be written."""
 
     def decode(self, body: bytes, cls: type) -> Any:
-        """The message. Raises MessageNotDeserialized where the body is no such message."""
+        """Return the message. Raises MessageNotDeserialized where the body is no such message."""
 
 
 class Serializers:
@@ -31,7 +31,7 @@ class Serializers:
         self._by_type = {s.content_type: s for s in (serializers or (self.default,))}
 
     def find(self, content_type: str | None) -> Serializer:
-        """The serializer of a content type; parameters such as a charset do not count.
+        """Return the serializer of a content type; parameters such as a charset do not count.
 
         Raises:
             MessageNotDeserialized: there is none.
@@ -45,7 +45,7 @@ class Serializers:
 
 
 def named_in_body(body: bytes, serializer: Serializer) -> list[str]:
-    """The type that a foreign sender's message without headers names in its body, if any: JSON as `$type`, XML by its root."""
+    """Return the type that a foreign sender's message without headers names in its body, if any: JSON as `$type`, XML by its root."""
     try:
         named = serializer.decode(body, dict).get("$type")
     except MessageNotDeserialized:  # then it names no type

@@ -68,7 +68,7 @@ class XmlSerializer:
         ).encode()
 
     def decode(self, body: bytes, cls: type) -> Any:
-        """The message; as a dict, the texts by the names of their elements, and under `$type` the type that the body names."""
+        """Return the message; as a dict, the texts by the names of their elements, and under `$type` the type that the body names."""
         try:
             root = _message(parse_xml(body), cls)
             if cls is dict:
@@ -82,7 +82,7 @@ class XmlSerializer:
 
 # ------------------------------------------------------------------------------------------------------------------ the forms of types
 def _form(hint: Any, names: str) -> Form:
-    """The form of a type.
+    """Return the form of a type.
 
     Raises:
         TypeError: it has none.
@@ -173,7 +173,7 @@ def _dict_form(arguments: tuple[Any, ...], names: str) -> Form:
 
 
 def _enum_form(members: type[Enum]) -> Form:
-    """An enum of numbers by its member's name in .NET, one of texts by its text."""
+    """Return the form of an enum: one of numbers by its member's name in .NET, one of texts by its text."""
     named = not any(isinstance(each.value, str) for each in members)
 
     def write(value: Any) -> str:
@@ -257,7 +257,7 @@ class _Fields:
 
 
 def _element_name(full_name: str) -> str:
-    """The name of a type's element: `Outer+Inner` is `Inner`, ``Box`1[[System.Int32]]`` is `BoxOfInt32`. Raises TypeError if it can name none."""
+    """Name a type's element: `Outer+Inner` is `Inner`, ``Box`1[[System.Int32]]`` is `BoxOfInt32`. Raises TypeError if it can name none."""
     own = _GENERIC.sub(lambda found: "Of" if found[0].endswith("[[") else "And" if found[0] == "],[" else "", short_type(full_name))
     if not _NAME.fullmatch(own):
         raise TypeError(f"{own!r} cannot be the name of an element")
@@ -265,7 +265,7 @@ def _element_name(full_name: str) -> str:
 
 
 def _message(root: Element, cls: Any) -> Element:
-    """The one message in a document: NServiceBus 3 and 4 put an element `Messages` around it."""
+    """Return the one message in a document: NServiceBus 3 and 4 put an element `Messages` around it."""
     if local_name(root) != "Messages" or (cls is not dict and _element_name(type_name(cls)) == "Messages"):
         return root
     if len(root) != 1:

@@ -29,7 +29,7 @@ _PRIVATE = range(0xE000, 0xF900)
 
 
 def reference(character: str) -> str:
-    """The reference that NServiceBus writes for a character that XML cannot carry."""
+    """Return the reference that NServiceBus writes for a character that XML cannot carry."""
     return f"&#x{ord(character):X};"
 
 

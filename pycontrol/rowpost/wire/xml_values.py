@@ -54,20 +54,20 @@ class Form:
     is_optional: bool = False
 
     def element(self, name: str, value: Any) -> str:
-        """A field's value in an element of its own."""
+        """Return a field's value in an element of its own."""
         if value is None and self.is_optional:
             return f'<{name} xsi:nil="true"></{name}>' if self.is_value_type else ""
         return f"<{name}>{self.write(value)}</{name}>"
 
     def item(self, value: Any) -> str:
-        """An element of a list."""
+        """Return an element of a list."""
         name = "Int64" if self.name == "Int32" and isinstance(value, int) and not -(2**31) <= value < 2**31 else self.name
         if value is None and self.is_optional:
             return f"<{name}>null</{name}>" if self.is_value_type else f'<{name} xsi:nil="true"></{name}>'
         return f"<{name}>{self.write(value)}</{name}>"
 
     def value(self, element: Element) -> Any:
-        """The value in an element."""
+        """Return the value in an element."""
         if element.get(_NIL) in ("true", "1") or (self.is_optional and self.is_value_type and _text(element).strip() in ("", "null")):
             if not self.is_optional:
                 raise ValueError("There is no value (xsi:nil)")
@@ -133,7 +133,7 @@ def placed(do: Callable[[Any], Any], value: Any, place: str) -> Any:
 
 
 def escaped(text: str) -> str:
-    """A text as it stands in a document. Raises ValueError if it has half of a surrogate pair."""
+    """Return a text as it stands in a document. Raises ValueError if it has half of a surrogate pair."""
     found = _half(text)
     if found is not None:
         raise ValueError(f"XML cannot carry the character U+{ord(found[0]):04X}")
@@ -141,7 +141,7 @@ def escaped(text: str) -> str:
 
 
 def local_name(element: Element) -> str:
-    """The name of an element without its namespace."""
+    """Return the name of an element without its namespace."""
     return element.tag.rpartition("}")[2]
 
 
@@ -150,7 +150,7 @@ def _text(element: Element) -> str:
 
 
 def leaf(element: Element) -> str:
-    """The text in an element. Raises ValueError where it holds elements."""
+    """Return the text in an element. Raises ValueError where it holds elements."""
     if len(element):
         raise ValueError(f"There are elements, such as {local_name(element[0])}, where a value should be")
     return _text(element)

@@ -40,7 +40,7 @@ class PeekWatch:
         return self._silent_at
 
     def begin(self, now: float, *, purging: bool) -> None:
-        """A peek is requested; if it purges the queue, it takes as long as the queue is deep."""
+        """Note that a peek is requested; if it purges the queue, it takes as long as the queue is deep."""
         self.asked = True
         if self._warning:
             self._report(events.Warned, text=self._warning)
@@ -49,7 +49,7 @@ class PeekWatch:
             self._silent_at = now + SILENT_AFTER * self._peek_delay
 
     def end(self, error: BaseException | None) -> None:
-        """The peek is answered, perhaps with an error. Report once that a lock keeps peeks from the queue, until a peek succeeds."""
+        """Note that the peek is answered, perhaps with an error. Report once that a lock keeps peeks from the queue, until a peek succeeds."""
         self.asked, self._silent_at = False, float("inf")
         locked = isinstance(error, LockTimeout)
         if locked and not self._locked:

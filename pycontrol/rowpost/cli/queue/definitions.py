@@ -141,7 +141,7 @@ def list_queues(session: Session) -> None:
 
 
 def _descriptor(settings: Settings, queue: str) -> dict[str, str | None]:
-    """What the environment says about a queue for people; None for what it does not say."""
+    """Return what the environment says about a queue for people; None for what it does not say."""
     declared = settings.queue(queue)
     return {key: getattr(declared, key, "") or None for key in DESCRIBED}
 

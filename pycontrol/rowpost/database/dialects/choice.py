@@ -38,7 +38,7 @@ def dialect_for(engine: str) -> Dialect:
 
 
 def dialect_of(connection: Any) -> Dialect:
-    """The dialect of a driver's connection: psycopg's or pyodbc's.
+    """Return the dialect of a driver's connection: psycopg's or pyodbc's.
 
     Raises:
         SettingsError: it is neither.

@@ -40,7 +40,7 @@ def copy_rows(
     connection: psycopg.Connection, function: str, statement: Statement, arguments: dict[str, Any],
     columns: Sequence[str], chunk_bytes: int,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """Some columns of a function's rows, in batches of about so many bytes; a longer row is a batch of its own.
+    """Yield some columns of a function's rows, in batches of about so many bytes; a longer row is a batch of its own.
 
     They come over a connection of their own, to where this one goes; a reader that stops closes it.
 
@@ -66,7 +66,7 @@ def copy_rows(
 
 
 def _said(error: Exception) -> str:
-    """The server's own words, or libpq's, out of what the driver tells."""
+    """Return the server's own words, or libpq's, out of what the driver tells."""
     found = _WORDS.search(str(error))
     return found[1] if found else str(error)
 
@@ -79,7 +79,7 @@ def _kind(sqlstate: str | None) -> type[psycopg.Error]:
 
 
 def _where(connection: psycopg.Connection) -> str:
-    """What psycopg connected to, with the password, which it leaves out of what it shows."""
+    """Return what psycopg connected to, with the password, which it leaves out of what it shows."""
     return make_conninfo(connection.info.dsn, password=connection.info.password or None)
 
 

@@ -201,7 +201,7 @@ def _wait(pgconn: Any) -> None:
 
 
 def _ready(socket: int, *, writable: bool) -> None:
-    """Waits until the socket can be read from; with `writable`, or written to."""
+    """Wait until the socket can be read from; with `writable`, or written to."""
     if sys.platform == "win32":
         select.select([socket], [socket] if writable else [], [])
         return
@@ -230,7 +230,7 @@ def _encode(kind: str, value: Any) -> bytes:
 
 
 def keeps_prepared(connection: psycopg.Connection) -> None:
-    """Calls on this connection are prepared once and kept.
+    """Prepare the calls on this connection once, and keep them.
 
     For connections that rowpost opened: the driver must not prepare on its own there (prepare_threshold None), for
     after a rollback it would deallocate everything, ours included.
@@ -246,7 +246,7 @@ def forget_prepared(connection: psycopg.Connection) -> None:
 
 
 def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
-    """The name under which a statement is prepared; None on a connection that was lent: there it is parsed each time."""
+    """Return the name under which a statement is prepared; None on a connection that was lent: there it is parsed each time."""
     if connection.pgconn.pipeline_status != PipelineStatus.OFF:
         raise psycopg.ProgrammingError("The connection is inside psycopg's pipeline(): leave it before calling rowpost")
     names = _prepared.get(connection)

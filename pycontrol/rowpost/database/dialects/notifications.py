@@ -21,7 +21,7 @@ def listen(connection: psycopg.Connection) -> bool:
 
 
 def heard(connection: psycopg.Connection) -> list[str]:
-    """What has been notified since the last time, without waiting. Raises psycopg.Error: the connection is lost."""
+    """Return what has been notified since the last time, without waiting. Raises psycopg.Error: the connection is lost."""
     pgconn = connection.pgconn
     with connection.lock:
         pgconn.consume_input()

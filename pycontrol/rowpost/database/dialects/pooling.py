@@ -66,6 +66,6 @@ def _begin(connection: psycopg.Connection) -> None:
 
 
 def _process(connection: psycopg.Connection) -> int:
-    """The server's process that runs the connection's statements."""
+    """Return the server's process that runs the connection's statements."""
     row = connection.execute("SELECT pg_catalog.pg_backend_pid()", prepare=False).fetchone()
     return 0 if row is None else int(row[0])

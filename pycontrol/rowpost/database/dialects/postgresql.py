@@ -89,7 +89,7 @@ class PostgreSQL:
         return connection
 
     def session(self, connection: psycopg.Connection) -> psycopg.Connection:
-        """The connection: libpq keeps the names of prepared statements by it."""
+        """Return the connection itself: libpq keeps the names of prepared statements by it."""
         return connection
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
@@ -197,7 +197,7 @@ class PostgreSQL:
         return getattr(error, "sqlstate", None) == _NO_CURSOR and _GUARD in str(error)
 
     def was_replaced(self, connection: psycopg.Connection) -> bool:
-        """A transaction in which a statement failed cannot be asked."""
+        """Return whether the transaction is another one. One in which a statement failed cannot be asked."""
         try:
             if connection.pgconn.transaction_status == TransactionStatus.INTRANS:
                 libpq.command(connection, _COMMIT["commit_guarded"][0])
@@ -259,7 +259,7 @@ class PostgreSQL:
         return translate(error, statement)
 
     def object_name(self, procedure: Procedure, key: str | None) -> str:
-        """The function's quoted name, with its schema."""
+        """Return the function's quoted name, with its schema."""
         return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
 
     def database_name(self, connection: psycopg.Connection) -> str:

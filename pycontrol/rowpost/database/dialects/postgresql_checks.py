@@ -175,7 +175,7 @@ def _two_phase(prepared: int) -> Check:
 
 
 def _rights(connection: psycopg.Connection, schemas: Sequence[str], deployed: bool) -> Check:
-    """The rights that apply and queue grant need. `schemas` are those of queues and subscriptions; public has the default table of these."""
+    """Return the rights that apply and queue grant need. `schemas` are those of queues and subscriptions; public has the default table of these."""
     wanted = sorted({"public", *schemas})
     missing = [row[0] for row in connection.execute(_MISSING, {"schemas": wanted}, prepare=False).fetchall()]
     if not missing:

@@ -167,19 +167,19 @@ class Dialect(Protocol):
         """Spell the call of a procedure."""
 
     def execute(self, session: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
-        """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
+        """Make a call; with `begin`, open the transaction in the same round trip. Rows stand in the contract's order."""
 
     def execute_all(self, session: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit) -> list[list[Any]]:
         """Call several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
     def stream(self, session: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int) -> Iterator[Any]:
-        """Calls; the rows, with these columns at least, come in chunks of about so many bytes."""
+        """Make a call; the rows, with these columns at least, come in chunks of about so many bytes."""
 
     def script(self, connection: Any, text: str) -> list[tuple]:
         """Execute one batch of a script as it stands; return the rows of its last result, if any."""
 
     def join(self, connection: Any) -> bool:
-        """Opens the transaction that a lent connection's driver would; False where that is left to us (autocommit)."""
+        """Open the transaction that a lent connection's driver would; return False where that is left to rowpost (autocommit)."""
 
     def begin(self, connection: Any) -> None: ...
     def commit(self, connection: Any) -> None: ...
@@ -227,7 +227,7 @@ class Dialect(Protocol):
         """Start to listen to senders; False where the engine, or what lies in between, knows no such thing."""
 
     def heard(self, connection: Any) -> list[str]:
-        """The keys of queues whose senders rang since the last time; does not wait."""
+        """Return the keys of queues whose senders rang since the last time; does not wait."""
 
     def reset_session(self, session: Any, changed: Collection[str]) -> None:
         """Undo what a handler changed (`Guard.changed`), before the next one. A transaction stays open, and may be doomed."""
@@ -242,7 +242,7 @@ class Dialect(Protocol):
         """Return the rendered names of those of the procedures that the login may execute, such as purge_queue:Sales."""
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
-        """The driver's error as one of rowpost's."""
+        """Return the driver's error as one of rowpost's."""
 
     def driver_error(self) -> type[Exception]: ...
 
@@ -257,7 +257,7 @@ class Dialect(Protocol):
     def quote(self, name: str) -> str: ...
     def literal(self, value: Any) -> str: ...
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
-        """A call with literals, for a script that a person runs by hand."""
+        """Return a call with literals, for a script that a person runs by hand."""
 
 
 def feature_missing(statement: Statement | None) -> RowpostError | None:
@@ -282,7 +282,7 @@ def feature_missing(statement: Statement | None) -> RowpostError | None:
 
 
 def queue_missing(statement: Statement) -> str:
-    """What to tell of a queue that has no such procedure: the queue itself is missing, or one of its procedures."""
+    """Return what to tell of a queue that has no such procedure: the queue itself is missing, or one of its procedures."""
     return (
         f"No queue named {statement.queue!r} with the procedure {statement.procedure.name} is in this database. If rowpost queue list shows the "
         "queue, rowpost queue check says how to repair it; if not, rowpost queue create makes it."
@@ -290,7 +290,7 @@ def queue_missing(statement: Statement) -> str:
 
 
 def saga_missing(statement: Statement, said: str) -> str:
-    """What to tell of a saga whose table or procedures are not as they should be."""
+    """Return what to tell of a saga whose table or procedures are not as they should be."""
     return (
         f"The saga {statement.queue!r} has no table or procedures here, or they are not as they were deployed: {said}. "
         "Run rowpost verify, which says what is missing, and rowpost apply."

@@ -131,7 +131,7 @@ class SQLServer:
         return results
 
     def _run(self, session: Session, calls: Sequence[Call], head: str, tail: str = "", *, undo: str = "", looks: bool = False) -> list[list[Any]]:
-        """Calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it.
+        """Make calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it.
 
         With `looks`, the first result is the session's state.
         """
@@ -155,7 +155,7 @@ class SQLServer:
         return self._exec(statement.procedure, statement.key, given)
 
     def _with_parameters(self, statement: Statement, arguments: dict[str, Any]) -> tuple[str, Sequence[Any], Sequence[Any]]:
-        """The text of a call with a mark for each value that is not null, the driver's types of these values, and the values."""
+        """Return the text of a call with a mark for each value that is not null, the driver's types of these values, and the values."""
         values = values_of(statement, arguments)
         if None not in values:
             return statement.text, statement.sizes, values
@@ -215,7 +215,7 @@ class SQLServer:
         connection.execute(f"ROLLBACK TRANSACTION {name};").close()
 
     def release(self, connection: pyodbc.Connection, name: str) -> None:
-        """SQL Server has nothing to release."""
+        """Do nothing: SQL Server has nothing to release."""
 
     def in_transaction(self, connection: pyodbc.Connection) -> bool:
         return connection.execute("SELECT @@TRANCOUNT;").fetchval() > 0
@@ -293,7 +293,7 @@ class SQLServer:
         return translate(error, statement)
 
     def object_name(self, procedure: Procedure, key: str | None) -> str:
-        """The procedure's quoted name, with its schema."""
+        """Return the procedure's quoted name, with its schema."""
         return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
 
     def database_name(self, connection: pyodbc.Connection) -> str:

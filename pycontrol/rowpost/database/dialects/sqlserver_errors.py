@@ -93,7 +93,7 @@ _WHAT_TO_DO: dict[int, str] = {
 
 
 def translate(error: Exception, statement: Statement | None = None) -> RowpostError:
-    """What the server or the driver said, as one of rowpost's errors."""
+    """Return what the server or the driver said, as one of rowpost's errors."""
     state, said = (str(a) for a in (*error.args, "", "")[:2])
     matches = list(_NUMBER.finditer(said))
     # One failure can have several records: a login to a replica is refused (4060) because it is not the primary (983).
@@ -116,7 +116,7 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
 
 
 def _kind_of_state(state: str, number: int, said: str) -> type[RowpostError]:
-    """The class of an error whose number has none: an engine may use other numbers for the same words."""
+    """Return the class of an error whose number has none: an engine may use other numbers for the same words."""
     if "permission denied" in said:
         return PermissionDenied
     if "lock timeout" in said:
@@ -127,7 +127,7 @@ def _kind_of_state(state: str, number: int, said: str) -> type[RowpostError]:
 
 
 def _explained(kind: type[RowpostError], number: int, said: str, statement: Statement | None) -> str:
-    """What the server said, and what to do."""
+    """Return what the server said, and what to do."""
     advice = _WHAT_TO_DO.get(number)
     if kind is DatabaseUnavailable:
         return f"The database cannot be used at the moment: {said}. {advice or _AGAIN}"

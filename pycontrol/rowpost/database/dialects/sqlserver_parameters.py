@@ -41,7 +41,7 @@ def _message_block(messages: Sequence[Any]) -> list[Any]:
 
 
 def values_of(statement: Statement, arguments: dict[str, Any]) -> list[Any]:
-    """The values of a call's own parameters, in their order; None for those that were not given."""
+    """Return the values of a call's own parameters, in their order; None for those that were not given."""
     values: list[Any] = []
     for name, kind in statement.parameters:
         value: Any = arguments.get(name)
@@ -55,7 +55,7 @@ def values_of(statement: Statement, arguments: dict[str, Any]) -> list[Any]:
 
 
 def batched(calls: Sequence[Call]) -> list[list[Call]]:
-    """Calls by round trip: as many as the server's limit of parameters and a text of one page of nvarchar hold."""
+    """Divide calls into round trips: each has as many as the server's limit of parameters and a text of one page of nvarchar hold."""
     batches: list[list[Call]] = []
     text = marks = 0
     for call in calls:

@@ -130,7 +130,7 @@ class Participant:
             self.close()
 
     def prepared(self) -> list[Prepared]:
-        """What is prepared in this database, by anybody."""
+        """Return what is prepared in this database, by anybody."""
         with self.translated("asked for prepared transactions"):
             found = self.connection.tpc_recover()
         here = self.connection.info.dbname

@@ -159,7 +159,7 @@ def make_custom_checks(
 
 
 def _declared(settings: Settings) -> list[tuple[str, Check]]:
-    """The checks of the endpoints, each with its queue. A handler that cannot be imported is reported by its own worker."""
+    """Return the checks of the endpoints, each with its queue. A handler that cannot be imported is reported by its own worker."""
     found: list[tuple[str, Check]] = []
     for queue in settings.queues:
         if queue.worker is not None:
