@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from rowpost.database.connection import Connection
@@ -246,7 +247,6 @@ class Context(Bus):
 
     Attributes:
         incoming: the message.
-        headers: a copy of its headers. Changes are not visible to retries, to the error queue or to the audit copy.
         audit_headers: headers that only the audit copy gets.
         discards: why handlers of the message discarded it, so far.
     """
@@ -256,9 +256,13 @@ class Context(Bus):
         self.scope = scope
         self.incoming = message
         self._incoming_headers = message.headers
-        self.headers = dict(self._incoming_headers)
         self.audit_headers: dict[str, str | None] = {}
         self.discards: list[Discard] = []
+
+    @cached_property
+    def headers(self) -> dict[str, str | None]:
+        """A copy of the message's headers. Changes are not visible to retries, to the error queue or to the audit copy."""
+        return dict(self._incoming_headers)
 
     @property
     def connection(self) -> Any:

@@ -13,8 +13,6 @@ import rowpost
 
 PACKAGE = Path(rowpost.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MODULE_LINES = 370  # "about 300", docstrings included
-FUNCTION_LINES = 48  # "about 40", without its signature and docstring: options of a command are declarations
 SQL = re.compile(
     r"\s*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|TRUNCATE|GRANT|REVOKE|EXEC|EXECUTE|CALL|DECLARE|BEGIN|COMMIT"
     r"|ROLLBACK|SAVE|SAVEPOINT|SET|WITH|VALUES|LISTEN|NOTIFY|LOCK)\b(?:\s+[\w@\"\[{(*']|;)"
@@ -135,25 +133,6 @@ def test_the_name_of_a_header_stands_in_one_module():
     ]
 
     assert found == []
-
-
-def test_no_module_grows_too_long():
-    long = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
-
-    assert {path: lines for path, lines in long.items() if lines > MODULE_LINES} == {}
-
-
-def test_no_function_grows_too_long():
-    long = {}
-    for path in MODULES:
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                docstring = documented(node)
-                lines = node.end_lineno - (docstring.end_lineno + 1 if docstring else node.body[0].lineno) + 1
-                if lines > FUNCTION_LINES:
-                    long[f"{name(path)}:{node.name}"] = lines
-
-    assert long == {}
 
 
 def public_definitions(path: Path) -> set[str]:
