@@ -87,7 +87,7 @@ class SagaTest:
         database: the database to use; by default one of the embedded server that only this process uses.
     """
 
-    def __init__(self, saga: type[Saga], database: Connection | None = None) -> None:
+    def __init__(self, saga: type[Saga[Any]], database: Connection | None = None) -> None:
         self._saga = saga
         self._endpoint = _Recording(f"SagaTest.{saga.__name__}", self)
         self._endpoint.saga(saga)

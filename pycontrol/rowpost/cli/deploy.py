@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -363,7 +363,7 @@ def show_version(session: Session) -> ExitCode:
     return ExitCode.OK
 
 
-def _deployed(database: Connection) -> list[tuple]:
+def _deployed(database: Connection) -> list[tuple[Any, ...]]:
     try:
         return database.call("get_version")
     except SchemaMissing:

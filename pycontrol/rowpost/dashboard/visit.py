@@ -65,7 +65,7 @@ class Visit:
     @property
     def base(self) -> str:
         """The path at which the dashboard is mounted."""
-        return self.request.scope.get("root_path", "").rstrip("/")
+        return str(self.request.scope.get("root_path", "")).rstrip("/")
 
     @property
     def address(self) -> str:

@@ -270,7 +270,8 @@ class Connection:
 
     def local(self, address: Address) -> Address:
         """Return an address as this database knows it: without its own catalog, and without the default schema."""
-        return self._remembered("local", address, self._local)
+        found: Address = self._remembered("local", address, self._local)
+        return found
 
     def _local(self, address: Address) -> Address:
         own = address.catalog and address.catalog.casefold() == self.dialect.database_name(self.raw_connection).casefold()
@@ -278,7 +279,8 @@ class Connection:
 
     def canonical(self, address: Address) -> str:
         """Return an address as endpoints elsewhere may use it: with schema and, on SQL Server, catalog."""
-        return self._remembered("canonical", address, self._canonical)
+        found: str = self._remembered("canonical", address, self._canonical)
+        return found
 
     def _canonical(self, address: Address) -> str:
         full = address.qualified(self.engine)

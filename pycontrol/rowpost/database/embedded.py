@@ -331,7 +331,7 @@ def _complete(folder: Path) -> None:
             file.writelines(line for line in _ADDED if line.partition(" ")[0] not in text.partition(_MARK)[2])
 
 
-def _create_database(server) -> None:
+def _create_database(server: PostgresServer) -> None:
     createdb = str(server.bin_path / "createdb")
     made = subprocess.run(  # noqa: S603 -- the wheel's own program
         [createdb, "--maintenance-db", server.get_uri("postgres"), DATABASE],

@@ -158,7 +158,7 @@ class Declaration:
 
         return declare
 
-    def saga(self, saga: type[Saga]) -> type[Saga]:
+    def saga(self, saga: type[Saga[Any]]) -> type[Saga[Any]]:
         """Host a saga: its methods handle their messages in this endpoint. Also used as a decorator of the class.
 
         Raises:

@@ -7,6 +7,7 @@ this process uses. Supervisors use `endpoint.hosting` instead, which works on wh
 from __future__ import annotations
 
 from dataclasses import astuple, replace
+from typing import Any
 
 from rowpost.database import embedded
 from rowpost.database.connection import Connection, connect_url
@@ -85,7 +86,7 @@ def queue_name(settings: Settings, name: str) -> str:
         raise SettingsError(f"The endpoint {name!r} cannot have a queue of its name: {error} Give the endpoint another name.") from error
 
 
-def registered_sagas(database: Connection) -> set[tuple]:
+def registered_sagas(database: Connection) -> set[tuple[Any, ...]]:
     """Return the types of sagas that are deployed, each as `astuple` of its SagaSettings. Raises SchemaMissing."""
     try:
         return {(row[0], *row[4:]) for row in database.call("list_saga_types")}

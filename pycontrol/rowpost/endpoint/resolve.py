@@ -36,7 +36,7 @@ def resolve_handler(name: str, takes: tuple[str, ...] = ("message", "connection"
         raise HandlerNotFound(f"handler {name!r} is not of the form module:function, such as shop.handlers:place_order")
     module = _import(name, module_name)
     try:
-        handler = reduce(getattr, path.split("."), module)
+        handler: Any = reduce(getattr, path.split("."), module)
     except AttributeError as error:
         if (hidden := _hidden_file(module_name)) is not None:
             raise HandlerNotFound(f"handler {name!r}: {hidden}") from error
@@ -45,7 +45,8 @@ def resolve_handler(name: str, takes: tuple[str, ...] = ("message", "connection"
         raise HandlerNotFound(f"handler {name!r} is a {type(handler).__name__}: it must be a function, or an Endpoint with handlers")
     if not isinstance(handler, Endpoint):
         check_runs(handler, HandlerNotFound, f"handler {name!r}", takes=takes)
-    return handler
+    found: Handler | Endpoint = handler
+    return found
 
 
 def _hidden_file(module_name: str) -> str | None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
@@ -128,7 +129,7 @@ class OutboxProcessing:
             self._undo(database)
             raise
 
-    def _find(self, business: Connection, message: Message) -> tuple | None:
+    def _find(self, business: Connection, message: Message) -> tuple[Any, ...] | None:
         """Begin the business transaction. Return the stored operations and their age, or None if the message was not handled."""
         self._recorded = False
         key = self._key(message.message_id)

@@ -13,7 +13,7 @@ The modes with a receiving transaction share `within_transaction.WithinTransacti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from rowpost.database.connection import Connection
@@ -77,7 +77,7 @@ def choose_mode(receiver: Receiver, participants: Mapping[str, str], outboxes: M
         return OutboxProcessing(processor, processor.outbox, receiver.queue, outboxes, receiver.retries, receiver.step, receiver.database)
     if processor.transaction_mode == "transaction_scope":
         return TransactionScope(receiver, resolve_participants(participants, processor.participants))
-    classes = {
+    classes: dict[str, Callable[[Receiver], Mode]] = {
         "none": NoTransaction,
         "receive_only": ReceiveOnly,
         "sends_atomic_with_receive": SendsAtomicWithReceive,

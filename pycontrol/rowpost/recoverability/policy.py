@@ -262,7 +262,8 @@ def describe(error: BaseException, facts: Mapping[str, str]) -> None:
 
 def _facts(error: BaseException) -> dict[str, str]:
     """Return the facts of an error. A user's class may answer for any attribute, so only what `describe` has set counts."""
-    return getattr(error, "__dict__", {}).get(_FACTS, {})
+    facts: dict[str, str] = getattr(error, "__dict__", {}).get(_FACTS, {})
+    return facts
 
 
 def _exception_headers(error: BaseException) -> dict[str, str | None]:

@@ -206,7 +206,7 @@ class Retries:
                 are retried without a report, and a message that fails must not be retried unseen.
         """
         try:
-            return database.call_atomically("record_failure", queue_key=self._key, id=row_id)[0].attempts
+            return int(database.call_atomically("record_failure", queue_key=self._key, id=row_id)[0].attempts)
         except RowpostError as trouble:
             self.close_second()
             kind = DatabaseUnavailable if isinstance(trouble, DatabaseUnavailable) else DatabaseError

@@ -155,7 +155,7 @@ class Saga(Generic[State]):
 
 
 def _declare(
-    cls: type[Saga],
+    cls: type[Saga[Any]],
     correlate: Mapping[type, str],
     by: str | None = None,
     state: type | None = None,
@@ -246,7 +246,7 @@ def _optional(hint: Any) -> Any:
     return inner[0] if len(inner) == 1 else None
 
 
-def _needs_value(field: dataclasses.Field) -> bool:
+def _needs_value(field: dataclasses.Field[Any]) -> bool:
     return field.init and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 

@@ -30,7 +30,7 @@ class HostedSagas:
 
     def __init__(self, endpoint: str, mode: str, *, has_outbox: bool) -> None:
         self._endpoint, self._mode, self._has_outbox = endpoint, mode, has_outbox
-        self._hosted: dict[str, type[Saga]] = {}
+        self._hosted: dict[str, type[Saga[Any]]] = {}
         self._names = SagaTables()
         self._audit = SagaAudit(endpoint)
 
@@ -39,7 +39,7 @@ class HostedSagas:
         """The tables that the sagas need."""
         return tuple(saga.declaration.settings_for(self._endpoint) for saga in self._hosted.values())
 
-    def host(self, saga: type[Saga]) -> Iterator[tuple[RegisteredHandler, str | None]]:
+    def host(self, saga: type[Saga[Any]]) -> Iterator[tuple[RegisteredHandler, str | None]]:
         """Yield the handlers that a saga adds to the endpoint, each with the event that it subscribes to, if any.
 
         Raises:

@@ -26,7 +26,7 @@ def find_saga_type(database: Connection, name: str) -> Any:
     raise SagaNotDeployed(f"There is no saga with the table {name!r} in this database. Sagas here: {known}.")
 
 
-def instances(database: Connection, saga: str) -> Iterator[tuple]:
+def instances(database: Connection, saga: str) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of all instances in the order of their ids, read in pages."""
     after_id = None
     while page := database.call("list_sagas", saga, count=PAGE, after_id=after_id):

@@ -63,7 +63,7 @@ class SagaTables:
 class SagaInvocation:
     """A saga's method as an endpoint's handler; called as handler(message, context)."""
 
-    def __init__(self, saga: type[Saga], method: Method, table: str, tables: SagaTables, audit: SagaAudit) -> None:
+    def __init__(self, saga: type[Saga[Any]], method: Method, table: str, tables: SagaTables, audit: SagaAudit) -> None:
         self._saga, self._method, self._table, self._tables = saga, method, table, tables
         self._audit = audit
         self._declared = saga.declaration
@@ -156,7 +156,7 @@ class SagaInvocation:
             self._saga.not_found(message, context)
 
     # -------------------------------------------------------------- state
-    def _start(self, message: Any, context: Context) -> tuple[Saga, dict[str, str]]:
+    def _start(self, message: Any, context: Context) -> tuple[Saga[Any], dict[str, str]]:
         value = getattr(message, str(self._method.field))
         headers = context.incoming.headers
         metadata = {
@@ -168,17 +168,17 @@ class SagaInvocation:
         saga = self._make(uuid4(), self._declared.state(**{self._declared.property: value}))
         return saga, {name: text for name, text in metadata.items() if text}
 
-    def _restore(self, row: Any) -> tuple[Saga, dict[str, str]]:
+    def _restore(self, row: Any) -> tuple[Saga[Any], dict[str, str]]:
         declared = self._declared
         state = decode_state(row.data, declared.state, f"{declared.name} {row.id}", declared.renamed, declared.removed)
         return self._make(row.id, state), msgspec.json.decode(row.metadata) if row.metadata else {}
 
-    def _make(self, key: UUID, state: Any) -> Saga:
+    def _make(self, key: UUID, state: Any) -> Saga[Any]:
         saga = self._saga()
         saga.id, saga.state = key, state
         return saga
 
-    def _check_correlation_unchanged(self, saga: Saga, before: Any) -> None:
+    def _check_correlation_unchanged(self, saga: Saga[Any], before: Any) -> None:
         name = self._declared.property
         now = getattr(saga.state, name)
         if now != before or type(now) is not type(before):
@@ -188,7 +188,7 @@ class SagaInvocation:
             )
 
     # -------------------------------------------------------------- storing
-    def _store(self, saga: Saga, row: Any, metadata: dict[str, str], name: str) -> list[Call]:
+    def _store(self, saga: Saga[Any], row: Any, metadata: dict[str, str], name: str) -> list[Call]:
         """Return the calls that store the instance."""
         if saga.completed:
             # an instance that one message starts and completes has no row
@@ -204,7 +204,7 @@ class SagaInvocation:
             return []  # locked and unchanged
         return [Call("update_saga", name, {**content, "concurrency": row.concurrency}), *self._second_correlation(saga, name)]
 
-    def _second_correlation(self, saga: Saga, name: str) -> list[Call]:
+    def _second_correlation(self, saga: Saga[Any], name: str) -> list[Call]:
         declared = self._declared
         if declared.transitional is None or declared.transitional_kind is None:
             return []

@@ -83,15 +83,15 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
         cls.Gathered = _message(cls, "Gathered", name=str, results=GenericAlias(tuple, (response, ...)))
 
         @starts(cls.Part)
-        def started(self: ScatterGather, message: Any, context: SagaContext) -> None:
+        def started(self: ScatterGather[Any, Any], message: Any, context: SagaContext) -> None:
             self._begin(message, context, at_most, at_once)
 
         @handles(response)
-        def answered(self: ScatterGather, message: Any, context: SagaContext) -> None:
+        def answered(self: ScatterGather[Any, Any], message: Any, context: SagaContext) -> None:
             self._take([message], context)
 
         @handles(cls.Gathered)
-        def gathered(self: ScatterGather, message: Any, context: SagaContext) -> None:
+        def gathered(self: ScatterGather[Any, Any], message: Any, context: SagaContext) -> None:
             self._take(message.results, context)
 
         for method in (started, answered, gathered):

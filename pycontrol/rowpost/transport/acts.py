@@ -161,7 +161,7 @@ class Actor:
             details=json.dumps(known, ensure_ascii=False) if known else None, reason=reason or None, outcome=noted.outcome, done=noted.done,
             up_to=up_to, executor=executor,
         )  # fmt: skip
-        return row.act_id
+        return int(row.act_id)
 
 
 class Ongoing:

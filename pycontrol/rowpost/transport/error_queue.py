@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 from rowpost.database.connection import Connection
@@ -291,7 +292,7 @@ class ErrorQueue:
         return self._directory.find(self.database, destination).send(content)
 
 
-def _failed(row: tuple) -> FailedMessage:
+def _failed(row: tuple[Any, ...]) -> FailedMessage:
     row_id, row_version, expired, raw_headers, body = row
     body = body or b""
     return FailedMessage(BrowsedMessage(row_id, row_version, bool(expired), None, raw_headers, body, len(body)))

@@ -162,7 +162,7 @@ class Queue:
 
     def peek(self, count: int = 1000) -> int:
         """Return about how many messages wait, counted up to `count` (1 to 10,000); excludes those that receivers have locked."""
-        return self.database.call("peek_queue", queue=self.name, count=count)[0].waiting
+        return int(self.database.call("peek_queue", queue=self.name, count=count)[0].waiting)
 
     def browse(self, count: int = 50, after_row_version: int | None = None, max_body_bytes: int | None = None) -> list[BrowsedMessage]:
         """Read up to `count` messages (1 to 1,000) without receiving them, oldest first.
@@ -192,10 +192,10 @@ class Queue:
             if progress:
                 progress(total)
             if purged < batch:
-                return total
+                return int(total)
 
 
-def message_of_row(row: tuple) -> Message:
+def message_of_row(row: tuple[Any, ...]) -> Message:
     """Return a row of receive_messages or receive_message as a Message."""
     id, row_version, expired, headers, body = row
     return Message(id, row_version, bool(expired), headers, body or b"")

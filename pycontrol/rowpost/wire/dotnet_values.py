@@ -223,7 +223,7 @@ def _numbered(members: type[Member], given: Any) -> Member:
     except ValueError:
         if not issubclass(members, IntEnum):
             raise
-    member: Any = int.__new__(members, number)
+    member = int.__new__(members, number)
     member._name_, member._value_ = str(number), number
     return member
 

@@ -73,7 +73,7 @@ class JsonSerializer:
     def encode(self, message: Any) -> bytes:
         try:
             if hasattr(message, "model_dump_json"):
-                return message.model_dump_json(by_alias=True).encode()
+                return str(message.model_dump_json(by_alias=True)).encode()
             return _ENCODE(_struct(self._names, message) if dataclasses.is_dataclass(message) else _plain(self._names, message))
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidMessage(f"{type(message).__name__} cannot be written as JSON: {error}") from error

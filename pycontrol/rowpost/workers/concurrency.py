@@ -333,7 +333,7 @@ def poll_pause(misses: int) -> float:
     """
     if misses <= 0:
         return 0.0
-    return min(MAX_POLL_PAUSE_S, MIN_POLL_PAUSE_S * 2 ** min(misses - 1, 10))
+    return min(MAX_POLL_PAUSE_S, MIN_POLL_PAUSE_S * 2.0 ** min(misses - 1, 10))
 
 
 def spare_workers(idle: Mapping[int, float], workers: int, target: int, idle_timeout: float) -> list[int]:

@@ -179,4 +179,4 @@ def respawn_delay(deaths: int) -> float:
     >>> [respawn_delay(deaths) for deaths in (1, 2, 3, 8, 20)]
     [0.1, 0.2, 0.4, 10.0, 10.0]
     """
-    return min(MAX_RESPAWN_DELAY_S, 0.1 * 2 ** min(deaths - 1, 10))
+    return min(MAX_RESPAWN_DELAY_S, 0.1 * 2.0 ** min(deaths - 1, 10))

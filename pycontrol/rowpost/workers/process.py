@@ -45,7 +45,8 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        pid: int = self._process.pid
+        return pid
 
     @property
     def exitcode(self) -> int | None:

@@ -96,7 +96,7 @@ class ReceiveCursor:
         due = now - self.shared.scanned_at >= max(interval, min(SCAN_COST_FACTOR * self.shared.scan_seconds, LONGEST_SCAN_PAUSE_S))
         if due:
             self.full_scan_ended(now, ASSUMED_SCAN_S)
-        return due
+        return bool(due)
 
     def full_scan_ended(self, now: float, seconds: float) -> None:
         """Record a receive from the start of the queue and its duration."""

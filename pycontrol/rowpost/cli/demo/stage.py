@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rowpost.cli.demo.scenario import AUDIT, BILLING, ERROR, SALES, SUPERVISOR, Outcome, queues
 from rowpost.cli.demo.statements import statement
@@ -92,7 +93,7 @@ def _without_workers(declared: tuple[QueueSettings, ...]) -> Iterator[QueueSetti
     return (replace(queue, worker=None) for queue in declared)
 
 
-def _wire_messages() -> list[dict]:
+def _wire_messages() -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(WIRE.glob("*.json"))]
 
 

@@ -108,7 +108,7 @@ def drop(
 def _kind(database: Connection, queue: str) -> str:
     for row in database.call("list_queues"):
         if row.queue_name == queue:
-            return row.kind
+            return str(row.kind)
     raise QueueNotFound(f"There is no queue named {queue!r} in this database. To list the queues, run: rowpost queue list")
 
 

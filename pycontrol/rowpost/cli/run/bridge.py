@@ -22,6 +22,7 @@ from rowpost.settings.bridge import BridgeSettings, load_bridge
 
 if TYPE_CHECKING:
     from rowpost.workers.bridge.bridge import Bridge
+    from rowpost.workers.events import Event
 
 __all__ = ["app"]
 
@@ -57,7 +58,7 @@ def run(
     from rowpost.cli.run.output import lines_left_out, patient
     from rowpost.cli.run.workers import supervise
     from rowpost.workers.bridge.bridge import Bridge
-    from rowpost.workers.events import Event, level_of
+    from rowpost.workers.events import level_of
 
     bridge = _load(session, file)
     if install:
@@ -126,11 +127,11 @@ def _prepare(session: Session, bridge: BridgeSettings) -> None:
             subscribe(here, there, database)
 
 
-def _shower(session: Session) -> Callable:
+def _shower(session: Session) -> Callable[[Event], None]:
     if session.as_json:
         return lambda event: session.document(event_document(event))
 
-    def show(event) -> None:
+    def show(event: Event) -> None:
         from rich.text import Text
 
         described = describe_event(event)

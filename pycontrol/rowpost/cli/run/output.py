@@ -52,7 +52,7 @@ class PatientOutput(io.TextIOBase):
     @property
     def encoding(self) -> str:  # type: ignore[override]
         """Of the stream."""
-        return self._encoding
+        return str(self._encoding)
 
     def writable(self) -> bool:
         """Return True."""

@@ -90,7 +90,7 @@ class HandlerGuard:
             self.connection.__class__ = self.lender.classes.in_place
             self.connection.__dict__.update(self._guarded)
 
-    def lend(self, connection: psycopg.Connection) -> psycopg.Connection:
+    def lend(self, connection: psycopg.Connection) -> Any:
         """Return the object that the handler uses for the connection."""
         return self.lender.lend()
 
@@ -175,7 +175,7 @@ class _GuardedCursor(psycopg.Cursor):
             self._refuse(ends[0] if name else "COMMIT" if "COMMIT" in ends else ends[0] if ends else "unknown", name)
 
     @property
-    def connection(self) -> psycopg.Connection:
+    def connection(self) -> Any:
         """The connection: for the driver the one on which the cursor runs, for a handler the one that it got."""
         guard = self._conn.__dict__.get(GUARD) if asked_by_handler(2) else None
         return self._conn if guard is None else guard.lender.outer_of(self._conn)

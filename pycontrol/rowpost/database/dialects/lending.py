@@ -51,7 +51,7 @@ class Lender:
         #: whether a handler has the objects
         self.lent = False
 
-    def lend(self) -> psycopg.Connection:
+    def lend(self) -> Any:
         """Return the object that the handler uses for the connection: the same one until `take_back`."""
         if not self.lent:
             if self._outer is None:
@@ -62,7 +62,7 @@ class Lender:
             self.lent = True
         return self._outer
 
-    def outer_of(self, connection: psycopg.Connection) -> psycopg.Connection:
+    def outer_of(self, connection: psycopg.Connection) -> Any:
         """Return the object that the handler has, for the one on which a cursor runs."""
         return self._outer if connection is self._inner else connection
 

@@ -153,7 +153,7 @@ class PostgreSQL:
         function = self.object_name(statement.procedure, statement.key)
         return copy_rows(session, function, statement, arguments, columns, chunk_bytes)
 
-    def script(self, connection: psycopg.Connection, text: str) -> list[tuple]:
+    def script(self, connection: psycopg.Connection, text: str) -> list[tuple[Any, ...]]:
         cursor = connection.execute(text, prepare=False)
         return cursor.fetchall() if cursor.pgresult and cursor.pgresult.status == ExecStatus.TUPLES_OK else []
 

@@ -131,6 +131,6 @@ def first_line(error: Exception) -> str:
     diagnostics = getattr(error, "diag", None)
     if diagnostics is not None and diagnostics.message_primary:
         hint = f" {diagnostics.message_hint}" if diagnostics.message_hint else ""
-        return diagnostics.message_primary.rstrip(".") + ("." + hint if hint else "")
+        return str(diagnostics.message_primary).rstrip(".") + ("." + hint if hint else "")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")

@@ -175,7 +175,7 @@ class Dialect(Protocol):
     def stream(self, session: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int) -> Iterator[Any]:
         """Make a call; the rows, with these columns at least, come in chunks of about so many bytes."""
 
-    def script(self, connection: Any, text: str) -> list[tuple]:
+    def script(self, connection: Any, text: str) -> list[tuple[Any, ...]]:
         """Execute one batch of a script as it stands; return the rows of its last result, if any."""
 
     def join(self, connection: Any) -> bool:

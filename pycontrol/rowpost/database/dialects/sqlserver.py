@@ -166,7 +166,7 @@ class SQLServer:
 
     def stream(
         self, session: Session, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
-    ) -> Iterator[list[tuple]]:
+    ) -> Iterator[list[tuple[Any, ...]]]:
         with closing(session.connection.cursor()) as cursor:
             cursor.setinputsizes(list(statement.sizes))
             cursor.execute(statement.text, values_of(statement, arguments))
@@ -183,7 +183,7 @@ class SQLServer:
             if rows:
                 yield rows
 
-    def script(self, connection: pyodbc.Connection, text: str) -> list[tuple]:
+    def script(self, connection: pyodbc.Connection, text: str) -> list[tuple[Any, ...]]:
         with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
             cursor.execute(text)
             return [tuple(row) for row in (all_results(cursor) or [[]])[-1]]
@@ -218,7 +218,7 @@ class SQLServer:
         """Do nothing: SQL Server has nothing to release."""
 
     def in_transaction(self, connection: pyodbc.Connection) -> bool:
-        return connection.execute("SELECT @@TRANCOUNT;").fetchval() > 0
+        return bool(connection.execute("SELECT @@TRANCOUNT;").fetchval() > 0)
 
     def left_open(self, connection: pyodbc.Connection) -> bool:
         return False  # pyodbc does not know: BEGIN itself asks, in the round trip that it makes anyway
@@ -227,7 +227,7 @@ class SQLServer:
         if session.connection.closed:  # by a handler
             return False
         if session.first is None or not session.lent:
-            return session.run(f"SELECT {is_whole(begin)};")[0][0][0] == 1
+            return bool(session.run(f"SELECT {is_whole(begin)};")[0][0][0] == 1)
         whole, *state = session.run(f"{clean(session.first)} SELECT {is_whole(begin)}, {STATE};")[0][0]
         return whole == 1 and _restored(session, session.first, State(*state))
 
@@ -235,14 +235,14 @@ class SQLServer:
         return "(3902)" in str(error)
 
     def was_replaced(self, connection: pyodbc.Connection) -> bool:
-        return connection.execute(f"SELECT CASE WHEN {REPLACED} THEN 1 ELSE 0 END;").fetchval() == 1
+        return bool(connection.execute(f"SELECT CASE WHEN {REPLACED} THEN 1 ELSE 0 END;").fetchval() == 1)
 
     def is_closed(self, connection: pyodbc.Connection) -> bool:
-        return connection.closed
+        return bool(connection.closed)
 
     def clock(self, connection: pyodbc.Connection) -> float:
         milliseconds = connection.execute("SELECT DATEDIFF_BIG(millisecond, '1970-01-01', SYSUTCDATETIME());").fetchval()
-        return milliseconds / 1000
+        return float(milliseconds) / 1000
 
     def session_limits(self, connection: pyodbc.Connection) -> list[str]:
         return []  # SQL Server lets a transaction be idle for as long as it likes
@@ -283,7 +283,8 @@ class SQLServer:
         return {name for (name,) in connection.execute(sqlserver_checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()}
 
     def driver_error(self) -> type[Exception]:
-        return load_pyodbc().Error
+        error: type[Exception] = load_pyodbc().Error
+        return error
 
     def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]) -> NoGuard:
         """pyodbc's connections take no attributes: what a handler did is found afterwards, and a use after its end is not."""
@@ -297,7 +298,7 @@ class SQLServer:
         return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
 
     def database_name(self, connection: pyodbc.Connection) -> str:
-        return connection.getinfo(load_pyodbc().SQL_DATABASE_NAME)
+        return str(connection.getinfo(load_pyodbc().SQL_DATABASE_NAME))
 
     def quote(self, name: str) -> str:
         return "[" + name.replace("]", "]]") + "]"

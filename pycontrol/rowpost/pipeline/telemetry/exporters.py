@@ -132,7 +132,8 @@ class Exporters:
         if self._settings.traces is None:
             return None
         if self._settings.traces == "api":
-            return self._own(trace.get_tracer_provider(), "traces", "TracerProvider")
+            tracers: trace.TracerProvider = self._own(trace.get_tracer_provider(), "traces", "TracerProvider")
+            return tracers
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
 
@@ -165,7 +166,8 @@ class Exporters:
         if self._settings.meters is None:
             return None
         if self._settings.meters == "api":
-            return self._own(metrics.get_meter_provider(), "meters", "MeterProvider")
+            meters: metrics.MeterProvider = self._own(metrics.get_meter_provider(), "meters", "MeterProvider")
+            return meters
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 

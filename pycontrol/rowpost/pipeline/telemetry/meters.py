@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from opentelemetry.metrics import Meter
+from opentelemetry.metrics import Counter, Histogram, Meter
 
 from rowpost.pipeline.histograms import BOUNDARIES_S
 from rowpost.recoverability.outcome import Kind
@@ -30,10 +30,10 @@ class Meters:
     """The instruments of one process. `tags` are those that the queue and the message share. Thread-safe."""
 
     def __init__(self, meter: Meter) -> None:
-        def counter(name: str, description: str):
+        def counter(name: str, description: str) -> Counter:
             return meter.create_counter(f"nservicebus.{name}", description=description)
 
-        def histogram(name: str, description: str):
+        def histogram(name: str, description: str) -> Histogram:
             return meter.create_histogram(f"nservicebus.messaging.{name}", "s", description, explicit_bucket_boundaries_advisory=BOUNDARIES_S)
 
         self._successes = counter("messaging.successes", "Total number of messages processed successfully by the endpoint.")
