@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from deploy.first_day.ended import Failed, NotPossible
 from deploy.first_day.scratch import Place, query, require_view
 from deploy.first_day.server import CLUSTERED, HEAP, SECOND, deployed
-from deploy.first_day.verdicts import Failed, NotPossible
 
 from rowpost.database.connection import Connection
 from rowpost.errors import Deadlock, LockTimeout, RowpostError

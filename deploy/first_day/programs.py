@@ -17,8 +17,8 @@ from pathlib import Path
 from unittest.mock import patch
 from xml.etree import ElementTree
 
+from deploy.first_day.ended import Failed, NotPossible
 from deploy.first_day.scratch import Place
-from deploy.first_day.verdicts import Failed, NotPossible
 
 __all__ = ["Counts", "calls", "concurrency", "conformance", "count_tests", "scaling", "tsqlt"]
 

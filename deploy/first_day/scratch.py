@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from deploy.first_day.verdicts import NotPossible
+from deploy.first_day.ended import NotPossible
 
 from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.runner import is_babelfish

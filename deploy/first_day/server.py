@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from deploy.first_day.ended import Failed, NotPossible
 from deploy.first_day.scratch import Place, query
-from deploy.first_day.verdicts import Failed, NotPossible
 
 from rowpost.database.connection import Connection
 from rowpost.database.requirements import check_drivers

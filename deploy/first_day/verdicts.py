@@ -10,28 +10,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from deploy.first_day.scratch import Place
+from deploy.first_day.ended import Failed, NotPossible
+from deploy.first_day.scratch import Place
 
-__all__ = ["FAILED", "NOT_POSSIBLE", "PASSED", "Failed", "NotPossible", "Step", "Verdict", "exit_code", "judge"]
+__all__ = ["FAILED", "NOT_POSSIBLE", "PASSED", "Step", "Verdict", "exit_code", "judge"]
 
 PASSED, FAILED, NOT_POSSIBLE = "passed", "failed", "not possible here"
-
-
-class _Ended(Exception):
-    def __init__(self, reason: str, seen: Iterable[str] = ()) -> None:
-        super().__init__(reason)
-        self.reason, self.seen = reason, tuple(seen)
-
-
-class Failed(_Ended):
-    """The server did not do what rowpost needs."""
-
-
-class NotPossible(_Ended):
-    """The step cannot be run on this server or with these rights; this says nothing about rowpost."""
 
 
 @dataclass(frozen=True)

@@ -91,11 +91,6 @@ class PlanDiff:
         return self.names("changed")
 
     @property
-    def drifted(self) -> tuple[str, ...]:
-        """Changed or dropped by hand; apply makes it again."""
-        return self.names("drifted")
-
-    @property
     def altered(self) -> tuple[str, ...]:
         """Tables whose columns were changed by hand; apply leaves them alone."""
         return self.names("altered")

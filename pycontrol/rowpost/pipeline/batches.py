@@ -111,7 +111,7 @@ class Batches:
             self.size = self.size.after(0, 0.0)
             pipeline.database.rollback()
             return [pipeline.found_nothing()]
-        started, batch = self._clock(), _Batch([Message(*row[:4], row[4] or b"") for row in rows])
+        started, batch = self._clock(), _Batch([Message.of_row(row) for row in rows])
         for message in pipeline.in_lock_order(batch.messages):
             ended = self._attempt(message, batch)
             if ended is not None:

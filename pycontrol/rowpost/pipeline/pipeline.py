@@ -150,7 +150,7 @@ class Pipeline:
             self._end_receive()
             return self.found_nothing()
         self._step("received")
-        return self._process(Message(*rows[0][:4], rows[0][4] or b""))
+        return self._process(Message.of_row(rows[0]))
 
     def _process(self, message: Message) -> Outcome:
         """Drop a received message, move it, or run its handler."""

@@ -190,7 +190,7 @@ class Retries:
             with ReceiveTransaction(database):
                 rows = receive_again(database, self._queue, row_version)
                 if rows:
-                    message = Message(*rows[0][:4], rows[0][4] or b"")
+                    message = Message.of_row(rows[0])
                     return self._treat(database, message, self._failure(message, error, attempts), RowState.HELD)
         return Outcome(Kind.FAILED, row_version, row_id, attempts, in_words(error))
 

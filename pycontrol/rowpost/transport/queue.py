@@ -16,7 +16,7 @@ from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
 from rowpost.wire.message import BrowsedMessage, Headers, Message, OutgoingMessage
 
-__all__ = ["BATCH_BYTES", "Queue", "Row", "browsed_message", "legacy_values", "message_of_row", "split"]
+__all__ = ["BATCH_BYTES", "Queue", "Row", "browsed_message", "legacy_values", "split"]
 
 #: limits of one batch of send_many, in messages and bytes
 BATCH_MESSAGES = 1000
@@ -153,12 +153,12 @@ class Queue:
             QueueNotFound: no such queue.
         """
         rows = self.database.call("receive_messages", queue=self.name, count=count, after_row_version=after_row_version)
-        return [message_of_row(row) for row in rows]
+        return [Message.of_row(row) for row in rows]
 
     def receive_one(self, row_version: int) -> Message | None:
         """Remove and return the message with this row version; None if it does not exist or another session has locked it."""
         rows = self.database.call("receive_message", queue=self.name, row_version=row_version)
-        return message_of_row(rows[0]) if rows else None
+        return Message.of_row(rows[0]) if rows else None
 
     def peek(self, count: int = 1000) -> int:
         """Return about how many messages wait, counted up to `count` (1 to 10,000); excludes those that receivers have locked."""
@@ -193,12 +193,6 @@ class Queue:
                 progress(total)
             if purged < batch:
                 return int(total)
-
-
-def message_of_row(row: tuple[Any, ...]) -> Message:
-    """Return a row of receive_messages or receive_message as a Message."""
-    id, row_version, expired, headers, body = row
-    return Message(id, row_version, bool(expired), headers, body or b"")
 
 
 def browsed_message(row: Sequence[Any]) -> BrowsedMessage:

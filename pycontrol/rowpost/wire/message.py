@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from os import urandom
@@ -197,6 +197,11 @@ class Message(_Stored):
     body: bytes
     headers: dict[str, str | None] = field(init=False, repr=False, compare=False)
     message_id: str = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> "Message":
+        """Return a row of a procedure that receives as a message: id, row version, whether it has expired, headers, body."""
+        return cls(row[0], row[1], bool(row[2]), row[3], row[4] or b"")
 
 
 @dataclass(frozen=True, slots=True)

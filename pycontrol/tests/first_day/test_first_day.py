@@ -7,13 +7,14 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
+from deploy.first_day.ended import Failed, NotPossible
 from deploy.first_day.locks import contest_problem, judge_locks, table_locks
 from deploy.first_day.plans import RULES
 from deploy.first_day.programs import CONCURRENT, QUICK, count_tests
 from deploy.first_day.report import markdown, write
 from deploy.first_day.scratch import NAME, Place, Secrets, parts, with_parts
 from deploy.first_day.server import wrong_facts
-from deploy.first_day.verdicts import FAILED, NOT_POSSIBLE, PASSED, Failed, NotPossible, Step, Verdict, exit_code, judge
+from deploy.first_day.verdicts import FAILED, NOT_POSSIBLE, PASSED, Step, Verdict, exit_code, judge
 
 from rowpost.database.connection import connect_url
 from rowpost.database.contract import load_contract

@@ -29,7 +29,7 @@ from rowpost.recoverability.policy import Host
 from rowpost.settings.bridge import BridgeEndpoint, BridgeSettings, BridgeSide
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
-from rowpost.transport.queue import BATCH_BYTES, Queue, message_of_row
+from rowpost.transport.queue import BATCH_BYTES, Queue
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import BrowsedMessage, Message, encode_headers
@@ -135,7 +135,7 @@ class Mover:
         keys: list[str] = []
         with self._source.transaction():
             receive = [Call("receive_message", endpoint.proxy, {"row_version": row.row_version}) for row in rows]
-            messages = [message_of_row(found[0]) for found in self._source.call_all(receive) if found]
+            messages = [Message.of_row(found[0]) for found in self._source.call_all(receive) if found]
             self._step("received")
             moved = self._send(endpoint, messages, expires, keys)
             self._step("sent")
