@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.types import StructType
 
 from rowpost.archive.address import check_checkpoint, located
@@ -38,10 +40,6 @@ from rowpost.spark.session import is_connect
 from rowpost.spark.source.checkpoint import Checkpoint, finalize
 from rowpost.spark.source.held import what_is_held
 from rowpost.spark.stores import check_reachable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 __all__ = [
     "ArchiveJob",

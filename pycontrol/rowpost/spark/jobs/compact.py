@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from rowpost.archive.lease import lease
 from rowpost.archive.merging import FILE_BYTES, small_files
@@ -16,9 +17,6 @@ from rowpost.archive.opening import open_table
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.maintenance import Counts, Step, work
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["merge", "phases", "run"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import or_
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rowpost.archive.lease import lease
@@ -21,9 +21,6 @@ from rowpost.spark.archive.copies import places, tables_in
 from rowpost.spark.archive.rows import FILE
 from rowpost.spark.jobs.decoded_tables import KEY, ROW
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["MATCHES", "Copies", "actions_of", "change_of_copies", "follow", "has_body"]
 

@@ -9,18 +9,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.bodies.decoding import decode_batch, decoded_type
 from rowpost.spark.bodies.schema_files import Schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
 __all__ = ["decode", "decode_type", "undecoded"]
 

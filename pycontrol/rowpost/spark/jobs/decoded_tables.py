@@ -12,8 +12,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -33,9 +34,6 @@ from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_nam
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.compact import merge
 from rowpost.spark.jobs.decode import decode_type, undecoded
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["KEY", "ROW", "Decoded", "new_columns", "run", "sources", "table_schema"]
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from rowpost.archive.lease import lease
 from rowpost.archive.leftovers import Leftover, find_leftovers, sweep
@@ -36,10 +38,6 @@ from rowpost.spark.jobs.decoded_tables import KEY, sources
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
 from rowpost.spark.jobs.replay import stored
 from rowpost.spark.jobs.retain import is_redacted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 __all__ = ["Selection", "phases", "read_lines", "run"]
 

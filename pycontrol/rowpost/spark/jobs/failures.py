@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from rowpost.spark.archive.headers import header, read_headers
 from rowpost.spark.archive.schemas import FAILURE_GROUPS, shaped
 from rowpost.spark.archive.times import in_utc
 from rowpost.wire.headers import EXCEPTION_STACK_TRACE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import DataFrame, Row
 
 __all__ = ["failures", "write_csv"]
 

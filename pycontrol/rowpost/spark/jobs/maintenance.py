@@ -15,8 +15,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from rowpost.archive.merging import FILE_BYTES
@@ -25,9 +26,6 @@ from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.removed import remember_removed
 from rowpost.spark.archive.rows import FILE, merge_files, read_files, relative, write_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 __all__ = ["ACTION", "DELETE", "REDACT", "Change", "Counts", "Plan", "Step", "work"]
 

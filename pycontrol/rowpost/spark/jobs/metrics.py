@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
 
 from rowpost.archive.opening import create_table
 from rowpost.errors import SparkFailed
@@ -20,10 +22,6 @@ from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
 from rowpost.spark.archive.times import day_of, start_of
 from rowpost.spark.jobs.archive import BatchWriter, archive, start_query, where_it_begins
 from rowpost.spark.source.checkpoint import Checkpoint
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 __all__ = [
     "MAX_LATENESS", "PERCENTILES", "PERCENTILE_ACCURACY", "SKETCH_K", "Lateness", "live", "merged", "metrics", "skipped", "start_live", "with_times",

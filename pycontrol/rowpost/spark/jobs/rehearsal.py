@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rowpost.archive.folder import ArchiveFolder
@@ -13,9 +14,6 @@ from rowpost.spark.archive.replays import ReplayStore
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.replay import Replay, choose, known_plan
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["rehearse"]
 

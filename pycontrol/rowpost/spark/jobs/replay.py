@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from rowpost.archive.folder import ArchiveFolder
@@ -39,9 +39,6 @@ from rowpost.wire.headers import (
     RETRIES_TIMESTAMP,
     TIME_OF_FAILURE,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["REPLAY_HEADER", "Replay", "choose", "known_plan", "number", "partitions_for", "run", "send", "stored"]
 

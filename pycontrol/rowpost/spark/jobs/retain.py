@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rowpost.archive.lease import lease
@@ -43,9 +44,6 @@ from rowpost.wire.headers import (
     TIME_OF_FAILURE,
     TIME_SENT,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "over_limits", "phases", "plan", "redacted", "run"]
 

@@ -10,9 +10,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -21,9 +22,6 @@ from rowpost.spark.bodies.fitting import ELEMENT, ENTRY
 from rowpost.spark.bodies.observing import changes, shapes
 from rowpost.spark.bodies.proposing import Observation, propose
 from rowpost.spark.bodies.schema_files import Schema, as_ddl, file_name, type_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["Change", "Proposal", "check", "kept", "observed", "of_types", "proposals", "write"]
 

@@ -11,9 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from rowpost.archive.folder import ArchiveFolder
@@ -28,9 +27,6 @@ from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.maintenance import Counts, Step, work
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Finding", "Report", "Waiting", "absent", "compare", "duplicates", "repair", "run", "sweep_all"]
 
