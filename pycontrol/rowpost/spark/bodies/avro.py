@@ -59,8 +59,7 @@ class _Types:
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._named: dict[str, T.DataType] = {}
-        self._open: set[str] = set()
+        self._named: dict[str, T.DataType | None] = {}  # None while its fields are translated
 
     def of(self, kind: Any, place: str) -> T.DataType:
         """Return the column type of a type at a place. Raises SettingsError."""
@@ -81,7 +80,7 @@ class _Types:
             return T.MapType(T.StringType(), self.of(kind["values"], f"{place}{{}}"))
         found = self._logical(kind) or self._by_name(name, place)
         if "name" in kind:
-            self._keep(kind, found)
+            self._named[_short(kind["name"])] = found
         return found
 
     def _logical(self, kind: Mapping[str, Any]) -> T.DataType | None:
@@ -91,11 +90,9 @@ class _Types:
 
     def record(self, kind: Mapping[str, Any], place: str) -> T.StructType:
         """Return the fields of a record. Raises SettingsError."""
-        self._open.add(kind["name"].rpartition(".")[2])
-        fields = [self._field(each, f"{place}.{each['name']}".lstrip(".")) for each in kind["fields"]]
-        self._open.discard(kind["name"].rpartition(".")[2])
-        found = T.StructType(fields)
-        self._keep(kind, found)
+        name = _short(kind["name"])
+        self._named[name] = None
+        self._named[name] = found = T.StructType([self._field(each, f"{place}.{each['name']}".lstrip(".")) for each in kind["fields"]])
         return found
 
     def _field(self, field: Mapping[str, Any], place: str) -> T.StructField:
@@ -109,16 +106,16 @@ class _Types:
         return self.of(some[0], place)
 
     def _by_name(self, name: str, place: str) -> T.DataType:
-        short = name.rpartition(".")[2]
-        if short in self._open:
-            raise SettingsError(f"{self._file}: {place}: {name} contains itself, which no column can")
-        found = _PRIMITIVES.get(name) or self._named.get(short)
+        found = _PRIMITIVES.get(name) or self._named.get(_short(name))
         if found is None:
-            raise SettingsError(f"{self._file}: {place}: {name} has no column type")
+            why = "contains itself, which no column can" if _short(name) in self._named else "has no column type"
+            raise SettingsError(f"{self._file}: {place}: {name} {why}")
         return found
 
-    def _keep(self, kind: Mapping[str, Any], found: T.DataType) -> None:
-        self._named[kind["name"].rpartition(".")[2]] = found
+
+def _short(name: str) -> str:
+    """Return a name without its namespace."""
+    return name.rpartition(".")[2]
 
 
 @cache

@@ -30,7 +30,8 @@ from rowpost.spark.archive.copies import remember
 from rowpost.spark.archive.rows import read_files, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, schema_of
 from rowpost.spark.bodies.decoding import decoded_type
-from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name
+from rowpost.spark.bodies.fitting import Path
+from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name, places
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.compact import merge
 from rowpost.spark.jobs.decode import decode_type, undecoded
@@ -75,39 +76,22 @@ def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.Stru
     missing = []
     for column in wanted:
         there = own.get(column.name.lower())
-        if there is None:
-            missing.append(column)
-            continue
-        if there.name != column.name or not _fits(there.dataType, column.dataType):
+        before, after = ({} if each is None else _shape(each) for each in (there, column))
+        if there is not None and any(before.get(place, part) != part for place, part in after.items()):
             raise SparkFailed(
                 f"Cannot decode to {table}: its column {there.name} is {there.dataType.simpleString().upper()}, and the schema has "
                 f"{column.name} {column.dataType.simpleString().upper()}. A type cannot change. Restore the schema, or decode to a new folder."
             )
-        if _has_more(there.dataType, column.dataType):
+        if after.keys() - before.keys():
             missing.append(column)
     return T.StructType(missing)
 
 
-def _fits(there: T.DataType, wanted: T.DataType) -> bool:
-    """Whether the wanted type is the same, or lacks and adds fields of structs only."""
-    if isinstance(there, T.StructType) and isinstance(wanted, T.StructType):
-        own = {each.name.lower(): each for each in there}
-        both = [(own[each.name.lower()], each) for each in wanted if each.name.lower() in own]
-        return all(one.name == other.name and _fits(one.dataType, other.dataType) for one, other in both)
-    if isinstance(there, T.ArrayType) and isinstance(wanted, T.ArrayType):
-        return _fits(there.elementType, wanted.elementType)
-    if isinstance(there, T.MapType) and isinstance(wanted, T.MapType):
-        return _fits(there.valueType, wanted.valueType)
-    return there == wanted
-
-
-def _has_more(there: T.DataType, wanted: T.DataType) -> bool:
-    if isinstance(there, T.StructType) and isinstance(wanted, T.StructType):
-        own = {each.name: each for each in there}
-        return any(each.name not in own or _has_more(own[each.name].dataType, each.dataType) for each in wanted)
-    if isinstance(there, T.ArrayType) and isinstance(wanted, T.ArrayType):
-        return _has_more(there.elementType, wanted.elementType)
-    return isinstance(there, T.MapType) and isinstance(wanted, T.MapType) and _has_more(there.valueType, wanted.valueType)
+def _shape(column: T.StructField) -> dict[tuple[str, ...], tuple[Path, T.DataType | type]]:
+    """Return what must not change in a column, by place without regard to case: the spelling, and the type if it has no parts."""
+    whole = (T.StructType, T.ArrayType, T.MapType)
+    found = places(T.StructType([column]))
+    return {tuple(str(part).lower() for part in place): (place, type(kind) if isinstance(kind, whole) else kind) for place, kind in found}
 
 
 @describing("decode")
