@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.lease import lease
-from rowpost.archive.merging import AUTOMATIC_FILES, small_files
+from rowpost.archive.merging import AUTOMATIC_FILES, merge, small_files
 from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
@@ -33,7 +33,6 @@ from rowpost.spark.bodies.decoding import decoded_type
 from rowpost.spark.bodies.fitting import Path
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name, places
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.compact import merge
 from rowpost.spark.jobs.decode import decode_type, undecoded
 
 __all__ = ["KEY", "ROW", "Decoded", "new_columns", "run", "sources", "table_schema"]
@@ -170,7 +169,7 @@ class _Table:
         new = self._write(spark, table, source, files) if files else []
         done = self._counted(spark, table, new)
         if groups := small_files(table.files(), AUTOMATIC_FILES):
-            merge(spark, table, groups)
+            merge(table, groups)
             table.vacuum()
         return done
 

@@ -106,18 +106,22 @@ def choose(df: DataFrame, replay: Replay) -> DataFrame:
     Raises:
         InvalidMessage: the condition is not valid.
     """
-    try:
-        found = df if replay.where is None else df.where(replay.where)
-    except (AnalysisException, ParseException) as error:
-        first = str(error).strip().splitlines()[0].partition("] ")[2] or str(error).splitlines()[0]
-        columns = ", ".join(df.columns)
-        raise InvalidMessage(f"The filter {replay.where!r} is not valid: {first} The columns are {columns}.") from error
+    found = df if replay.where is None else filtered(df, replay.where, f"filter {replay.where!r}")
     latest = F.row_number().over(Window.partitionBy("id").orderBy(F.desc("archived_at"), F.desc("row_version")))
     found = found.withColumn("latest", latest).where("latest = 1")
     destination = F.col("failed_queue") if replay.queue is None else F.lit(replay.queue)
     found = found.select("id", _headers(replay.key).alias("headers"), "body", "row_version", "day", destination.alias("destination"))
     found = found.where(F.col("destination").isNotNull())
     return found if replay.limit is None else found.orderBy("day", "row_version", "id").limit(replay.limit)
+
+
+def filtered(df: DataFrame, where: str, what: str) -> DataFrame:
+    """Return the rows that meet a condition. Raises InvalidMessage, which calls it `what`, for a condition that is not valid."""
+    try:
+        return df.where(where)
+    except (AnalysisException, ParseException) as error:
+        first = str(error).strip().splitlines()[0].partition("] ")[2] or str(error).splitlines()[0]
+        raise InvalidMessage(f"The {what} is not valid: {first} The columns are {', '.join(df.columns)}.") from error
 
 
 def _headers(key: str) -> Column:

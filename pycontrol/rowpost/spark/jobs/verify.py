@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -26,7 +27,7 @@ from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.maintenance import Counts, Step, work
+from rowpost.spark.jobs.maintenance import Counts, Step, rewrite, work
 
 __all__ = ["Finding", "Report", "Waiting", "absent", "compare", "duplicates", "repair", "run", "sweep_all"]
 
@@ -170,11 +171,11 @@ def repair(spark: SparkSession, path: str) -> dict[str, int]:
         known, by_queue = {file.path: file for file in everything}, defaultdict(list)
         for row in held:
             by_queue[row.queue].append(known[relative(table, row[FILE])])
-        return [Step(tuple(same), _first_copies) for same in by_queue.values()]
+        return [Step(tuple(same), partial(rewrite, spark, table, same, _first_copies)) for same in by_queue.values()]
 
     with lease(table.folder, "repair"):
         for plan, counts in ((gone, lost), (twice, doubled)):
-            for _ in work(spark, table, "repair", plan, counts):
+            for _ in work(table, "repair", plan, counts):
                 pass
     return {"files_taken_out": lost.files_before, "messages_lost": lost.rows_before, "copies_removed": doubled.rows_before - doubled.rows_after}
 
