@@ -96,7 +96,7 @@ def replay(
 
 
 def _rehearse(session: Session, spark: SparkSession, folder: str, asked: Replay, resolve: Callable[[Sequence[str]], Mapping[str, str]]) -> None:
-    from rowpost.spark.jobs.rehearsal import rehearse
+    from rowpost.spark.jobs.replay import rehearse
 
     found = rehearse(spark, folder, asked, resolve)
     if not session.as_json and found["would_send"]:

@@ -1,6 +1,6 @@
 """Send archived messages to queues again, each exactly once for each job key.
 
-`Replay` describes a job, and `run` executes it in steps. The selected messages are stored in the archive's metadata
+`Replay` describes a job, `run` executes it in steps, and `rehearse` counts what it would send. The selected messages are stored in the archive's metadata
 folder until all of them are sent. A restarted job therefore sends the rest of the same selection, without messages that
 were archived later. The ledger in the database ensures that each step is sent once, however often it is attempted.
 """
@@ -16,16 +16,16 @@ from functools import partial
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.errors import InvalidMessage, SparkFailed
-from rowpost.spark.archive.headers import readable_headers
+from rowpost.spark.archive.headers import parse_headers, readable_headers
 from rowpost.spark.archive.replays import ReplayStore
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.archive import read_archive
+from rowpost.spark.jobs.archive import given, read_archive
 from rowpost.spark.session import activate
 from rowpost.wire.headers import (
     EXCEPTION_INFO,
@@ -40,7 +40,7 @@ from rowpost.wire.headers import (
     TIME_OF_FAILURE,
 )
 
-__all__ = ["REPLAY_HEADER", "Replay", "choose", "known_plan", "number", "partitions_for", "run", "send", "stored"]
+__all__ = ["REPLAY_HEADER", "Replay", "choose", "filtered", "number", "partitions_for", "rehearse", "run", "send", "stored"]
 
 #: The header with the key of the job that replayed a message.
 REPLAY_HEADER = "Rowpost.Replay"
@@ -163,9 +163,8 @@ def send(df: DataFrame, queue: str, key: str, partitions: int, environment: str 
     """Write id, headers and body to a queue, once for each `key`. Equal rows always fall into equal partitions."""
     activate(df.sparkSession)
     ordered = df.repartition(partitions, "id").sortWithinPartitions("row_version", "id")
-    writer = ordered.select("id", "headers", "body").write.format("rowpost").mode("append").option("queue", queue)
-    writer = writer.option("jobKey", key)
-    (writer if environment is None else writer.option("environment", environment)).save()
+    options = given(queue=queue, jobKey=key, environment=environment)
+    ordered.select("id", "headers", "body").write.format("rowpost").mode("append").options(**options).save()
 
 
 @describing("replay")
@@ -210,7 +209,8 @@ def run(
                 queue = plan["queues"][destination]
                 _wait_for_depth(replay, messages, partial(depth, queue), sleep, store)
                 rows = stored(spark, store.rows(plan["attempt"])).where((F.col("step") == index) & (F.col("destination") == destination))
-                send(rows, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
+                short = hashlib.sha256(queue.encode()).hexdigest()[:12]  # a job key is limited to 200 characters
+                send(rows, queue, f"{replay.key}/{index}/{short}", partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
         store.note_sent(done)
         if index + 1 < len(plan["steps"]):
@@ -219,11 +219,6 @@ def run(
     store.finish()
     return {"key": replay.key, "messages": plan["messages"], "sent_now": done["messages"] - before, "sent_before": before,
             "steps": len(plan["steps"]), "queues": sorted(set(plan["queues"].values()))}  # fmt: skip
-
-
-def _short(queue: str) -> str:
-    """Return a short hash of a queue's name, because a job key is limited to 200 characters."""
-    return hashlib.sha256(queue.encode()).hexdigest()[:12]
 
 
 def _wait(replay: Replay, index: int, sent: int, began: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
@@ -242,7 +237,7 @@ def _wait_for_depth(replay: Replay, messages: int, depth: Callable[[], int], sle
         store.check_not_cancelled()
 
 
-def known_plan(store: ReplayStore, replay: Replay) -> dict[str, Any] | None:
+def _known_plan(store: ReplayStore, replay: Replay) -> dict[str, Any] | None:
     """Return the plan that an earlier run of the key stored, or None. Raises SparkFailed if that run was another replay, or was cancelled."""
     known, asked = store.plan(), _asked(replay)
     differing = [] if known is None else [words for name, words in _FIXED_BY_KEY.items() if known["asked"].get(name) != asked[name]]
@@ -263,7 +258,7 @@ def _plan(
     spark: SparkSession, path: str, store: ReplayStore, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]
 ) -> dict[str, Any]:
     """Return the plan that an earlier run of this key stored. If there is none, choose the messages and store a plan."""
-    known = known_plan(store, replay)
+    known = _known_plan(store, replay)
     if known is not None:
         return known
     chosen = number(choose(read_archive(spark, path, ESSENTIAL), replay), replay)
@@ -271,22 +266,49 @@ def _plan(
     queues = dict(resolve_queues([row.destination for row in chosen.select("destination").distinct().collect()]))
     attempt = store.new_attempt()
     chosen.drop("day").write.partitionBy("step").parquet(store.rows(attempt))
-    steps: list[list[dict]] = []
-    if queues:
-        counted = spark.read.parquet(store.rows(attempt)).groupBy("step", "destination").count().orderBy("step", "destination").collect()
-        steps = [[] for _ in range(max(row.step for row in counted) + 1)]
-        for row in counted:
-            steps[row.step].append({"destination": row.destination, "messages": row["count"]})
+    counted = stored(spark, store.rows(attempt)).groupBy("step", "destination").count().orderBy("step", "destination").collect()
+    steps: list[list[dict]] = [[] for _ in range(max((row.step + 1 for row in counted), default=0))]
+    for row in counted:
+        steps[row.step].append({"destination": row.destination, "messages": row["count"]})
     messages = sum(row["messages"] for step in steps for row in step)
     plan = {"asked": _asked(replay), "attempt": attempt, "messages": messages, "queues": queues, "steps": steps}
     if not messages:  # a key that selects nothing can be used again
         store.discard(attempt)
         return plan
     store.create_plan(plan)
-    known = known_plan(store, replay)
+    known = _known_plan(store, replay)
     if known is None:
         raise SparkFailed(f"Another run of the replay {replay.key!r} is storing its plan now, or was killed meanwhile. Nothing was sent. "
                           f"Run the command again; if this remains, run: rowpost spark replays cancel {path} {replay.key}")  # fmt: skip
     if known["attempt"] != attempt:  # another run was faster
         store.discard(attempt)
     return known
+
+
+def rehearse(spark: SparkSession, path: str, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]) -> dict[str, Any]:
+    """Return the counts of a replay: all messages, those that earlier runs of the key sent, and groups of those that are left.
+
+    Raises:
+        ArchiveNotFound: there is no archive in `path`.
+        InvalidMessage: the condition is not valid.
+        QueueNotFound: a destination does not exist.
+        SparkFailed: the key was used for another replay.
+    """
+    store = ReplayStore(ArchiveFolder(path), replay.key)
+    plan, done = _known_plan(store, replay), store.sent()
+    groups: list[Row] = []
+    if plan is None:
+        groups = _groups(choose(read_archive(spark, path, ESSENTIAL), replay))
+    elif done["steps"] < len(plan["steps"]):
+        groups = _groups(stored(spark, store.rows(plan["attempt"])).where(F.col("step") >= done["steps"]))
+    queues = resolve_queues(sorted({row.destination for row in groups}))
+    found = [
+        {"queue": queues[row.destination], "message_type": row.message_type, "messages": row.messages, "body_bytes": row.bytes} for row in groups
+    ]
+    return {"key": replay.key, "dry_run": True, "messages": sum(row.messages for row in groups), "sent_before": done["messages"], "would_send": found}
+
+
+def _groups(chosen: DataFrame) -> list[Row]:
+    typed = parse_headers(chosen.select("id", "headers", "body", "destination"))
+    counted = typed.groupBy("destination", "message_type").agg(F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes"))
+    return counted.orderBy(F.desc("messages"), "destination", "message_type").collect()
