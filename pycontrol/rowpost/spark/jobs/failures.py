@@ -45,12 +45,17 @@ def failures(df: DataFrame, now: datetime) -> DataFrame:
     return shaped(grouped.withColumn("trend", trend), FAILURE_GROUPS).orderBy(F.desc("messages"), *_GROUP)
 
 
-def write_csv(path: Path, rows: Iterable[Row]) -> None:
-    """Write the groups as CSV with times in ISO 8601. A cell that a spreadsheet would evaluate as a formula is marked as text."""
+def write_csv(path: Path, rows: Iterable[Row]) -> int:
+    """Write the groups as CSV with times in ISO 8601, and return their number.
+
+    A cell that a spreadsheet would evaluate as a formula is marked as text.
+    """
+    cells = [list(map(_cell, row)) for row in rows]
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
         out.writerow(FAILURE_GROUPS.fieldNames())
-        out.writerows(map(_cell, row) for row in rows)
+        out.writerows(cells)
+    return len(cells)
 
 
 def _cell(value: object) -> object:

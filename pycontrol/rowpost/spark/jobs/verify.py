@@ -80,8 +80,7 @@ def compare(archived: DataFrame, waiting: DataFrame, removed: DataFrame | None =
     """
     known = archived.select("id", "row_version")
     if upto is None:
-        newest = known.agg(F.max("row_version")).collect()[0][0]
-        upto = -1 if newest is None else newest
+        upto = known.agg(F.coalesce(F.max("row_version"), F.lit(-1))).collect()[0][0]
     absent = waiting.select("id", "row_version").join(known, ["id", "row_version"], "left_anti")
     lost = absent if removed is None else absent.join(removed.distinct(), "row_version", "left_anti")
     missed = F.count_if(F.col("row_version") <= F.lit(upto))
