@@ -71,9 +71,6 @@ def listener(*receivers: Receiver) -> StreamingQueryListener:
             for receive in receivers:
                 receive(measured)
 
-        def onQueryIdle(self, event: Any) -> None:
-            pass
-
         def onQueryTerminated(self, event: Any) -> None:
             pass
 

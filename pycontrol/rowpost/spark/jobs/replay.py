@@ -27,18 +27,7 @@ from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.archive import given, read_archive
 from rowpost.spark.session import activate
-from rowpost.wire.headers import (
-    EXCEPTION_INFO,
-    FAILED_QUEUE,
-    IMMEDIATE_RETRIES,
-    PROCESSING_ENDED,
-    PROCESSING_ENDPOINT,
-    PROCESSING_MACHINE,
-    PROCESSING_STARTED,
-    RETRIES,
-    RETRIES_TIMESTAMP,
-    TIME_OF_FAILURE,
-)
+from rowpost.wire import headers as wire
 
 __all__ = ["REPLAY_HEADER", "Replay", "choose", "filtered", "number", "partitions_for", "rehearse", "run", "send", "stored"]
 
@@ -48,8 +37,8 @@ RATE_STEP_S = 5.0  # duration of one step of a rate
 ROWS_PER_PARTITION, MAX_PARTITIONS = 25_000, 8
 # headers that failures, retries and audits add: a replayed message is handled as a new one
 _DROPPED = (
-    FAILED_QUEUE, TIME_OF_FAILURE, RETRIES, RETRIES_TIMESTAMP, IMMEDIATE_RETRIES,
-    PROCESSING_STARTED, PROCESSING_ENDED, PROCESSING_ENDPOINT, PROCESSING_MACHINE,
+    wire.FAILED_QUEUE, wire.TIME_OF_FAILURE, wire.RETRIES, wire.RETRIES_TIMESTAMP, wire.IMMEDIATE_RETRIES,
+    wire.PROCESSING_STARTED, wire.PROCESSING_ENDED, wire.PROCESSING_ENDPOINT, wire.PROCESSING_MACHINE,
 )  # fmt: skip
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: The columns of the chosen messages; the step is the name of their folder.
@@ -127,7 +116,7 @@ def filtered(df: DataFrame, where: str, what: str) -> DataFrame:
 def _headers(key: str) -> Column:
     """Remove the headers of the earlier handling and failure. A task raises InvalidMessage for headers that no endpoint can read."""
     headers = readable_headers(F.col("headers"), F.col("id"))
-    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(EXCEPTION_INFO))
+    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(wire.EXCEPTION_INFO))
     marked = F.map_concat(kept, F.create_map(F.lit(REPLAY_HEADER), F.lit(key)))
     return F.coalesce(F.to_json(marked, {"ignoreNullFields": "false"}), F.col("headers"))
 

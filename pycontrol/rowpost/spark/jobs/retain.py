@@ -27,31 +27,16 @@ from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.copied import Copies, follow
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, Step, work
-from rowpost.wire.headers import (
-    CONTENT_TYPE,
-    CONVERSATION_ID,
-    DELIVER_AT,
-    ENCLOSED_MESSAGE_TYPES,
-    EXCEPTION_TYPE,
-    FAILED_QUEUE,
-    MESSAGE_ID,
-    MESSAGE_INTENT,
-    ORIGINATING_ENDPOINT,
-    PROCESSING_ENDED,
-    PROCESSING_ENDPOINT,
-    PROCESSING_STARTED,
-    RELATED_TO,
-    TIME_OF_FAILURE,
-    TIME_SENT,
-)
+from rowpost.wire import headers as wire
 
 __all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "over_limits", "phases", "plan", "redacted", "run"]
 
 #: The header that marks a redacted message.
 REDACTED_HEADER = "Rowpost.Redacted"
 _KEPT_HEADERS = (
-    MESSAGE_ID, CONVERSATION_ID, RELATED_TO, MESSAGE_INTENT, ENCLOSED_MESSAGE_TYPES, CONTENT_TYPE, ORIGINATING_ENDPOINT, PROCESSING_ENDPOINT,
-    TIME_SENT, PROCESSING_STARTED, PROCESSING_ENDED, DELIVER_AT, TIME_OF_FAILURE, FAILED_QUEUE, EXCEPTION_TYPE,
+    wire.MESSAGE_ID, wire.CONVERSATION_ID, wire.RELATED_TO, wire.MESSAGE_INTENT, wire.ENCLOSED_MESSAGE_TYPES, wire.CONTENT_TYPE,
+    wire.ORIGINATING_ENDPOINT, wire.PROCESSING_ENDPOINT, wire.TIME_SENT, wire.PROCESSING_STARTED, wire.PROCESSING_ENDED, wire.DELIVER_AT,
+    wire.TIME_OF_FAILURE, wire.FAILED_QUEUE, wire.EXCEPTION_TYPE,
 )  # fmt: skip
 _REMOVED_COLUMNS = ("body", "reply_to_address", "sending_machine", "machine", "exception_message")
 _WHOLE_DAY = "limit"
