@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -119,9 +120,10 @@ def run(
             table.check()
         remember(source.folder, place.path)
         state = (place.read(_STATE) or {}).get(source.folder.path, {})
-        done = []
-        for name, (files, expected) in _fresh(spark, source, state, tables).items():
-            done.append(tables[name].add(spark, source, files if expected else []))
+        done, since = [], cache(partial(_files_since, spark, source))
+        for name, each in tables.items():
+            files, messages = since(state.get(name) if each.exists else None)
+            done.append(each.add(spark, source, files if name in messages else []))
             progress(len(done), len(tables))
         whole = place.read(_STATE) or {}
         place.write(_STATE, whole | {source.folder.path: state | dict.fromkeys(schemas, source.version)})
@@ -129,19 +131,12 @@ def run(
     return {"archive_version": source.version, "tables": done, "without_schema": {row.message_type: row.messages for row in missing}}
 
 
-def _fresh(
-    spark: SparkSession, source: ArchiveTable, state: Mapping[str, int], tables: Mapping[str, _Table]
-) -> dict[str, tuple[list[DataFile], int]]:
-    """Return for each type the files of the archive that its table has not seen, and the number of its messages in them."""
-    seen = {version: source.paths_at(version) or set() for version in set(state.values())}
-    of_version: dict[int | None, list[DataFile]] = {None: source.files()}
-    of_version |= {version: [file for file in source.files() if file.path not in paths] for version, paths in seen.items()}
-    counted = {}
-    for version, files in of_version.items():
-        by_type = read_files(spark, source, files).groupBy("message_type").count().collect() if files else []
-        counted[version] = {row.message_type: row["count"] for row in by_type}
-    versions = {name: state.get(name) if table.exists else None for name, table in tables.items()}
-    return {name: (of_version[version], counted[version].get(name, 0)) for name, version in versions.items()}
+def _files_since(spark: SparkSession, source: ArchiveTable, version: int | None) -> tuple[list[DataFile], set[str | None]]:
+    """Return the files that an archive has got since a version, or all, and the types of their messages."""
+    seen = set() if version is None else source.paths_at(version) or set()
+    files = [file for file in source.files() if file.path not in seen]
+    types = read_files(spark, source, files).select("message_type").distinct().collect() if files else []
+    return files, {row.message_type for row in types}
 
 
 class _Table:
