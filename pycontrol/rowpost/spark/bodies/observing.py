@@ -24,21 +24,8 @@ MAX_KEYS = 100
 _PAIR = "NServiceBus.KeyValuePairOf"
 #: Names that NServiceBus gives to the elements of a list of values.
 _VALUES = {
-    "Boolean",
-    "Byte",
-    "Char",
-    "DateTime",
-    "DateTimeOffset",
-    "Decimal",
-    "Double",
-    "Guid",
-    "Int16",
-    "Int32",
-    "Int64",
-    "Single",
-    "String",
-    "TimeSpan",
-}
+    "Boolean", "Byte", "Char", "DateTime", "DateTimeOffset", "Decimal", "Double", "Guid", "Int16", "Int32", "Int64", "Single", "String", "TimeSpan",
+}  # fmt: skip
 _WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,18})"), re.compile(r"-?(0|[1-9]\d*)\.\d+(E[+-]?\d+)?")
 _LONG = 1 << 63
 _MAX_SCALE, _MAX_DIGITS = 10, 28
