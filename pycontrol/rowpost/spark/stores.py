@@ -113,8 +113,7 @@ def missing_jar(text: str) -> str | None:
     found = _MISSING.search(text)
     if found is None or not (found["scheme"] or ".fs." in found["name"]):
         return None
-    scheme = _SPELLINGS.get(found["scheme"] or "", found["scheme"])
-    store = next((each for each in _STORES if found["name"] == each.file_system or scheme == each.scheme), None)
+    store = store_of(f"{found['scheme']}://") or next((each for each in _STORES if each.file_system == found["name"]), None)
     if store is None:
         return f"Spark has no file system for this path ({found[0]}). Start Spark with its jar."
     return (

@@ -114,7 +114,8 @@ def plan(
 ) -> tuple[list[PlannedChange], list[Step]]:
     """Return what the policy does to files of the snapshot, ordered by queue and day, and the steps that do it."""
     over = over_limits(table.files(), policy)
-    whole, rest = defaultdict(list), []
+    whole: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
+    rest: list[DataFile] = []
     for file in files:
         (whole[file.queue, file.day] if (file.queue, file.day) in over else rest).append(file)
     steps = [Step(tuple(of_day)) for of_day in whole.values()]

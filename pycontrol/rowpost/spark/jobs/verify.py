@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -205,8 +205,8 @@ def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Finding
 
 
 def _by_day(files: Iterable[DataFile]) -> list[tuple[str, str, int, int]]:
-    days: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    rows, size = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for file in files:
-        days[file.queue, file.day][0] += file.rows
-        days[file.queue, file.day][1] += file.bytes
-    return [(queue, day, rows, size) for (queue, day), (rows, size) in sorted(days.items())]
+        rows[file.queue, file.day] += file.rows
+        size[file.queue, file.day] += file.bytes
+    return [(*day, rows[day], size[day]) for day in sorted(rows)]
