@@ -67,18 +67,17 @@ class _Types:
             return self._union(kind, place)
         if isinstance(kind, str):
             return self._by_name(kind, place)
-        if isinstance(kind["type"], dict | list):
-            return self.of(kind["type"], place)
-        return self._complex(kind, kind["type"], place)
-
-    def _complex(self, kind: Mapping[str, Any], name: str, place: str) -> T.DataType:
-        if name in ("record", "error"):
-            return self.record(kind, place)
-        if name == "array":
-            return T.ArrayType(self.of(kind["items"], f"{place}[]"))
-        if name == "map":
-            return T.MapType(T.StringType(), self.of(kind["values"], f"{place}{{}}"))
-        found = self._logical(kind) or self._by_name(name, place)
+        match kind["type"]:
+            case dict() | list() as inner:
+                return self.of(inner, place)
+            case "record" | "error":
+                found: T.DataType = self.record(kind, place)
+            case "array":
+                found = T.ArrayType(self.of(kind["items"], f"{place}[]"))
+            case "map":
+                found = T.MapType(T.StringType(), self.of(kind["values"], f"{place}{{}}"))
+            case name:
+                found = self._logical(kind) or self._by_name(name, place)
         if "name" in kind:
             self._named[_short(kind["name"])] = found
         return found
@@ -90,10 +89,8 @@ class _Types:
 
     def record(self, kind: Mapping[str, Any], place: str) -> T.StructType:
         """Return the fields of a record. Raises SettingsError."""
-        name = _short(kind["name"])
-        self._named[name] = None
-        self._named[name] = found = T.StructType([self._field(each, f"{place}.{each['name']}".lstrip(".")) for each in kind["fields"]])
-        return found
+        self._named[_short(kind["name"])] = None
+        return T.StructType([self._field(each, f"{place}.{each['name']}".lstrip(".")) for each in kind["fields"]])
 
     def _field(self, field: Mapping[str, Any], place: str) -> T.StructField:
         comment = {"comment": field["doc"]} if field.get("doc") else {}
