@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
+
+from pyspark.sql import SparkSession
 
 from rowpost.spark.session import is_connect
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["described", "describing"]
 

@@ -52,10 +52,8 @@ def check_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Check
     bash = shutil.which("bash")
     yield Check("bash", "ok", bash) if bash else Check("bash", "bad", "not on the PATH", "install bash: Spark's launcher is a bash script")
     memory = memory_bytes()
-    state = "ok" if memory >= _MIN_MEMORY_BYTES else "note"
-    yield Check(
-        "memory", state, f"{memory / (1 << 30):.1f} GB", "" if state == "ok" else "little memory: use --conf spark.driver.memory=1g --max-rows 5000"
-    )
+    little = () if memory >= _MIN_MEMORY_BYTES else ("little memory: use --conf spark.driver.memory=1g --max-rows 5000",)
+    yield Check("memory", "note" if little else "ok", f"{memory / (1 << 30):.1f} GB", *little)
     for name in SPARK_VARIABLES:
         if environ.get(name):
             yield Check(name, "note", _SECRETS.sub("…", environ[name]), "it changes Spark's behaviour; unset it if it is meant for another program")
@@ -112,28 +110,25 @@ def check_session(start: Callable[[], SparkSession], database: Callable[[], str]
 def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = os.environ) -> Iterator[Check]:
     """Check that pyarrow can list an archive's store, and that Spark has the jar for it."""
     from rowpost.archive.folder import ArchiveFolder
-    from rowpost.spark.stores import coordinates, is_reachable, store_of
+    from rowpost.spark.stores import is_reachable, store_of
 
     store = store_of(folder)
-    missing = [" or ".join(names) for names in (store.variables if store else ()) if not any(environ.get(name) for name in names)]
-    advice = (
-        f"not in the environment: {'; '.join(missing)}. A machine's role in the cloud replaces the login"
-        if missing
-        else "see docs/guides/spark-where-it-runs.md"
-    )
     try:
         there = ArchiveFolder(folder)
         if not there.root_exists():
             raise FileNotFoundError("there is no such bucket")
         yield Check("store", "ok", f"{folder} can be listed by pyarrow ({len(there.contents(recursive=False))} entries)")
     except (OSError, ValueError) as error:
-        yield Check("store", "bad", f"{folder} cannot be listed: {str(error).splitlines()[0][:200]}", advice)
+        missing = "; ".join(" or ".join(names) for names in (store.variables if store else ()) if not any(environ.get(name) for name in names))
+        role = f"not in the environment: {missing}. A machine's role in the cloud replaces the login"
+        said = str(error).splitlines()[0][:200]
+        yield Check("store", "bad", f"{folder} cannot be listed: {said}", role if missing else "see docs/guides/spark-where-it-runs.md")
     if is_reachable(spark, folder):
         yield Check("store in Spark", "ok", "Spark has a file system for it")
-        return
-    jar = "add its jar" if store is None else f"--conf spark.jars.packages={coordinates(store)}"
-    advice = f"only archive, with --checkpoint in a folder, and compact need none: {jar} for the other commands"
-    yield Check("store in Spark", "note", f"Spark has no file system for {scheme_of(folder)}://", advice)
+    else:
+        jar = "add its jar" if store is None else f"--conf spark.jars.packages={store.coordinates}"
+        advice = f"only archive, with --checkpoint in a folder, and compact need none: {jar} for the other commands"
+        yield Check("store in Spark", "note", f"Spark has no file system for {scheme_of(folder)}://", advice)
 
 
 def _worker(spark: SparkSession) -> Check:

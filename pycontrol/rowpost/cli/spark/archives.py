@@ -42,7 +42,6 @@ from rowpost.cli.spark.running import (
     imported,
     in_spark,
     local_folder,
-    readable_folder,
     receivers,
     running,
 )
@@ -95,7 +94,7 @@ def archive(
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     name, span = ",".join(names), None if every is None else parse_duration(every)
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over + [("failOnDataLoss", "false")] * accept_loss
-    readable_folder(folder)
+    local_folder(folder, is_new=True)
     with session.deployed() as database:
         with imported():
             check_queues(session, database, names)
@@ -114,12 +113,6 @@ def archive(
         session.note(why_held(name, done))
     counts(session, {**done, "out": folder})
     return ExitCode.FINDING if fail_when_held and done.get("waiting") else ExitCode.OK
-
-
-def _warn_plain_readers(session: Session) -> None:
-    session.note(
-        "Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as a Delta table."
-    )
 
 
 def retain(
@@ -166,7 +159,8 @@ def compact(
 
         done = job.run(spark, archive, datetime.now(UTC), span, counter(session, "{done} files merged to {of}"))
     if done["files_before"] and not session.as_json:
-        _warn_plain_readers(session)
+        session.note("Programs that read the Parquet files of this archive without the table's log count merged messages twice: "
+                     "let them read it as a Delta table.")  # fmt: skip
     counts(session, done)
 
 
@@ -198,9 +192,8 @@ def erase(
     if not session.as_json:
         session.note(f"The messages cannot be brought back. Time travel to versions before {done['version']} has ended.")
         if done["unfinished"]:
-            session.note(
-                f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. Run the command again when it has committed them, or with --idle if it was killed."
-            )
+            session.note(f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. "
+                         "Run the command again when it has committed them, or with --idle if it was killed.")  # fmt: skip
         for place, rows in done["copies_undecided"].items():
             session.note(f"The condition cannot be applied to {rows:,} rows of {place}: the archive has no such messages any more, and the table lacks a column "
                          f"of the condition. Erase them by their ids (--ids), or by the table's own columns: rowpost spark erase {place} --where SQL.")  # fmt: skip

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rowpost.cli.archiving import ProgressOption, PrometheusOption, counter, counts, receivers, registered_queues
 from rowpost.cli.exits import ExitCode, Refused
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rowpost.spark.progress import Receiver
 
 __all__ = [
-    "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "imported", "in_spark", "local_folder", "readable_folder",
+    "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "imported", "in_spark", "local_folder",
     "receivers", "registered_queues", "result_folder", "running",
 ]  # fmt: skip
 
@@ -73,7 +73,7 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
         {} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"}
     )
     with _bar(session) as bar:
-        task, existed = bar.add_task("Starting Spark", total=None), is_running()
+        task, existed = bar.add_task("Starting Spark", total=None, said=""), is_running()
         spark = start(f"rowpost {doing}", master=master, config=settings)
         bar.update(task, description=doing)
         if not is_connect(spark) and not existed:
@@ -100,9 +100,6 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
 def _hide_py4j() -> None:
     """Keep py4j from printing stack traces: of Ctrl-C, which ends a command well, and of errors, which the command prints in words."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    from pyspark.logger import PySparkLogger
-
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark writes errors of queries as JSON
     root = logging.getLogger()  # to which py4j logs by itself
     if not any(isinstance(each, _NotPy4j) for each in root.filters):
         root.addFilter(_NotPy4j())
@@ -162,13 +159,6 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
     return found
 
 
-class _Bar(Progress):
-    """A progress bar whose tasks have an empty text in the column `said` at first."""
-
-    def add_task(self, description: str, *options: Any, said: str = "", **fields: Any) -> TaskID:
-        return super().add_task(description, *options, said=said, **fields)
-
-
 def _bar(session: Session) -> Progress:
     columns = (
         SpinnerColumn(),
@@ -177,7 +167,7 @@ def _bar(session: Session) -> Progress:
         TextColumn("{task.fields[said]}", markup=False),
         TimeElapsedColumn(),
     )
-    return _Bar(*columns, console=session.err, transient=True, disable=not session.err.is_terminal)
+    return Progress(*columns, console=session.err, transient=True, disable=not session.err.is_terminal)
 
 
 def _watch(spark: SparkSession, bar: Progress, task: Any, ended: threading.Event) -> None:
@@ -189,21 +179,16 @@ def _watch(spark: SparkSession, bar: Progress, task: Any, ended: threading.Event
         bar.update(task, total=total or None, completed=done, said=f"{done} of {total} tasks" if total else "")
 
 
-def readable_folder(path: str) -> None:
-    """Check that all libraries read the address of an archive alike, before Spark is started. Raises SettingsError."""
-    with imported():
-        from rowpost.archive.address import delta_uri
+def local_folder(path: str, *, is_new: bool = False) -> None:
+    """Check, before Spark is started, that all libraries read the address of an archive alike, and that it exists if it is a local folder and not new.
 
-    delta_uri(path)
-
-
-def local_folder(path: str) -> None:
-    """Check that an archive in a local folder exists, before Spark is started. Raises ArchiveNotFound, SettingsError."""
+    Raises ArchiveNotFound, SettingsError.
+    """
     with imported():
         from rowpost.archive.address import delta_uri, local_path
 
     delta_uri(path)
-    if (folder := local_path(path)) is not None and not Path(folder).is_dir():
+    if not is_new and (folder := local_path(path)) is not None and not Path(folder).is_dir():
         raise ArchiveNotFound(f"There is no archive in {path}. To make one, run: rowpost spark archive QUEUE {path}")
 
 

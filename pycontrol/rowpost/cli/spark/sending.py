@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import typer
 
@@ -13,22 +13,8 @@ from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import (
-    ArchiveArgument,
-    ConfOption,
-    MasterOption,
-    counter,
-    counts,
-    local_folder,
-    registered_queues,
-    running,
-)
+from rowpost.cli.spark.running import ArchiveArgument, ConfOption, MasterOption, counter, counts, local_folder, registered_queues, running
 from rowpost.transport.maintenance import waiting
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from rowpost.spark.jobs.replay import Replay
 
 __all__ = ["register"]
 
@@ -79,30 +65,28 @@ def replay(
     steps = _ramp(ramp)
     local_folder(folder)
     with session.deployed() as database:
-        name = None if queue is None else next(iter(registered_queues(database, [session.name(queue)], session.settings.naming).values()))
+
+        def resolve(names: Sequence[str]) -> Mapping[str, str]:
+            return registered_queues(database, names, session.settings.naming)
+
+        name = None if queue is None else next(iter(resolve([session.name(queue)]).values()))
         with running(session, master, conf, f"replay {job}") as spark:
             from rowpost.spark.jobs import replay as jobs
 
             asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds(), max_depth)
-            if dry_run:
-                return _rehearse(session, spark, folder, asked, lambda names: registered_queues(database, names, session.settings.naming))
             try:
-                done = jobs.run(spark, folder, asked, environment=session.environment, resolve_queues=lambda names: registered_queues(database, names, session.settings.naming),
-                                progress=counter(session, "{done} of {of} messages sent"),
-                                depth=lambda queue: waiting(database, queue, max_depth or 0))  # fmt: skip
+                done = jobs.rehearse(spark, folder, asked, resolve) if dry_run else jobs.run(
+                    spark, folder, asked, environment=session.environment, resolve_queues=resolve,
+                    progress=counter(session, "{done} of {of} messages sent"), depth=lambda queue: waiting(database, queue, max_depth or 0),
+                )  # fmt: skip
             except KeyboardInterrupt:
+                if dry_run:
+                    raise
                 raise Interrupted("some messages were sent; run the same command again to send the rest") from None
-    counts(session, done)
-
-
-def _rehearse(session: Session, spark: SparkSession, folder: str, asked: Replay, resolve: Callable[[Sequence[str]], Mapping[str, str]]) -> None:
-    from rowpost.spark.jobs.rehearsal import rehearse
-
-    found = rehearse(spark, folder, asked, resolve)
-    if not session.as_json and found["would_send"]:
-        rows = [(each["queue"], each["message_type"] or "-", f"{each['messages']:,}", f"{each['body_bytes']:,}") for each in found["would_send"]]
+    if not session.as_json and done.get("would_send"):
+        rows = [(each["queue"], each["message_type"] or "-", f"{each['messages']:,}", f"{each['body_bytes']:,}") for each in done["would_send"]]
         table(session.out, ("queue", "message type", "messages", "body bytes"), rows, right=("messages", "body bytes"))
-    counts(session, found)
+    counts(session, done)
 
 
 def _ramp(text: str | None) -> tuple[int, ...]:

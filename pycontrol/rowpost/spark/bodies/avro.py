@@ -59,8 +59,7 @@ class _Types:
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._named: dict[str, T.DataType] = {}
-        self._open: set[str] = set()
+        self._named: dict[str, T.DataType | None] = {}  # None while its fields are translated
 
     def of(self, kind: Any, place: str) -> T.DataType:
         """Return the column type of a type at a place. Raises SettingsError."""
@@ -68,20 +67,19 @@ class _Types:
             return self._union(kind, place)
         if isinstance(kind, str):
             return self._by_name(kind, place)
-        if isinstance(kind["type"], dict | list):
-            return self.of(kind["type"], place)
-        return self._complex(kind, kind["type"], place)
-
-    def _complex(self, kind: Mapping[str, Any], name: str, place: str) -> T.DataType:
-        if name in ("record", "error"):
-            return self.record(kind, place)
-        if name == "array":
-            return T.ArrayType(self.of(kind["items"], f"{place}[]"))
-        if name == "map":
-            return T.MapType(T.StringType(), self.of(kind["values"], f"{place}{{}}"))
-        found = self._logical(kind) or self._by_name(name, place)
+        match kind["type"]:
+            case dict() | list() as inner:
+                return self.of(inner, place)
+            case "record" | "error":
+                found: T.DataType = self.record(kind, place)
+            case "array":
+                found = T.ArrayType(self.of(kind["items"], f"{place}[]"))
+            case "map":
+                found = T.MapType(T.StringType(), self.of(kind["values"], f"{place}{{}}"))
+            case name:
+                found = self._logical(kind) or self._by_name(name, place)
         if "name" in kind:
-            self._keep(kind, found)
+            self._named[_short(kind["name"])] = found
         return found
 
     def _logical(self, kind: Mapping[str, Any]) -> T.DataType | None:
@@ -91,12 +89,8 @@ class _Types:
 
     def record(self, kind: Mapping[str, Any], place: str) -> T.StructType:
         """Return the fields of a record. Raises SettingsError."""
-        self._open.add(kind["name"].rpartition(".")[2])
-        fields = [self._field(each, f"{place}.{each['name']}".lstrip(".")) for each in kind["fields"]]
-        self._open.discard(kind["name"].rpartition(".")[2])
-        found = T.StructType(fields)
-        self._keep(kind, found)
-        return found
+        self._named[_short(kind["name"])] = None
+        return T.StructType([self._field(each, f"{place}.{each['name']}".lstrip(".")) for each in kind["fields"]])
 
     def _field(self, field: Mapping[str, Any], place: str) -> T.StructField:
         comment = {"comment": field["doc"]} if field.get("doc") else {}
@@ -109,16 +103,16 @@ class _Types:
         return self.of(some[0], place)
 
     def _by_name(self, name: str, place: str) -> T.DataType:
-        short = name.rpartition(".")[2]
-        if short in self._open:
-            raise SettingsError(f"{self._file}: {place}: {name} contains itself, which no column can")
-        found = _PRIMITIVES.get(name) or self._named.get(short)
+        found = _PRIMITIVES.get(name) or self._named.get(_short(name))
         if found is None:
-            raise SettingsError(f"{self._file}: {place}: {name} has no column type")
+            why = "contains itself, which no column can" if _short(name) in self._named else "has no column type"
+            raise SettingsError(f"{self._file}: {place}: {name} {why}")
         return found
 
-    def _keep(self, kind: Mapping[str, Any], found: T.DataType) -> None:
-        self._named[kind["name"].rpartition(".")[2]] = found
+
+def _short(name: str) -> str:
+    """Return a name without its namespace."""
+    return name.rpartition(".")[2]
 
 
 @cache

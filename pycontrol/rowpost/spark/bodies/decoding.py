@@ -5,9 +5,6 @@ A body never fails a batch: what cannot be read or does not fit is in `_rescued`
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +12,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from rowpost.spark.bodies.avro import parse_avro
-from rowpost.spark.bodies.fitting import Rest, reader
+from rowpost.spark.bodies.fitting import Rest
 from rowpost.spark.bodies.parsing import NotReadable, as_json, content, kind_of, parse_json, parse_xml
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, column_names
 
@@ -25,11 +22,6 @@ __all__ = ["decode_batch", "decoded_type", "message_of", "read_body"]
 def decoded_type(schema: Schema) -> T.StructType:
     """Return the columns of a schema with those for what does not fit."""
     return T.StructType([*schema.columns, T.StructField(RESCUED, T.StringType()), T.StructField(ERROR, T.StringType())])
-
-
-@lru_cache(maxsize=64)
-def _compiled(fields: str) -> Callable[[Any, Rest], dict[str, Any]]:
-    return reader(T.StructType.fromJson(json.loads(fields)))
 
 
 def message_of(body: bytes, content_type: str | None, message_type: str, avro: str | None) -> tuple[Any, list[tuple[tuple, Any]]]:
@@ -51,13 +43,14 @@ def read_body(body: bytes | None, content_type: str | None, schema: Schema) -> t
     rest = Rest()
     if body is None:
         rest.reasons.append("there is no body")
+        rest.problems.add(((), "broken"))
         return {}, rest
     try:
         message, others = message_of(body, content_type, schema.message_type, schema.avro)
     except NotReadable as error:
         rest.broken(content(body), str(error))
         return {}, rest
-    found = _compiled(schema.fields.json())(message, rest)
+    found = schema.read(message, rest)
     for path, value in others:
         rest.unknown(path, value, path[:1])
     return found, rest

@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
@@ -40,6 +40,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?")
 _INFINITE = {"INF": "inf", "-INF": "-inf", "NaN": "nan"}
 _BITS: dict[type, int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
+_LONG_DIGITS = 19
 _FLOAT_MAX = 3.4028235677973366e38
 _WIDE = Context(prec=80)
 
@@ -123,18 +124,24 @@ def _compile(kind: T.DataType, place: Path) -> Reader:
     return partial(_read_scalar, place, _scalar(kind), kind.simpleString().upper())
 
 
-def _read_struct(place: Path, readers: Mapping[str, Reader], required: list[str], value: Any, path: Path, rest: Rest) -> dict[str, Any] | None:
-    found: dict[str, Any] = {}
+def _parts(value: Any, kind: type[dict | list]) -> Iterable[Any] | None:
+    """Return the pairs of an object or the values of an array, which an element of XML may be too. None for another value."""
+    if isinstance(value, Text):
+        return None if value.strip() else ()
     if isinstance(value, Nodes):
-        pairs: Any = value
-    elif isinstance(value, dict):
-        pairs = value.items()
-    elif isinstance(value, Text) and not value.strip():
-        pairs = ()
-    else:
+        return value if kind is dict else [each for _, each in value]
+    if not isinstance(value, kind):
+        return None
+    return value.items() if isinstance(value, dict) else value
+
+
+def _read_struct(place: Path, readers: Mapping[str, Reader], required: list[str], value: Any, path: Path, rest: Rest) -> dict[str, Any] | None:
+    pairs = _parts(value, dict)
+    if pairs is None:
         rest.misfit(path, value, "an object", place)
         return None
     rest.seen.add(place)
+    found: dict[str, Any] = {}
     refused = set()
     for name, each in pairs:
         read = readers.get(name)
@@ -152,13 +159,8 @@ def _read_struct(place: Path, readers: Mapping[str, Reader], required: list[str]
 
 
 def _read_array(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> list | None:
-    if isinstance(value, Nodes):
-        values = [each for name, each in value]
-    elif isinstance(value, list):
-        values = value
-    elif isinstance(value, Text) and not value.strip():
-        values = []
-    else:
+    values = _parts(value, list)
+    if values is None:
         rest.misfit(path, value, "an array", place)
         return None
     rest.seen.add(place)
@@ -170,13 +172,10 @@ def _is_null(value: Any) -> bool:
 
 
 def _read_map(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> list[tuple[str, Any]] | None:
-    if isinstance(value, dict):
-        pairs = list(value.items())
-    elif isinstance(value, Nodes) and all(_is_pair(each) for _, each in value):
-        pairs = [(str(dict(each)["Key"]), dict(each).get("Value")) for _, each in value]
-    elif isinstance(value, Text) and not value.strip():
-        pairs = []
-    else:
+    pairs = _parts(value, dict)
+    if isinstance(value, Nodes):
+        pairs = [(str(dict(each)["Key"]), dict(each).get("Value")) for _, each in value] if all(_is_pair(each) for _, each in value) else None
+    if pairs is None:
         rest.misfit(path, value, "a map", place)
         return None
     rest.seen.add(place)
@@ -196,7 +195,7 @@ def _is_pair(value: Any) -> bool:
 def _read_scalar(place: Path, read: Callable[[Any], Any], name: str, value: Any, path: Path, rest: Rest) -> Any:
     try:
         found = read(value)
-    except (ValueError, TypeError, OverflowError, InvalidOperation):
+    except (ValueError, KeyError, TypeError, OverflowError, InvalidOperation):
         rest.misfit(path, value, name, place)
         return None
     rest.seen.add(place)
@@ -238,27 +237,26 @@ def _boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, Text):
-        return (
-            {"true": True, "false": False, "1": True, "0": False}[value.strip().lower()]
-            if value.strip().lower() in ("true", "false", "1", "0")
-            else _no()
-        )
+        return {"true": True, "false": False, "1": True, "0": False}[value.strip().lower()]
     raise TypeError
 
 
-def _no() -> Any:
-    raise ValueError
+def _digits(text: str) -> str:
+    """Return a text that may hold a number. Python reads underscores and the digits of other scripts too, which no serializer writes."""
+    if "_" in text or not text.isascii():
+        raise ValueError
+    return text.strip()
 
 
 def _integer(limit: int, value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError
     if isinstance(value, Text):
-        number = int(value) if value.isascii() and "_" not in value else _no()
+        number = int(_digits(value))
     elif isinstance(value, int):
         number = value
-    elif isinstance(value, Decimal) and value == value.to_integral_value():  # 3.0
-        number = int(value) if value.adjusted() < 19 else _no()  # noqa: PLR2004 -- digits of a 64-bit number
+    elif isinstance(value, Decimal) and value.adjusted() < _LONG_DIGITS and value == value.to_integral_value():  # 3.0
+        number = int(value)
     else:
         raise TypeError
     if not -limit <= number < limit:
@@ -268,8 +266,8 @@ def _integer(limit: int, value: Any) -> int:
 
 def _float(value: Any, *, limit: float = math.inf) -> float:
     if isinstance(value, Text):
-        text = value.strip()
-        return float(_INFINITE.get(text) or (text if text.isascii() and text[-1:].isdigit() and "_" not in text else _no()))
+        text = _digits(value)
+        return float(text if text[-1:].isdigit() else _INFINITE[text])
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise TypeError
     number = float(value)
@@ -282,7 +280,7 @@ def _float(value: Any, *, limit: float = math.inf) -> float:
 
 def _decimal(precision: int, scale: int, value: Any) -> Decimal:
     if isinstance(value, str):  # rowpost's DecimalText, and pydantic, write decimals as texts
-        number = Decimal(value.strip() if value.isascii() and "_" not in value else _no())
+        number = Decimal(_digits(value))
     elif isinstance(value, int | Decimal) and not isinstance(value, bool):
         number = Decimal(value)
     else:

@@ -1,7 +1,7 @@
 """Observe which fields bodies have, for proposals of schemas and for reports of changes. These functions run in Spark's workers.
 
-`shapes` describes a body without a schema, `changes` compares one with its schema. Both return pairs of a path and a word, as
-JSON. A path has the names of fields, 0 for the elements of an array, and -1 for the values of a map.
+`shapes` describes a body without a schema, `changes` compares one with its schema. Both return paths as JSON, each with a word and a place among
+its siblings. A path has the names of fields, 0 for the elements of an array, and -1 for the values of a map.
 """
 
 from __future__ import annotations
@@ -24,32 +24,17 @@ MAX_KEYS = 100
 _PAIR = "NServiceBus.KeyValuePairOf"
 #: Names that NServiceBus gives to the elements of a list of values.
 _VALUES = {
-    "Boolean",
-    "Byte",
-    "Char",
-    "DateTime",
-    "DateTimeOffset",
-    "Decimal",
-    "Double",
-    "Guid",
-    "Int16",
-    "Int32",
-    "Int64",
-    "Single",
-    "String",
-    "TimeSpan",
-}
+    "Boolean", "Byte", "Char", "DateTime", "DateTimeOffset", "Decimal", "Double", "Guid", "Int16", "Int32", "Int64", "Single", "String", "TimeSpan",
+}  # fmt: skip
 _WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,18})"), re.compile(r"-?(0|[1-9]\d*)\.\d+(E[+-]?\d+)?")
 _LONG = 1 << 63
 _MAX_SCALE, _MAX_DIGITS = 10, 28
 
 
 def shapes(body: bytes | None, content_type: str | None, message_type: str | None) -> list[tuple[str, str, int]]:
-    """Return the paths of a body with the kind of each value, and its place among its siblings. The kind of a broken body is "broken"."""
-    if body is None:
-        return [("[]", "broken", 0)]
+    """Return the paths of a body with the kind of each value. The kind of a broken or missing body is "broken"."""
     try:
-        message, _ = message_of(body, content_type, message_type or "", None)
+        message, _ = message_of(body or b"", content_type, message_type or "", None)
     except NotReadable:
         return [("[]", "broken", 0)]
     found: dict[tuple[Path, str], int] = {}
@@ -117,10 +102,7 @@ def _number(number: Decimal) -> str:
     return "number" if is_short else "double"
 
 
-def changes(body: bytes | None, content_type: str | None, schema: Schema) -> list[tuple[str, str]]:
-    """Return the paths of a body with "seen", and those that differ from its schema: new, changed, missing, broken."""
+def changes(body: bytes | None, content_type: str | None, schema: Schema) -> list[tuple[str, str, int]]:
+    """Return the paths of a body with "seen", and those that differ from its schema: new, changed, missing, broken. All have the place 0."""
     _, rest = read_body(body, content_type, schema)
-    found = {*rest.problems, *((place, "seen") for place in rest.seen if place)}
-    if body is None:
-        found.add(((), "broken"))
-    return [(json.dumps(place), problem) for place, problem in found]
+    return [(json.dumps(place), problem, 0) for place, problem in (*rest.problems, *((place, "seen") for place in rest.seen if place))]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import Counter
 from decimal import Decimal
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
@@ -127,14 +126,10 @@ def content(body: bytes) -> Any:
 def plain(value: Any) -> Any:
     """Return a value as JSON can have it. Of XML elements with the same name, the values are a list."""
     if isinstance(value, Nodes):
-        counted = Counter(name for name, _ in value)
-        found: dict[str, Any] = {}
+        found: dict[str, list[Any]] = {}
         for name, each in value:
-            if counted[name] > 1:
-                found.setdefault(name, []).append(plain(each))
-            else:
-                found[name] = plain(each)
-        return found
+            found.setdefault(name, []).append(plain(each))
+        return {name: same if len(same) > 1 else same[0] for name, same in found.items()}
     return value
 
 

@@ -9,9 +9,10 @@ STRING, a field that is always null becomes one too, a dictionary becomes a STRU
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 
 from pyspark.sql import types as T
 
@@ -38,80 +39,73 @@ class Observation:
     place: int = 0
 
 
-@dataclass
-class _Node:
-    kinds: Counter[str] = field(default_factory=Counter)
-    place: int = 1 << 30
-    children: dict[str | int, _Node] = field(default_factory=dict)
-
-    def add(self, other: _Node) -> None:
-        self.kinds += other.kinds
-        self.place = min(self.place, other.place)
-        for name, child in other.children.items():
-            self.children.setdefault(name, _Node()).add(child)
-
-    def named(self) -> dict[str, _Node]:
-        return {name: child for name, child in self.children.items() if isinstance(name, str)}
-
-
 def propose(observations: Iterable[Observation]) -> tuple[T.StructType, list[str]]:
     """Return the fields, and the paths whose values were always null or empty, and therefore have no type."""
-    root = _Node()
-    for each in observations:
-        node = root
-        for part in each.path:
-            node = node.children.setdefault(part, _Node())
-        node.kinds[each.kind] += each.messages
-        node.place = min(node.place, each.place)
     unknown: list[str] = []
-    return _struct(root, "", unknown), unknown
+    return _struct(list(observations), "", unknown), unknown
 
 
-def _struct(node: _Node, place: str, unknown: list[str]) -> T.StructType:
+def _inside(found: Sequence[Observation]) -> dict[str | int, list[Observation]]:
+    """Return what was observed below a place, by the next part of its path."""
+    parts: dict[str | int, list[Observation]] = defaultdict(list)
+    for each in found:
+        if each.path:
+            parts[each.path[0]].append(replace(each, path=each.path[1:]))
+    return parts
+
+
+def _struct(found: Sequence[Observation], place: str, unknown: list[str]) -> T.StructType:
     fields: list[T.StructField] = []
     taken: set[str] = set()
-    for name, child in sorted(node.named().items(), key=lambda each: (each[1].place, -sum(each[1].kinds.values()), each[0])):
-        kind = None if name.lower() in taken else _type(child, f"{place}{name}", unknown)
+    named = {name: own for name, own in _inside(found).items() if isinstance(name, str)}
+    for name, own in sorted(named.items(), key=lambda each: (*_order(each[1]), each[0])):
+        kind = None if name.lower() in taken else _type(own, f"{place}{name}", unknown)
         if kind is not None:
             taken.add(name.lower())
             fields.append(T.StructField(name, kind))
     return T.StructType(fields)
 
 
-def _type(node: _Node, place: str, unknown: list[str]) -> T.DataType | None:
-    kind = _kind(node)
+def _order(found: Sequence[Observation]) -> tuple[float, int]:
+    """Return where a field belongs among its siblings: the first ones first, of those the most frequent ones."""
+    itself = [each for each in found if not each.path]
+    return min((each.place for each in itself), default=inf), -sum(each.messages for each in itself)
+
+
+def _type(found: Sequence[Observation], place: str, unknown: list[str]) -> T.DataType | None:
+    kind = _kind(found)
     if kind in _SCALARS:
         return _SCALARS[kind]
     below: list[str] = []
-    found: T.DataType | None = None
+    whole: T.DataType | None = None
     if kind == "array":
-        found = _type(_below(node, ELEMENT), f"{place}[]", below)
-        found = found and T.ArrayType(found)
+        whole = _type(_elements(found, ELEMENT), f"{place}[]", below)
+        whole = whole and T.ArrayType(whole)
     elif kind == "map":
-        found = _type(_below(node, ENTRY), f"{place}{{}}", below)
-        found = found and T.MapType(T.StringType(), found)
+        whole = _type(_elements(found, ENTRY), f"{place}{{}}", below)
+        whole = whole and T.MapType(T.StringType(), whole)
     elif kind == "object":
-        found = _struct(node, f"{place}.", below)
-    if found is None or (isinstance(found, T.StructType) and not found.fields):  # Delta has no struct without fields
+        whole = _struct(found, f"{place}.", below)
+    if whole is None or (isinstance(whole, T.StructType) and not whole.fields):  # Delta has no struct without fields
         unknown.append(place)
         return None
     unknown += below
-    return found
+    return whole
 
 
-def _below(node: _Node, part: int) -> _Node:
-    """Return the node of the elements of an array or a map, with what was seen of it as an object."""
-    found = _Node()
-    for name, child in node.children.items():
-        if name == part or isinstance(name, str):
-            found.add(child)
-    return found
+def _elements(found: Sequence[Observation], part: int) -> list[Observation]:
+    """Return what was observed of the elements of an array or a map, with what was seen of it as an object."""
+    return [each for name, own in _inside(found).items() if name == part or isinstance(name, str) for each in own]
 
 
-def _kind(node: _Node) -> str:
-    kinds = Counter({kind: number for kind, number in node.kinds.items() if kind not in ("null", "broken")})
+def _kind(found: Sequence[Observation]) -> str:
+    kinds: Counter[str] = Counter()
+    for each in found:
+        if not each.path and each.kind not in ("null", "broken"):
+            kinds[each.kind] += each.messages
+    names = {each.path[0] for each in found if each.path and isinstance(each.path[0], str)}
     _merge(kinds, "array" if "array" in kinds else "object", "element")
-    if kinds["object"] and (len(node.named()) > MAX_KEYS or kinds["map"]):
+    if kinds["object"] and (len(names) > MAX_KEYS or kinds["map"]):
         _merge(kinds, "map", "object")
     _merge(kinds, next((kind for kind in reversed(_NUMBERS) if kinds[kind]), "long"), *_NUMBERS)
     texts = [kind for kind in _TEXTS if kinds[kind]]

@@ -13,8 +13,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 from pyspark.errors import ParseException
@@ -24,16 +27,17 @@ from rowpost.archive.parts import STATISTICS
 from rowpost.errors import SettingsError
 from rowpost.settings.yaml_node import did_you_mean
 from rowpost.spark.archive.schemas import ARCHIVE
+from rowpost.spark.bodies.fitting import ELEMENT, ENTRY, Rest, reader
+from rowpost.spark.bodies.fitting import Path as Place
 
-__all__ = ["ERROR", "RESCUED", "Schema", "as_ddl", "column_names", "file_name", "folder_name", "read_schemas", "type_of"]
+__all__ = ["ERROR", "RESCUED", "Schema", "as_ddl", "column_names", "file_name", "folder_name", "named", "places", "read_schemas", "type_of"]
 
 RESCUED, ERROR = "_rescued", "_error"
 _TAKEN = {name.lower() for name in (*ARCHIVE.fieldNames(), *STATISTICS, RESCUED, ERROR)}
 _NOT_IN_A_NAME = re.compile(r"[ ,;{}()\n\t=.`]")
-_TYPES = ("STRING", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ",
-          "BINARY", "ARRAY", "MAP", "STRUCT")  # fmt: skip
 _SCALARS = (T.StringType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType,
             T.DateType, T.TimestampType, T.TimestampNTZType, T.BinaryType)  # fmt: skip
+_TYPES = (*(kind().simpleString().partition("(")[0].upper() for kind in _SCALARS), "ARRAY", "MAP", "STRUCT")
 _LINE = re.compile(r"line (\d+), pos (\d+)")
 
 
@@ -58,6 +62,11 @@ class Schema:
         """The columns of decoded messages. All can be null, because a broken body has none of them."""
         names = column_names(self.fields)
         return T.StructType([T.StructField(names[each.name], _nullable(each.dataType), True, each.metadata) for each in self.fields])
+
+    @cached_property
+    def read(self) -> Callable[[Any, Rest], dict[str, Any]]:
+        """The function that takes the values of the fields from a message: see `fitting.reader`."""
+        return reader(self.fields)
 
 
 def column_names(fields: T.StructType) -> dict[str, str]:
@@ -154,33 +163,40 @@ def _text(path: Path) -> str:
 
 def check_fields(file: str, fields: T.StructType) -> None:
     """Raise SettingsError for types that bodies or tables cannot have, and for names that Spark takes for the same."""
-    _check_names(file, "", list(column_names(fields).values()))
-    for each in fields:
-        _check_type(file, each.name, each.dataType)
+    for place, kind in places(fields):
+        where = f"{file}: {named(place)}: " if place else f"{file}: "
+        if isinstance(kind, T.StructType):
+            _check_names(where, kind.fieldNames() if place else list(column_names(kind).values()))
+        elif isinstance(kind, T.MapType) and not isinstance(kind.keyType, T.StringType):
+            raise SettingsError(f"{where}the keys of a MAP are STRING in every body, not {kind.keyType.simpleString().upper()}")
+        elif type(kind) not in (*_SCALARS, T.ArrayType, T.MapType):
+            raise SettingsError(f"{where}a body has no {kind.simpleString().upper()}: use one of {', '.join(_TYPES)}. A duration is a STRING.")
 
 
-def _check_type(file: str, place: str, kind: T.DataType) -> None:
-    if isinstance(kind, T.StructType):
-        _check_names(file, f"{place}: ", kind.fieldNames())
-        for each in kind:
-            _check_type(file, f"{place}.{each.name}", each.dataType)
-    elif isinstance(kind, T.ArrayType):
-        _check_type(file, f"{place}[]", kind.elementType)
-    elif isinstance(kind, T.MapType):
-        if not isinstance(kind.keyType, T.StringType):
-            raise SettingsError(f"{file}: {place}: the keys of a MAP are STRING in every body, not {kind.keyType.simpleString().upper()}")
-        _check_type(file, f"{place}{{}}", kind.valueType)
-    elif type(kind) not in _SCALARS:
-        raise SettingsError(f"{file}: {place}: a body has no {kind.simpleString().upper()}: use one of {', '.join(_TYPES)}. A duration is a STRING.")
-
-
-def _check_names(file: str, place: str, names: list[str]) -> None:
+def _check_names(where: str, names: list[str]) -> None:
     twice = [name for name, number in Counter(name.lower() for name in names).items() if number > 1]
     if twice:
         same = [name for name in names if name.lower() == twice[0]]
-        raise SettingsError(
-            f"{file}: {place}{' and '.join(same)} are the same column for Spark, which ignores case. Keep one; the other is in {RESCUED}."
-        )
+        raise SettingsError(f"{where}{' and '.join(same)} are the same column for Spark, which ignores case. Keep one; the other is in {RESCUED}.")
+
+
+def places(kind: T.DataType, place: Place = ()) -> Iterator[tuple[Place, T.DataType]]:
+    """Yield the places in a type, each with its type. A type comes before what is in it."""
+    yield place, kind
+    inner: list[tuple[str | int, T.DataType]] = []
+    if isinstance(kind, T.StructType):
+        inner = [(each.name, each.dataType) for each in kind]
+    elif isinstance(kind, T.ArrayType):
+        inner = [(ELEMENT, kind.elementType)]
+    elif isinstance(kind, T.MapType):
+        inner = [(ENTRY, kind.valueType)]
+    for part, each in inner:
+        yield from places(each, (*place, part))
+
+
+def named(place: Place) -> str:
+    """Return a place in words: Lines[].Sku, Tags{}."""
+    return "".join({ELEMENT: "[]", ENTRY: "{}"}.get(part, f".{part}") if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
 
 
 def _nullable(kind: T.DataType) -> T.DataType:
@@ -193,7 +209,6 @@ def _nullable(kind: T.DataType) -> T.DataType:
     return T.StringType() if isinstance(kind, T.StringType) else kind
 
 
-# ---------------------------------------------------------------------------------------------- writing
 def as_ddl(fields: T.StructType) -> str:
     """Write fields as the text of a schema file, one line for each. `read_schemas` reads the same fields from it. A Spark session must be active."""
     return ",\n".join(T.StructType([each]).toDDL() for each in fields) + "\n" if fields else "-- no fields\n"

@@ -13,10 +13,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.types import StructType
 
 from rowpost.archive.address import check_checkpoint, located
@@ -39,16 +41,13 @@ from rowpost.spark.source.checkpoint import Checkpoint, finalize
 from rowpost.spark.source.held import what_is_held
 from rowpost.spark.stores import check_reachable
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
-
 __all__ = [
     "ArchiveJob",
     "BatchWriter",
     "archive",
     "default_checkpoint",
     "follow",
+    "given",
     "read_archive",
     "read_queue",
     "run",
@@ -117,6 +116,11 @@ class ArchiveJob:
         """The names of the queues."""
         return tuple(dict.fromkeys(self.queue.split(",")))
 
+    @property
+    def source(self) -> dict[str, str]:
+        """The options of the source that name the queues."""
+        return given(subscribe=self.queue, environment=self.environment)
+
     @cached_property
     def checkpoint_location(self) -> str:
         """Where Spark stores its progress. Raises SettingsError."""
@@ -147,9 +151,12 @@ def run(
     )
     table = create_table(job.path, ARCHIVE)
     before = table.version
+    counted: dict[int, int] = {}
+
+    def attempt() -> dict[str, int]:
+        return follow(start(spark, job), progress, receivers, counted=counted)
+
     try:
-        counted: dict[int, int] = {}
-        attempt = partial(_attempt, spark, job, progress, receivers, counted)
         done = attempt() if job.every is None else keep_running(attempt, counted, job.queue)
         if is_connect(spark):  # it may have discarded the progress of an ended stream
             table.refresh()
@@ -159,20 +166,10 @@ def run(
     except KeyboardInterrupt:
         _finish(spark, job, table)
         raise
-    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish(spark, job, table), **_held(spark, job)}
-
-
-def _attempt(spark: SparkSession, job: ArchiveJob, progress: Progress, receivers: Sequence[Receiver], counted: dict[int, int]) -> dict[str, Any]:
-    return follow(start(spark, job), progress, receivers, counted=counted)
-
-
-def _held(spark: SparkSession, job: ArchiveJob) -> dict[str, object]:
-    """Say what the run has left because transactions were open. Only a tail leaves something for this reason."""
-    return {} if job.mode != "tail" else what_is_held(_connection_options(job), job.checkpoint_location, spark).as_json()
-
-
-def _connection_options(job: ArchiveJob) -> dict[str, str]:
-    return {"subscribe": job.queue} | ({} if job.environment is None else {"environment": job.environment})
+    dropped = _finish(spark, job, table)
+    # only a tail leaves messages because transactions are open
+    held = what_is_held(job.source, job.checkpoint_location, spark).as_json() if job.mode == "tail" else {}
+    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": dropped, **held}
 
 
 def _finish(spark: SparkSession, job: ArchiveJob, table: ArchiveTable) -> int:
@@ -180,11 +177,8 @@ def _finish(spark: SparkSession, job: ArchiveJob, table: ArchiveTable) -> int:
     if job.mode == "tail":
         return 0
     table.refresh()
-    return finalize(_connection_options(job), job.checkpoint_location, spark, confirmed=_ends(table))
-
-
-def _ends(table: ArchiveTable) -> dict[str, Offset]:
-    return {epoch: each.end for epoch, each in table.recorded().items()}
+    confirmed = {epoch: each.end for epoch, each in table.recorded().items()}
+    return finalize(job.source, job.checkpoint_location, spark, confirmed=confirmed)
 
 
 def follow(
@@ -227,12 +221,15 @@ def trigger_of(every: timedelta) -> str:
 
 def read_queue(spark: SparkSession, queue: str, environment: str | None = None, columns: Sequence[str] | None = None) -> DataFrame:
     """Read a queue's current messages (schemas.MESSAGE). With `columns`, unneeded bodies are not read."""
-    reader = spark.read.format("rowpost").option("queue", queue)
-    if environment is not None:
-        reader = reader.option("environment", environment)
+    reader = spark.read.format("rowpost").options(**given(queue=queue, environment=environment))
     if columns is not None:
         reader = reader.schema(StructType([column for column in MESSAGE if column.name in columns]))
     return reader.load()
+
+
+def given(**options: str | int | None) -> dict[str, str]:
+    """Return the options of the data source that have a value."""
+    return {name: str(value) for name, value in options.items() if value is not None}
 
 
 def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
@@ -242,20 +239,14 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
         f"To continue where the archive ends, delete the folder {job.checkpoint_location}, or name a new one with --checkpoint: "
         "no message is then archived twice."
     )
-    checkpoint = Checkpoint(job.checkpoint_location, spark)
-    begins = where_it_begins(table, checkpoint, job.queues, way_out, drain=job.mode == "drain")
-    reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
-    options = {"environment": job.environment, "startingOffsets": "earliest", "maxBytesPerTrigger": str(job.max_bytes)}
+    begins = where_it_begins(table, Checkpoint(job.checkpoint_location, spark), job.queues, way_out, drain=job.mode == "drain")
     rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
-    options["maxOffsetsPerTrigger"] = None if rows is None else str(rows)
-    for name, value in [*options.items(), *job.options]:
-        if value is not None:
-            reader = reader.option(name, value)
-    reader = reader.option("confirmedOffsets", json.dumps(begins))
+    bounds = given(startingOffsets="earliest", maxBytesPerTrigger=job.max_bytes, maxOffsetsPerTrigger=rows)
+    options = {**job.source, "mode": job.mode, **bounds, **dict(job.options), "confirmedOffsets": json.dumps(begins)}
+    read = measure_bytes(spark.readStream.format("rowpost").options(**options).load())
     writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue, parse=True, begins=begins, way_out=way_out)
-    stream = _arrived(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
-    stream = stream.option("checkpointLocation", job.checkpoint_location)
-    return start_query(stream, job.every)
+    stream = _arrived(read, job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
+    return start_query(stream.option("checkpointLocation", job.checkpoint_location), job.every)
 
 
 def start_query(writer: DataStreamWriter, every: str | None) -> StreamingQuery:
@@ -300,14 +291,11 @@ class BatchWriter:
 
     @short_errors()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        with described(df.sparkSession, f"rowpost {'archive' if self.parse else 'metrics'} {self.queue}, batch {batch_id}"):
-            self._write(df, batch_id)
-
-    def _write(self, df: DataFrame, batch_id: int) -> None:
         if self._writer is None:
             self._writer = TableWriter(create_table(self.path, self.schema), ESSENTIAL if self.schema == ARCHIVE else self.schema.fieldNames())
-        table = self._writer.table
-        self._writer.add(self._batch(df.sparkSession, table, batch_id), self.queue, lambda name: write_files(df, table, name, parse=self.parse))
+        spark, table = df.sparkSession, self._writer.table
+        with described(spark, f"rowpost {'archive' if self.parse else 'metrics'} {self.queue}, batch {batch_id}"):
+            self._writer.add(self._batch(spark, table, batch_id), self.queue, lambda name: write_files(df, table, name, parse=self.parse))
 
     def _batch(self, spark: SparkSession, table: ArchiveTable, number: int) -> Batch:
         """Describe a batch by the checkpoint. A queue that is new in it begins where the source was told to."""

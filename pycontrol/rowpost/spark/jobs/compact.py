@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import chain
+
+from pyspark.sql import SparkSession
 
 from rowpost.archive.lease import lease
 from rowpost.archive.merging import FILE_BYTES, small_files
 from rowpost.archive.opening import open_table
+from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.errors import SparkFailed
+from rowpost.spark.archive.rows import merge_files
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.maintenance import Counts, Step, work
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["merge", "phases", "run"]
+__all__ = ["phases", "run"]
 
 _SMALL_BYTES = FILE_BYTES // 2
 _GROUPS_IN_STEP = 8  # a step that loses one file to another job is done again
@@ -34,15 +37,20 @@ def phases(
     def plan(files: Sequence[DataFile]) -> list[Step]:
         chosen = groups(files)
         chunks = [chosen[start : start + _GROUPS_IN_STEP] for start in range(0, len(chosen), _GROUPS_IN_STEP)]
-        return [Step(tuple(file for group in chunk for file in group), groups=tuple(chunk)) for chunk in chunks]
+        return [Step(tuple(chain(*chunk)), partial(_merged, spark, table, chunk), same_rows=True) for chunk in chunks]
 
-    return work(spark, table, "compact", plan, counts, again=False)
+    return work(table, "compact", plan, counts, again=False)
 
 
-def merge(spark: SparkSession, table: ArchiveTable, groups: list[tuple[DataFile, ...]]) -> None:
-    """Merge groups of files. The caller holds the lease."""
-    for _ in phases(spark, table, lambda files: groups, Counts()):
-        pass
+def _merged(spark: SparkSession, table: ArchiveTable, groups: Sequence[Sequence[DataFile]], name: str) -> list[NewFile]:
+    new = merge_files(spark, table, groups, name)
+    before, after = sum(file.rows for file in chain(*groups)), sum(file.rows for file in new)
+    if before != after:
+        table.folder.delete(file.path for file in new)
+        raise SparkFailed(
+            f"Cannot merge files of {table.address}: {before} rows would become {after}. Nothing was changed. Run `rowpost spark verify`."
+        )
+    return new
 
 
 @describing("compact")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
@@ -11,9 +10,6 @@ from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.schemas import CONVERSATIONS, EDGES, shaped
 from rowpost.spark.jobs.metrics import PERCENTILE_ACCURACY
 from rowpost.wire.conversation import Step, depth
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["conversations", "edges", "one_conversation"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import or_
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rowpost.archive.lease import lease
@@ -22,10 +22,7 @@ from rowpost.spark.archive.rows import FILE
 from rowpost.spark.jobs.decoded_tables import KEY, ROW
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-__all__ = ["MATCHES", "Copies", "actions_of", "change_of_copies", "follow", "has_body"]
+__all__ = ["MATCHES", "Copies", "follow", "has_body"]
 
 #: A column that is added while a job runs, like ACTION.
 MATCHES = "_rowpost_matches"
@@ -34,20 +31,63 @@ _OWN = "_rowpost_copied_"
 
 @dataclass
 class Copies:
-    """What was done to copies: rows deleted and redacted, places without a table."""
+    """What was done to copies.
+
+    Attributes:
+        deleted: rows.
+        redacted: rows.
+        missing: places without a table.
+        unfinished: files that a job may be about to commit.
+        undecided: rows to which a condition cannot be applied, by the path of their table: the archive has no such messages any more.
+    """
 
     deleted: int = 0
     redacted: int = 0
     missing: list[str] = field(default_factory=list)
+    unfinished: int = 0
+    undecided: dict[str, int] = field(default_factory=dict)
 
 
-def change_of_copies(actions: DataFrame, matching: Callable[[DataFrame], DataFrame] = lambda df: df.withColumn(MATCHES, F.lit(False))) -> Change:
-    """Return what happens to the rows of a table with copies. Only rows with something of the body are redacted.
+def follow(
+    archive: ArchiveTable, job: str, messages: DataFrame, done: Copies, matching: Callable[[DataFrame], DataFrame] = lambda df: df.withColumn(MATCHES, F.lit(False))
+) -> Iterator[tuple[ArchiveTable, Change]]:  # fmt: skip
+    """Change all tables to which messages of an archive were copied, and delete the replaced files.
+
+    Yields each table with what was changed, while the job holds the table's lease.
 
     Args:
-        actions: KEY and ACTION of the archive's messages that are deleted or redacted, each message once.
+        archive: the archive.
+        job: names the job, for leases and logs.
+        messages: the archive's messages with ACTION. What happens to one of several equal messages happens to its copy.
+        done: what was done is added to it.
         matching: adds MATCHES to a table's rows: those that are deleted because of what the table itself says.
+
+    Raises:
+        SparkFailed: another job holds a lease, or a table must not be changed.
     """
+    spark, acted = messages.sparkSession, messages.where(F.col(ACTION).isNotNull())
+    actions = acted.groupBy(*KEY).agg(F.min(ACTION).alias(ACTION)).persist()  # DELETE comes before REDACT
+    change = _change(actions, matching)
+    for place in places(archive.folder):
+        try:
+            tables = list(tables_in(place))
+        except ArchiveNotFound:
+            done.missing.append(place)
+            continue
+        for table in tables:
+            counts = Counts()
+            with lease(table.folder, job):
+                for _ in work(table, job, partial(change.plan, spark, table), counts):
+                    pass
+                table.vacuum(at_once=True)
+                yield table, change
+            done.deleted += counts.rows_before - counts.rows_after
+            done.redacted += counts.changed
+    actions.unpersist()
+
+
+def _change(actions: DataFrame, matching: Callable[[DataFrame], DataFrame]) -> Change:
+    """Return what happens to the rows of a table with copies. Only rows with something of the body are redacted."""
     of, action = actions.select(*(F.col(name).alias(f"{_OWN}{name}") for name in (*KEY, ACTION))), F.col(f"{_OWN}{ACTION}")
 
     def mark(df: DataFrame) -> DataFrame:
@@ -61,30 +101,3 @@ def change_of_copies(actions: DataFrame, matching: Callable[[DataFrame], DataFra
 def has_body(df: DataFrame) -> Column:
     """Return the condition that a row of a decoded table has something of its message's body."""
     return reduce(or_, (F.col(name).isNotNull() for name in df.columns if name not in (*ROW, FILE)), F.lit(False))
-
-
-def actions_of(df: DataFrame, action: Column) -> DataFrame:
-    """Return what happens to messages of an archive, for `change_of_copies`. What happens to one of several equal messages happens to its copy."""
-    return df.withColumn(ACTION, action).where(F.col(ACTION).isNotNull()).groupBy(*KEY).agg(F.min(ACTION).alias(ACTION))  # DELETE comes first
-
-
-def follow(spark: SparkSession, archive: ArchiveTable, job: str, change: Change, done: Copies) -> Iterator[ArchiveTable]:
-    """Change all tables to which messages of an archive were copied, and delete the replaced files.
-
-    Yields each table after its change, while the job holds its lease. What was done is added to `done`. Raises SparkFailed.
-    """
-    for place in places(archive.folder):
-        try:
-            tables = list(tables_in(place))
-        except ArchiveNotFound:
-            done.missing.append(place)
-            continue
-        for table in tables:
-            counts = Counts()
-            with lease(table.folder, job):
-                for _ in work(spark, table, job, partial(change.plan, spark, table), counts):
-                    pass
-                table.vacuum(at_once=True)
-                yield table
-            done.deleted += counts.rows_before - counts.rows_after
-            done.redacted += counts.changed

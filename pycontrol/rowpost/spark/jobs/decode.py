@@ -8,19 +8,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.bodies.decoding import decode_batch, decoded_type
 from rowpost.spark.bodies.schema_files import Schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
 __all__ = ["decode", "decode_type", "undecoded"]
 
@@ -39,10 +36,15 @@ def decode_type(df: DataFrame, schema: Schema, columns: StructType | None = None
     messages of a queue (schemas.MESSAGE). A message of several types is of the first one. A field whose name is a column of
     an archive gets the prefix `body_`. `columns` are the columns of a table for these messages, if it has more than the schema.
     """
-    columns = columns or decoded_type(schema)
+    kind = columns or decoded_type(schema)
+
+    def decoded(bodies: pa.Array, content_types: pa.Array) -> pa.Array:
+        return decode_batch(bodies, content_types, schema, kind)
+
+    function = F.arrow_udf(decoded, kind)  # type: ignore[call-overload]  # its annotation forgets StructType
     named = _with_types(df).where(F.col("message_type") == schema.message_type)
-    whole = named.withColumn(_DECODED, _function(schema, columns)(F.col("body"), F.col("content_type")))
-    return whole.select(*named.columns, *(F.col(_DECODED).getField(name).alias(name) for name in columns.fieldNames()))
+    whole = named.withColumn(_DECODED, function("body", "content_type"))
+    return whole.select(*named.columns, *(F.col(_DECODED).getField(name).alias(name) for name in kind.fieldNames()))
 
 
 def undecoded(df: DataFrame, schemas: Collection[str]) -> DataFrame:
@@ -53,10 +55,3 @@ def undecoded(df: DataFrame, schemas: Collection[str]) -> DataFrame:
 
 def _with_types(df: DataFrame) -> DataFrame:
     return df if "message_type" in df.columns else parse_headers(df)
-
-
-def _function(schema: Schema, columns: StructType) -> Callable[..., Column]:
-    def decoded(bodies: pa.Array, content_types: pa.Array) -> pa.Array:
-        return decode_batch(bodies, content_types, schema, columns)
-
-    return F.arrow_udf(decoded, columns)  # type: ignore[call-overload]  # its annotation forgets StructType

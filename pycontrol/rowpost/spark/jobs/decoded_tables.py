@@ -12,15 +12,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.lease import lease
-from rowpost.archive.merging import AUTOMATIC_FILES, small_files
+from rowpost.archive.merging import AUTOMATIC_FILES, merge, small_files
 from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
@@ -29,13 +31,10 @@ from rowpost.spark.archive.copies import remember
 from rowpost.spark.archive.rows import read_files, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, schema_of
 from rowpost.spark.bodies.decoding import decoded_type
-from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name
+from rowpost.spark.bodies.fitting import Path
+from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name, places
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.compact import merge
 from rowpost.spark.jobs.decode import decode_type, undecoded
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["KEY", "ROW", "Decoded", "new_columns", "run", "sources", "table_schema"]
 
@@ -77,39 +76,22 @@ def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.Stru
     missing = []
     for column in wanted:
         there = own.get(column.name.lower())
-        if there is None:
-            missing.append(column)
-            continue
-        if there.name != column.name or not _fits(there.dataType, column.dataType):
+        before, after = ({} if each is None else _shape(each) for each in (there, column))
+        if there is not None and any(before.get(place, part) != part for place, part in after.items()):
             raise SparkFailed(
                 f"Cannot decode to {table}: its column {there.name} is {there.dataType.simpleString().upper()}, and the schema has "
                 f"{column.name} {column.dataType.simpleString().upper()}. A type cannot change. Restore the schema, or decode to a new folder."
             )
-        if _has_more(there.dataType, column.dataType):
+        if after.keys() - before.keys():
             missing.append(column)
     return T.StructType(missing)
 
 
-def _fits(there: T.DataType, wanted: T.DataType) -> bool:
-    """Whether the wanted type is the same, or lacks and adds fields of structs only."""
-    if isinstance(there, T.StructType) and isinstance(wanted, T.StructType):
-        own = {each.name.lower(): each for each in there}
-        both = [(own[each.name.lower()], each) for each in wanted if each.name.lower() in own]
-        return all(one.name == other.name and _fits(one.dataType, other.dataType) for one, other in both)
-    if isinstance(there, T.ArrayType) and isinstance(wanted, T.ArrayType):
-        return _fits(there.elementType, wanted.elementType)
-    if isinstance(there, T.MapType) and isinstance(wanted, T.MapType):
-        return _fits(there.valueType, wanted.valueType)
-    return there == wanted
-
-
-def _has_more(there: T.DataType, wanted: T.DataType) -> bool:
-    if isinstance(there, T.StructType) and isinstance(wanted, T.StructType):
-        own = {each.name: each for each in there}
-        return any(each.name not in own or _has_more(own[each.name].dataType, each.dataType) for each in wanted)
-    if isinstance(there, T.ArrayType) and isinstance(wanted, T.ArrayType):
-        return _has_more(there.elementType, wanted.elementType)
-    return isinstance(there, T.MapType) and isinstance(wanted, T.MapType) and _has_more(there.valueType, wanted.valueType)
+def _shape(column: T.StructField) -> dict[tuple[str, ...], tuple[Path, T.DataType | type]]:
+    """Return what must not change in a column, by place without regard to case: the spelling, and the type if it has no parts."""
+    whole = (T.StructType, T.ArrayType, T.MapType)
+    found = places(T.StructType([column]))
+    return {tuple(str(part).lower() for part in place): (place, type(kind) if isinstance(kind, whole) else kind) for place, kind in found}
 
 
 @describing("decode")
@@ -138,9 +120,10 @@ def run(
             table.check()
         remember(source.folder, place.path)
         state = (place.read(_STATE) or {}).get(source.folder.path, {})
-        done = []
-        for name, (files, expected) in _fresh(spark, source, state, tables).items():
-            done.append(tables[name].add(spark, source, files if expected else []))
+        done, since = [], cache(partial(_files_since, spark, source))
+        for name, each in tables.items():
+            files, messages = since(state.get(name) if each.exists else None)
+            done.append(each.add(spark, source, files if name in messages else []))
             progress(len(done), len(tables))
         whole = place.read(_STATE) or {}
         place.write(_STATE, whole | {source.folder.path: state | dict.fromkeys(schemas, source.version)})
@@ -148,19 +131,12 @@ def run(
     return {"archive_version": source.version, "tables": done, "without_schema": {row.message_type: row.messages for row in missing}}
 
 
-def _fresh(
-    spark: SparkSession, source: ArchiveTable, state: Mapping[str, int], tables: Mapping[str, _Table]
-) -> dict[str, tuple[list[DataFile], int]]:
-    """Return for each type the files of the archive that its table has not seen, and the number of its messages in them."""
-    seen = {version: source.paths_at(version) or set() for version in set(state.values())}
-    of_version: dict[int | None, list[DataFile]] = {None: source.files()}
-    of_version |= {version: [file for file in source.files() if file.path not in paths] for version, paths in seen.items()}
-    counted = {}
-    for version, files in of_version.items():
-        by_type = read_files(spark, source, files).groupBy("message_type").count().collect() if files else []
-        counted[version] = {row.message_type: row["count"] for row in by_type}
-    versions = {name: state.get(name) if table.exists else None for name, table in tables.items()}
-    return {name: (of_version[version], counted[version].get(name, 0)) for name, version in versions.items()}
+def _files_since(spark: SparkSession, source: ArchiveTable, version: int | None) -> tuple[list[DataFile], set[str | None]]:
+    """Return the files that an archive has got since a version, or all, and the types of their messages."""
+    seen = set() if version is None else source.paths_at(version) or set()
+    files = [file for file in source.files() if file.path not in seen]
+    types = read_files(spark, source, files).select("message_type").distinct().collect() if files else []
+    return files, {row.message_type for row in types}
 
 
 class _Table:
@@ -188,7 +164,7 @@ class _Table:
         new = self._write(spark, table, source, files) if files else []
         done = self._counted(spark, table, new)
         if groups := small_files(table.files(), AUTOMATIC_FILES):
-            merge(spark, table, groups)
+            merge(table, groups)
             table.vacuum()
         return done
 

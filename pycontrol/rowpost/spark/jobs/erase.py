@@ -10,19 +10,20 @@ from __future__ import annotations
 import getpass
 import socket
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from rowpost.archive.lease import lease
-from rowpost.archive.leftovers import Leftover, find_leftovers, sweep
+from rowpost.archive.leftovers import find_leftovers, sweep
 from rowpost.archive.opening import open_table
 from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError
@@ -31,15 +32,11 @@ from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import MESSAGE, schema_of
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.copied import MATCHES, Copies, actions_of, change_of_copies, follow, has_body
+from rowpost.spark.jobs.copied import MATCHES, Copies, follow, has_body
 from rowpost.spark.jobs.decoded_tables import KEY, sources
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
-from rowpost.spark.jobs.replay import stored
+from rowpost.spark.jobs.replay import filtered, stored
 from rowpost.spark.jobs.retain import is_redacted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 __all__ = ["Selection", "phases", "read_lines", "run"]
 
@@ -60,11 +57,7 @@ class Selection:
         """Add the column MATCHES to archived messages. Raises InvalidMessage for a condition that is not valid."""
         matches = F.lit(False)
         if self.where is not None:
-            try:
-                df.where(self.where)
-            except (AnalysisException, ParseException) as error:
-                first = str(error).strip().splitlines()[0].partition("] ")[2] or str(error).splitlines()[0]
-                raise InvalidMessage(f"The condition is not valid: {first} The columns are {', '.join(df.columns)}.") from error
+            filtered(df, self.where, "condition")
             matches = F.coalesce(F.expr(self.where), F.lit(False))
         if self.ids:
             ids = df.sparkSession.createDataFrame([(each.lower(),) for each in self.ids], "id string").distinct()
@@ -91,19 +84,6 @@ class Selection:
         except InvalidMessage:
             return False
         return True
-
-
-@dataclass
-class _Copied(Copies):
-    """What was done to copies.
-
-    Attributes:
-        unfinished: files that a job may be about to commit.
-        undecided: rows to which the condition cannot be applied, by the path of their table: the archive has no such messages any more.
-    """
-
-    unfinished: int = 0
-    undecided: dict[str, int] = field(default_factory=dict)
 
 
 def read_lines(path: Path) -> tuple[str, ...]:
@@ -143,24 +123,22 @@ def run(
     table.check_columns(("id", "row_version"))  # the tables of `decode` are erased too
     table.check_plain_log()
     table.check_writable()  # before copies are erased by what its files say
-    copied = _Copied()
+    copied = Copies()
     with lease(table.folder, "erase"):
         table.refresh()  # what `decode` has read meanwhile has copies
         if places(table.folder):
             _erase_copies(spark, table, selection, copied, idle=idle)  # first: the archive says which messages they are
         for _ in phases(spark, table, selection, counts):
             progress(counts.rows_before - counts.rows_after, counts.files_before)
-        leftovers = find_leftovers(table)
-        swept = sweep(table, [each for each in leftovers if idle or each.is_over])
-        unsure = _holding(spark, table, selection.change, [each for each in leftovers if each.path not in swept])
+        swept, unsure = _sweep(spark, table, selection.change, idle=idle)
         replayed = sum(_erase_replay(spark, table, selection, place) for place in table.folder.replays())
     receipt = {
         "time": now.isoformat(timespec="seconds"), "reason": reason, "user": _user(), "host": socket.gethostname(), "archive": table.path,
         "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used], "ids": len(selection.ids),
         "erased": counts.rows_before - counts.rows_after, "files_rewritten": counts.files_before,
-        "leftovers_deleted": len(swept), "replayed_erased": replayed, "copies_erased": copied.deleted, "copies_redacted": copied.redacted,
+        "leftovers_deleted": swept, "replayed_erased": replayed, "copies_erased": copied.deleted, "copies_redacted": copied.redacted,
         "copies_missing": copied.missing, "copies_undecided": copied.undecided,
-        "unfinished": len(unsure) + copied.unfinished, "version": table.version,
+        "unfinished": unsure + copied.unfinished, "version": table.version,
     }  # fmt: skip
     table.folder.write(f"erasures/{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}.json", receipt)
     return receipt
@@ -168,25 +146,21 @@ def run(
 
 def phases(spark: SparkSession, table: ArchiveTable, selection: Selection, counts: Counts) -> Iterator[str]:
     """Erase messages from the table, and delete the replaced files."""
-    yield from work(spark, table, "erase", partial(selection.change.plan, spark, table), counts)
+    yield from work(table, "erase", partial(selection.change.plan, spark, table), counts)
     table.vacuum(at_once=True)
     yield "vacuumed"
 
 
-def _erase_copies(spark: SparkSession, archive: ArchiveTable, selection: Selection, done: _Copied, *, idle: bool) -> None:
+def _erase_copies(spark: SparkSession, archive: ArchiveTable, selection: Selection, done: Copies, *, idle: bool) -> None:
     """Erase the selected messages from all tables to which messages of the archive were copied. What `retain` has redacted is redacted there too."""
     kept = read_files(spark, archive, archive.files())
-    actions = actions_of(selection.mark(kept), F.when(F.col(MATCHES), F.lit(DELETE)).when(is_redacted(), F.lit(REDACT))).persist()
-    change = change_of_copies(actions, selection.mark_copies)
-    for table in follow(spark, archive, "erase", change, done):
-        leftovers = find_leftovers(table)
-        swept = sweep(table, [each for each in leftovers if idle or each.is_over])
-        done.unfinished += len(_holding(spark, table, change, [each for each in leftovers if each.path not in swept]))
+    messages = selection.mark(kept).withColumn(ACTION, F.when(F.col(MATCHES), F.lit(DELETE)).when(is_redacted(), F.lit(REDACT)))
+    for table, change in follow(archive, "erase", messages, done, selection.mark_copies):
+        done.unfinished += _sweep(spark, table, change, idle=idle)[1]
         rows = read_files(spark, table, table.files())
         if not selection.is_valid_for(rows):
             unknown = rows.where(has_body(rows)).join(_keys_of_sources(spark, kept, archive, table), list(KEY), "left_anti").count()
             done.undecided |= {table.path: unknown} if unknown else {}
-    actions.unpersist()
 
 
 def _keys_of_sources(spark: SparkSession, kept: DataFrame, archive: ArchiveTable, table: ArchiveTable) -> DataFrame:
@@ -200,14 +174,15 @@ def _keys_of_sources(spark: SparkSession, kept: DataFrame, archive: ArchiveTable
     return keys
 
 
-def _holding(spark: SparkSession, table: ArchiveTable, change: Change, leftovers: Sequence[Leftover]) -> list[str]:
-    """Return the files that a job may be about to commit, and that hold a selected message or cannot be read yet."""
-    found = []
-    for each in leftovers:
-        complete = table.folder.footer(each.path) is not None
-        if not complete or change.of(read_files(spark, table, [each.as_file()])).limit(1).count():
-            found.append(each.path)
-    return found
+def _sweep(spark: SparkSession, table: ArchiveTable, change: Change, *, idle: bool) -> tuple[int, int]:
+    """Delete leftovers, but not files that a job may be about to commit. Returns how many, and how many of those hold a selected message or cannot be read yet."""
+    leftovers = find_leftovers(table)
+    swept = sweep(table, [each for each in leftovers if idle or each.is_over])
+    left = [each for each in leftovers if each.path not in swept]
+    unsure = [
+        each for each in left if table.folder.footer(each.path) is None or change.of(read_files(spark, table, [each.as_file()])).limit(1).count()
+    ]
+    return len(swept), len(unsure)
 
 
 def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection, place: str) -> int:

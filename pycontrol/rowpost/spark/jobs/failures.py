@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from rowpost.spark.archive.headers import header, read_headers
 from rowpost.spark.archive.schemas import FAILURE_GROUPS, shaped
 from rowpost.spark.archive.times import in_utc
 from rowpost.wire.headers import EXCEPTION_STACK_TRACE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import DataFrame, Row
 
 __all__ = ["failures", "write_csv"]
 
@@ -54,14 +50,12 @@ def write_csv(path: Path, rows: Iterable[Row]) -> int:
 
     A cell that a spreadsheet would evaluate as a formula is marked as text.
     """
-    written = 0
+    cells = [list(map(_cell, row)) for row in rows]
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
         out.writerow(FAILURE_GROUPS.fieldNames())
-        for row in rows:
-            out.writerow([_cell(value) for value in row])
-            written += 1
-    return written
+        out.writerows(cells)
+    return len(cells)
 
 
 def _cell(value: object) -> object:

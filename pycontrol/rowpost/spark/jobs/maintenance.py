@@ -15,21 +15,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from rowpost.archive.merging import FILE_BYTES
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
-from rowpost.errors import SparkFailed
 from rowpost.spark.archive.removed import remember_removed
-from rowpost.spark.archive.rows import FILE, merge_files, read_files, relative, write_files
+from rowpost.spark.archive.rows import FILE, read_files, relative, write_files
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
-
-__all__ = ["ACTION", "DELETE", "REDACT", "Change", "Counts", "Plan", "Step", "work"]
+__all__ = ["ACTION", "DELETE", "REDACT", "Change", "Counts", "Plan", "Step", "rewrite", "work"]
 
 DELETE, REDACT = "delete", "redact"
 #: The column that a job adds to rows: DELETE, REDACT or null. A body may have a field of any other name.
@@ -44,14 +41,14 @@ class Step:
 
     Attributes:
         files: the files to replace.
-        make: changes the rows of the files. If it is None, the files are removed, or merged if there are `groups`.
-        groups: the files in groups of one queue and day. Each group becomes one file with the same rows.
-        changed: the number of rows that `make` changes and keeps.
+        write: takes the beginning of the names of the new files, and writes them. If it is None, the files are only removed.
+        same_rows: the new files have the rows of the old ones.
+        changed: the number of rows that are changed and kept.
     """
 
     files: tuple[DataFile, ...]
-    make: Callable[[DataFrame], DataFrame] | None = None
-    groups: tuple[tuple[DataFile, ...], ...] = ()
+    write: Callable[[str], list[NewFile]] | None = None
+    same_rows: bool = False
     changed: int = 0
 
 
@@ -109,27 +106,31 @@ class Change:
         rows = self.of(read_files(spark, table, files, with_file=True)).groupBy(FILE, ACTION)
         return [(known[relative(table, row[FILE])], row) for row in rows.agg(F.count(F.lit(1)).alias("messages"), *sums).collect()]
 
-    def steps(self, found: Sequence[tuple[DataFile, Row]]) -> list[Step]:
+    def steps(self, spark: SparkSession, table: ArchiveTable, found: Sequence[tuple[DataFile, Row]]) -> list[Step]:
         """Return the steps for what was found: files that keep no row are removed, the others of each day are rewritten together."""
         deleted, redacted = ({file: row.messages for file, row in found if row[ACTION] == action} for action in (DELETE, REDACT))
         of_day: dict[tuple[str, str, bool], list[DataFile]] = defaultdict(list)
         for file in dict.fromkeys([*deleted, *redacted]):
             of_day[file.queue, file.day, deleted.get(file, 0) == file.rows].append(file)
         return [
-            Step(tuple(files), None if empty else self.apply, changed=sum(redacted.get(file, 0) for file in files))
+            Step(
+                tuple(files),
+                None if empty else partial(rewrite, spark, table, files, self.apply),
+                changed=sum(redacted.get(file, 0) for file in files),
+            )
             for (_, _, empty), files in of_day.items()
         ]
 
     def plan(self, spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile]) -> list[Step]:
         """Return the steps that change the rows of files."""
-        return self.steps(self.find(spark, table, files))
+        return self.steps(spark, table, self.find(spark, table, files))
 
 
 #: Takes the files that the job has not looked at yet, and returns the steps.
 Plan = Callable[[Sequence[DataFile]], Sequence[Step]]
 
 
-def work(spark: SparkSession, table: ArchiveTable, kind: str, plan: Plan, counts: Counts, *, again: bool = True) -> Iterator[str]:
+def work(table: ArchiveTable, kind: str, plan: Plan, counts: Counts, *, again: bool = True) -> Iterator[str]:
     """Execute a plan, and yield the name of each phase that is over: planned, written, committed.
 
     Args:
@@ -151,7 +152,7 @@ def work(spark: SparkSession, table: ArchiveTable, kind: str, plan: Plan, counts
         seen |= {file.path for file in fresh}
         yield "planned"
         for step in steps:
-            new = _write(spark, table, kind, step)
+            new = _write(table, kind, step)
             if new is None:
                 counts.replanned += 1
                 continue
@@ -179,34 +180,18 @@ def _attempt(table: ArchiveTable, files: Sequence[DataFile], act: Callable[[], _
         return None
 
 
-def _write(spark: SparkSession, table: ArchiveTable, kind: str, step: Step) -> list[NewFile] | None:
+def rewrite(spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile], make: Callable[[DataFrame], DataFrame], name: str) -> list[NewFile]:
+    """Write what `make` makes of the rows of files."""
+    size = sum(file.bytes for file in files)
+    return write_files(make(read_files(spark, table, files)).coalesce(max(1, -(-size // FILE_BYTES))), table, name)
+
+
+def _write(table: ArchiveTable, kind: str, step: Step) -> list[NewFile] | None:
     """Write the new files of a step. Returns None if another job has replaced the step's files."""
     table.refresh()
     if not table.are_live(step.files):
         return None
-    name = f"{kind}-{uuid.uuid4().hex[:8]}"
-    if step.groups:
-        return _attempt(table, step.files, lambda: _merged(spark, table, step, name))
-    if step.make is None:
-        return []
-    make, size = step.make, sum(file.bytes for file in step.files)
-
-    def rewrite() -> list[NewFile]:
-        rows = make(read_files(spark, table, step.files)).coalesce(max(1, -(-size // FILE_BYTES)))
-        return write_files(rows, table, name)
-
-    return _attempt(table, step.files, rewrite)
-
-
-def _merged(spark: SparkSession, table: ArchiveTable, step: Step, name: str) -> list[NewFile]:
-    new = merge_files(spark, table, step.groups, name)
-    before, after = sum(file.rows for file in step.files), sum(file.rows for file in new)
-    if before != after:
-        table.folder.delete(file.path for file in new)
-        raise SparkFailed(
-            f"Cannot merge files of {table.address}: {before} rows would become {after}. Nothing was changed. Run `rowpost spark verify`."
-        )
-    return new
+    return [] if step.write is None else _attempt(table, step.files, partial(step.write, f"{kind}-{uuid.uuid4().hex[:8]}"))
 
 
 def _commit(table: ArchiveTable, kind: str, step: Step, new: Sequence[NewFile]) -> bool:
@@ -216,7 +201,7 @@ def _commit(table: ArchiveTable, kind: str, step: Step, new: Sequence[NewFile]) 
     removed = _attempt(table, step.files, lambda: remember_removed(table, step.files, new)) if deletes else []
     if removed is None:
         return False
-    while not table.commit(new, step.files, note=note, same_rows=bool(step.groups)):
+    while not table.commit(new, step.files, note=note, same_rows=step.same_rows):
         table.refresh()
         if not table.are_live(step.files):
             table.folder.delete(removed)

@@ -9,21 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
 
 from rowpost.archive.opening import create_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
 from rowpost.spark.archive.times import day_of, start_of
-from rowpost.spark.jobs.archive import BatchWriter, archive, start_query, where_it_begins
+from rowpost.spark.jobs.archive import BatchWriter, archive, given, start_query, where_it_begins
 from rowpost.spark.source.checkpoint import Checkpoint
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 __all__ = [
     "MAX_LATENESS", "PERCENTILES", "PERCENTILE_ACCURACY", "SKETCH_K", "Lateness", "live", "merged", "metrics", "skipped", "start_live", "with_times",
@@ -59,9 +57,8 @@ def metrics(df: DataFrame) -> DataFrame:
         *_spread("critical_ms"),
         F.sum((F.coalesce(F.col("processing_ms") < 0, F.lit(False)) | F.coalesce(F.col("critical_ms") < 0, F.lit(False))).cast("int")).alias("clamped"),
         F.sum("body_bytes").alias("bytes"),
-        *(_sketch(name).alias(f"{name}_sketch") for name in _SKETCHED),
+        *map(_sketch, _SKETCHED),  # last, because checkpoints of `live` have the sums in this order
     )  # fmt: skip
-    grouped = grouped.withColumns({f"{name}_sketch": F.when(F.col(f"{name}_max").isNotNull(), F.col(f"{name}_sketch")) for name in _SKETCHED})
     return shaped(grouped.withColumn("hour", F.col("window.start")), FLOW_HOURLY)
 
 
@@ -76,9 +73,8 @@ def merged(hours: DataFrame, unit: Literal["day", "month"] = "day") -> DataFrame
     sketches = [F.kll_merge_agg_double(f"{name}_sketch", SKETCH_K).alias(f"{name}_sketch") for name in _SKETCHED]
     grouped = hours.groupBy(start_of(unit, F.col("hour")).alias("period"), "endpoint", "message_type").agg(*sums, *largest, *sketches)
     for name in _SKETCHED:
-        sketch = F.when(F.col(f"{name}_max").isNotNull(), F.col(f"{name}_sketch"))
-        ranks = F.array(*(F.lit(rank) for rank in PERCENTILES.values()))
-        several = F.when(F.col(f"{name}_max").isNotNull(), F.kll_sketch_get_quantile_double(f"{name}_sketch", ranks))
+        known, ranks = F.col(f"{name}_max").isNotNull(), F.array(*map(F.lit, PERCENTILES.values()))
+        sketch, several = (F.when(known, each) for each in (F.col(f"{name}_sketch"), F.kll_sketch_get_quantile_double(f"{name}_sketch", ranks)))
         grouped = grouped.withColumns({f"{name}_{label}": several.getItem(i) for i, label in enumerate(PERCENTILES)} | {f"{name}_sketch": sketch})
     return shaped(grouped, FLOW_MERGED)
 
@@ -89,8 +85,8 @@ def with_times(df: DataFrame) -> DataFrame:
     due = F.greatest("time_sent", "deliver_at")  # greatest skips nulls
     return (
         df.withColumn("at", F.when(at <= F.col("archived_at") + F.expr("INTERVAL 1 HOUR"), at))
-        .withColumn("processing_ms", _milliseconds("processing_started", F.col("processing_ended")))
-        .withColumn("critical_ms", F.when(F.col("time_sent").isNotNull(), _between(due, F.col("processing_ended"))))
+        .withColumn("processing_ms", _milliseconds(F.col("processing_started"), F.col("processing_ended")))
+        .withColumn("critical_ms", F.when(F.col("time_sent").isNotNull(), _milliseconds(due, F.col("processing_ended"))))
     )
 
 
@@ -132,7 +128,7 @@ class Lateness:
         batch, observed = progress["batchId"], (progress.get("observedMetrics") or {}).get(_HOURS)
         mark = (progress.get("eventTime") or {}).get("watermark")
         if mark is not None:
-            self._watermarks[batch] = _milliseconds_of(mark)
+            self._watermarks[batch] = round(datetime.fromisoformat(mark).timestamp() * 1000)
         if not observed or not progress["numInputRows"]:
             return 0
         closed = self._before(batch)
@@ -150,10 +146,6 @@ class Lateness:
         return self._watermarks.get(batch - 1, 0)
 
 
-def _milliseconds_of(time: str) -> int:
-    return round(datetime.fromisoformat(time).timestamp() * 1000)
-
-
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
                every: str | None = None, lateness: str = MAX_LATENESS) -> StreamingQuery:  # fmt: skip
     """Write the metrics of a stream to the table in `path`, each hour once. Raises SparkFailed if the checkpoint does not belong to the table."""
@@ -162,23 +154,14 @@ def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, e
     stored = Checkpoint(checkpoint, spark)
     if where_it_begins(table, stored, (queue,), way_out) and stored.query is None:
         raise SparkFailed(f"{path} has hours of {queue} from another checkpoint than {checkpoint}, which would write them again. {way_out}")
-    reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
-    reader = reader if environment is None else reader.option("environment", environment)
-    hours = live(reader.load(), queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", day_of(F.col("hour")))
+    options = given(queue=queue, environment=environment, mode="tail", startingOffsets="earliest")
+    messages = spark.readStream.format("rowpost").options(**options).load()
+    hours = live(messages, queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", day_of(F.col("hour")))
     stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue, way_out=way_out))
-    stream = stream.option("checkpointLocation", checkpoint)
-    return start_query(stream, every)
+    return start_query(stream.option("checkpointLocation", checkpoint), every)
 
 
-def _sketch(name: str) -> Column:
-    return F.kll_sketch_agg_double(_not_negative(name), SKETCH_K)
-
-
-def _milliseconds(start: str, end: Column) -> Column:
-    return _between(F.col(start), end)
-
-
-def _between(start: Column, end: Column) -> Column:
+def _milliseconds(start: Column, end: Column) -> Column:
     return (F.unix_micros(end) - F.unix_micros(start)) / 1000.0
 
 
@@ -190,3 +173,8 @@ def _spread(name: str) -> list[Column]:
     value = _not_negative(name)
     several = F.percentile_approx(value, list(PERCENTILES.values()), PERCENTILE_ACCURACY)
     return [several.getItem(i).alias(f"{name}_{label}") for i, label in enumerate(PERCENTILES)] + [F.max(value).alias(f"{name}_max")]
+
+
+def _sketch(name: str) -> Column:
+    value = _not_negative(name)
+    return F.when(F.max(value).isNotNull(), F.kll_sketch_agg_double(value, SKETCH_K)).alias(f"{name}_sketch")

@@ -1,6 +1,6 @@
 """Send archived messages to queues again, each exactly once for each job key.
 
-`Replay` describes a job, and `run` executes it in steps. The selected messages are stored in the archive's metadata
+`Replay` describes a job, `run` executes it in steps, and `rehearse` counts what it would send. The selected messages are stored in the archive's metadata
 folder until all of them are sent. A restarted job therefore sends the rest of the same selection, without messages that
 were archived later. The ledger in the database ensures that each step is sent once, however often it is attempted.
 """
@@ -13,37 +13,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.errors import InvalidMessage, SparkFailed
-from rowpost.spark.archive.headers import readable_headers
+from rowpost.spark.archive.headers import parse_headers, readable_headers
 from rowpost.spark.archive.replays import ReplayStore
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.archive import read_archive
+from rowpost.spark.jobs.archive import given, read_archive
 from rowpost.spark.session import activate
-from rowpost.wire.headers import (
-    EXCEPTION_INFO,
-    FAILED_QUEUE,
-    IMMEDIATE_RETRIES,
-    PROCESSING_ENDED,
-    PROCESSING_ENDPOINT,
-    PROCESSING_MACHINE,
-    PROCESSING_STARTED,
-    RETRIES,
-    RETRIES_TIMESTAMP,
-    TIME_OF_FAILURE,
-)
+from rowpost.wire import headers as wire
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-__all__ = ["REPLAY_HEADER", "Replay", "choose", "known_plan", "number", "partitions_for", "run", "send", "stored"]
+__all__ = ["REPLAY_HEADER", "Replay", "choose", "filtered", "number", "partitions_for", "rehearse", "run", "send", "stored"]
 
 #: The header with the key of the job that replayed a message.
 REPLAY_HEADER = "Rowpost.Replay"
@@ -51,8 +37,8 @@ RATE_STEP_S = 5.0  # duration of one step of a rate
 ROWS_PER_PARTITION, MAX_PARTITIONS = 25_000, 8
 # headers that failures, retries and audits add: a replayed message is handled as a new one
 _DROPPED = (
-    FAILED_QUEUE, TIME_OF_FAILURE, RETRIES, RETRIES_TIMESTAMP, IMMEDIATE_RETRIES,
-    PROCESSING_STARTED, PROCESSING_ENDED, PROCESSING_ENDPOINT, PROCESSING_MACHINE,
+    wire.FAILED_QUEUE, wire.TIME_OF_FAILURE, wire.RETRIES, wire.RETRIES_TIMESTAMP, wire.IMMEDIATE_RETRIES,
+    wire.PROCESSING_STARTED, wire.PROCESSING_ENDED, wire.PROCESSING_ENDPOINT, wire.PROCESSING_MACHINE,
 )  # fmt: skip
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: The columns of the chosen messages; the step is the name of their folder.
@@ -109,12 +95,7 @@ def choose(df: DataFrame, replay: Replay) -> DataFrame:
     Raises:
         InvalidMessage: the condition is not valid.
     """
-    try:
-        found = df if replay.where is None else df.where(replay.where)
-    except (AnalysisException, ParseException) as error:
-        first = str(error).strip().splitlines()[0].partition("] ")[2] or str(error).splitlines()[0]
-        columns = ", ".join(df.columns)
-        raise InvalidMessage(f"The filter {replay.where!r} is not valid: {first} The columns are {columns}.") from error
+    found = df if replay.where is None else filtered(df, replay.where, f"filter {replay.where!r}")
     latest = F.row_number().over(Window.partitionBy("id").orderBy(F.desc("archived_at"), F.desc("row_version")))
     found = found.withColumn("latest", latest).where("latest = 1")
     destination = F.col("failed_queue") if replay.queue is None else F.lit(replay.queue)
@@ -123,10 +104,19 @@ def choose(df: DataFrame, replay: Replay) -> DataFrame:
     return found if replay.limit is None else found.orderBy("day", "row_version", "id").limit(replay.limit)
 
 
+def filtered(df: DataFrame, where: str, what: str) -> DataFrame:
+    """Return the rows that meet a condition. Raises InvalidMessage, which calls it `what`, for a condition that is not valid."""
+    try:
+        return df.where(where)
+    except (AnalysisException, ParseException) as error:
+        first = str(error).strip().splitlines()[0].partition("] ")[2] or str(error).splitlines()[0]
+        raise InvalidMessage(f"The {what} is not valid: {first} The columns are {', '.join(df.columns)}.") from error
+
+
 def _headers(key: str) -> Column:
     """Remove the headers of the earlier handling and failure. A task raises InvalidMessage for headers that no endpoint can read."""
     headers = readable_headers(F.col("headers"), F.col("id"))
-    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(EXCEPTION_INFO))
+    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(wire.EXCEPTION_INFO))
     marked = F.map_concat(kept, F.create_map(F.lit(REPLAY_HEADER), F.lit(key)))
     return F.coalesce(F.to_json(marked, {"ignoreNullFields": "false"}), F.col("headers"))
 
@@ -162,9 +152,8 @@ def send(df: DataFrame, queue: str, key: str, partitions: int, environment: str 
     """Write id, headers and body to a queue, once for each `key`. Equal rows always fall into equal partitions."""
     activate(df.sparkSession)
     ordered = df.repartition(partitions, "id").sortWithinPartitions("row_version", "id")
-    writer = ordered.select("id", "headers", "body").write.format("rowpost").mode("append").option("queue", queue)
-    writer = writer.option("jobKey", key)
-    (writer if environment is None else writer.option("environment", environment)).save()
+    options = given(queue=queue, jobKey=key, environment=environment)
+    ordered.select("id", "headers", "body").write.format("rowpost").mode("append").options(**options).save()
 
 
 @describing("replay")
@@ -209,7 +198,8 @@ def run(
                 queue = plan["queues"][destination]
                 _wait_for_depth(replay, messages, partial(depth, queue), sleep, store)
                 rows = stored(spark, store.rows(plan["attempt"])).where((F.col("step") == index) & (F.col("destination") == destination))
-                send(rows, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
+                short = hashlib.sha256(queue.encode()).hexdigest()[:12]  # a job key is limited to 200 characters
+                send(rows, queue, f"{replay.key}/{index}/{short}", partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
         store.note_sent(done)
         if index + 1 < len(plan["steps"]):
@@ -218,11 +208,6 @@ def run(
     store.finish()
     return {"key": replay.key, "messages": plan["messages"], "sent_now": done["messages"] - before, "sent_before": before,
             "steps": len(plan["steps"]), "queues": sorted(set(plan["queues"].values()))}  # fmt: skip
-
-
-def _short(queue: str) -> str:
-    """Return a short hash of a queue's name, because a job key is limited to 200 characters."""
-    return hashlib.sha256(queue.encode()).hexdigest()[:12]
 
 
 def _wait(replay: Replay, index: int, sent: int, began: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
@@ -241,7 +226,7 @@ def _wait_for_depth(replay: Replay, messages: int, depth: Callable[[], int], sle
         store.check_not_cancelled()
 
 
-def known_plan(store: ReplayStore, replay: Replay) -> dict[str, Any] | None:
+def _known_plan(store: ReplayStore, replay: Replay) -> dict[str, Any] | None:
     """Return the plan that an earlier run of the key stored, or None. Raises SparkFailed if that run was another replay, or was cancelled."""
     known, asked = store.plan(), _asked(replay)
     differing = [] if known is None else [words for name, words in _FIXED_BY_KEY.items() if known["asked"].get(name) != asked[name]]
@@ -262,7 +247,7 @@ def _plan(
     spark: SparkSession, path: str, store: ReplayStore, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]
 ) -> dict[str, Any]:
     """Return the plan that an earlier run of this key stored. If there is none, choose the messages and store a plan."""
-    known = known_plan(store, replay)
+    known = _known_plan(store, replay)
     if known is not None:
         return known
     chosen = number(choose(read_archive(spark, path, ESSENTIAL), replay), replay)
@@ -270,22 +255,49 @@ def _plan(
     queues = dict(resolve_queues([row.destination for row in chosen.select("destination").distinct().collect()]))
     attempt = store.new_attempt()
     chosen.drop("day").write.partitionBy("step").parquet(store.rows(attempt))
-    steps: list[list[dict]] = []
-    if queues:
-        counted = spark.read.parquet(store.rows(attempt)).groupBy("step", "destination").count().orderBy("step", "destination").collect()
-        steps = [[] for _ in range(max(row.step for row in counted) + 1)]
-        for row in counted:
-            steps[row.step].append({"destination": row.destination, "messages": row["count"]})
+    counted = stored(spark, store.rows(attempt)).groupBy("step", "destination").count().orderBy("step", "destination").collect()
+    steps: list[list[dict]] = [[] for _ in range(max((row.step + 1 for row in counted), default=0))]
+    for row in counted:
+        steps[row.step].append({"destination": row.destination, "messages": row["count"]})
     messages = sum(row["messages"] for step in steps for row in step)
     plan = {"asked": _asked(replay), "attempt": attempt, "messages": messages, "queues": queues, "steps": steps}
     if not messages:  # a key that selects nothing can be used again
         store.discard(attempt)
         return plan
     store.create_plan(plan)
-    known = known_plan(store, replay)
+    known = _known_plan(store, replay)
     if known is None:
         raise SparkFailed(f"Another run of the replay {replay.key!r} is storing its plan now, or was killed meanwhile. Nothing was sent. "
                           f"Run the command again; if this remains, run: rowpost spark replays cancel {path} {replay.key}")  # fmt: skip
     if known["attempt"] != attempt:  # another run was faster
         store.discard(attempt)
     return known
+
+
+def rehearse(spark: SparkSession, path: str, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]) -> dict[str, Any]:
+    """Return the counts of a replay: all messages, those that earlier runs of the key sent, and groups of those that are left.
+
+    Raises:
+        ArchiveNotFound: there is no archive in `path`.
+        InvalidMessage: the condition is not valid.
+        QueueNotFound: a destination does not exist.
+        SparkFailed: the key was used for another replay.
+    """
+    store = ReplayStore(ArchiveFolder(path), replay.key)
+    plan, done = _known_plan(store, replay), store.sent()
+    groups: list[Row] = []
+    if plan is None:
+        groups = _groups(choose(read_archive(spark, path, ESSENTIAL), replay))
+    elif done["steps"] < len(plan["steps"]):
+        groups = _groups(stored(spark, store.rows(plan["attempt"])).where(F.col("step") >= done["steps"]))
+    queues = resolve_queues(sorted({row.destination for row in groups}))
+    found = [
+        {"queue": queues[row.destination], "message_type": row.message_type, "messages": row.messages, "body_bytes": row.bytes} for row in groups
+    ]
+    return {"key": replay.key, "dry_run": True, "messages": sum(row.messages for row in groups), "sent_before": done["messages"], "would_send": found}
+
+
+def _groups(chosen: DataFrame) -> list[Row]:
+    typed = parse_headers(chosen.select("id", "headers", "body", "destination"))
+    counted = typed.groupBy("destination", "message_type").agg(F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes"))
+    return counted.orderBy(F.desc("messages"), "destination", "message_type").collect()

@@ -10,9 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
-from operator import or_
-from typing import TYPE_CHECKING, Any, TypedDict
+from operator import itemgetter, or_
+from typing import Any, TypedDict
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rowpost.archive.lease import lease
@@ -24,36 +25,18 @@ from rowpost.spark.archive.policy import Policy, Rule, pattern
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.copied import Copies, actions_of, change_of_copies, follow
+from rowpost.spark.jobs.copied import Copies, follow
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, Step, work
-from rowpost.wire.headers import (
-    CONTENT_TYPE,
-    CONVERSATION_ID,
-    DELIVER_AT,
-    ENCLOSED_MESSAGE_TYPES,
-    EXCEPTION_TYPE,
-    FAILED_QUEUE,
-    MESSAGE_ID,
-    MESSAGE_INTENT,
-    ORIGINATING_ENDPOINT,
-    PROCESSING_ENDED,
-    PROCESSING_ENDPOINT,
-    PROCESSING_STARTED,
-    RELATED_TO,
-    TIME_OF_FAILURE,
-    TIME_SENT,
-)
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+from rowpost.wire import headers as wire
 
 __all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "over_limits", "phases", "plan", "redacted", "run"]
 
 #: The header that marks a redacted message.
 REDACTED_HEADER = "Rowpost.Redacted"
 _KEPT_HEADERS = (
-    MESSAGE_ID, CONVERSATION_ID, RELATED_TO, MESSAGE_INTENT, ENCLOSED_MESSAGE_TYPES, CONTENT_TYPE, ORIGINATING_ENDPOINT, PROCESSING_ENDPOINT,
-    TIME_SENT, PROCESSING_STARTED, PROCESSING_ENDED, DELIVER_AT, TIME_OF_FAILURE, FAILED_QUEUE, EXCEPTION_TYPE,
+    wire.MESSAGE_ID, wire.CONVERSATION_ID, wire.RELATED_TO, wire.MESSAGE_INTENT, wire.ENCLOSED_MESSAGE_TYPES, wire.CONTENT_TYPE,
+    wire.ORIGINATING_ENDPOINT, wire.PROCESSING_ENDPOINT, wire.TIME_SENT, wire.PROCESSING_STARTED, wire.PROCESSING_ENDED, wire.DELIVER_AT,
+    wire.TIME_OF_FAILURE, wire.FAILED_QUEUE, wire.EXCEPTION_TYPE,
 )  # fmt: skip
 _REMOVED_COLUMNS = ("body", "reply_to_address", "sending_machine", "machine", "exception_message")
 _WHOLE_DAY = "limit"
@@ -131,35 +114,23 @@ def plan(
 ) -> tuple[list[PlannedChange], list[Step]]:
     """Return what the policy does to files of the snapshot, ordered by queue and day, and the steps that do it."""
     over = over_limits(table.files(), policy)
-    whole, rest = defaultdict(list), []
+    whole: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
+    rest: list[DataFile] = []
     for file in files:
-        if (file.queue, file.day) in over:
-            whole[file.queue, file.day].append(file)
-        else:
-            rest.append(file)
-    changes: list[PlannedChange] = [
-        {"queue": queue, "day": day, "action": _WHOLE_DAY, "messages": sum(file.rows for file in of_day), "bytes": sum(file.bytes for file in of_day)}
-        for (queue, day), of_day in whole.items()
-    ]
+        (whole[file.queue, file.day] if (file.queue, file.day) in over else rest).append(file)
     steps = [Step(tuple(of_day)) for of_day in whole.values()]
+    found = [(file, _WHOLE_DAY, file.rows, file.bytes) for of_day in whole.values() for file in of_day]
     if policy.rules:
-        by_rule, rewritten = _by_rules(spark, table, policy, now, rest)
-        changes, steps = changes + by_rule, steps + rewritten
-    return sorted(changes, key=lambda each: (each["queue"], each["day"], each["action"])), steps
-
-
-def _by_rules(
-    spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, files: Sequence[DataFile]
-) -> tuple[list[PlannedChange], list[Step]]:
-    change = Change(lambda df: decide(df, policy.rules, now), redacted)
-    found = change.find(spark, table, files, F.sum("body_bytes").alias("bytes"))
+        change = Change(lambda df: decide(df, policy.rules, now), redacted)
+        by_rule = change.find(spark, table, rest, F.sum("body_bytes").alias("bytes"))
+        steps += change.steps(spark, table, by_rule)
+        found += [(file, row[ACTION], row.messages, row.bytes) for file, row in by_rule]
     planned: dict[tuple[str, str, str], PlannedChange] = {}
-    for file, row in found:
-        key = (file.queue, file.day, row[ACTION])
-        each = planned.setdefault(key, {"queue": file.queue, "day": file.day, "action": row[ACTION], "messages": 0, "bytes": 0})
-        each["messages"] += row.messages
-        each["bytes"] += row.bytes
-    return list(planned.values()), change.steps(found)
+    for file, action, messages, size in found:
+        each = planned.setdefault((file.queue, file.day, action), PlannedChange(queue=file.queue, day=file.day, action=action, messages=0, bytes=0))
+        each["messages"] += messages
+        each["bytes"] += size
+    return [each for _, each in sorted(planned.items(), key=itemgetter(0))], steps
 
 
 def phases(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, counts: Counts, changes: list[PlannedChange]) -> Iterator[str]:
@@ -170,7 +141,7 @@ def phases(spark: SparkSession, table: ArchiveTable, policy: Policy, now: dateti
         changes.extend(found)
         return todo
 
-    yield from work(spark, table, "retain", steps, counts)
+    yield from work(table, "retain", steps, counts)
     if counts.steps:
         table.vacuum(at_once=True)
         yield "vacuumed"
@@ -196,19 +167,18 @@ def run(
         with lease(table.folder, "retain"):
             table.refresh()  # what `decode` has read meanwhile has copies
             if places(table.folder):
-                _follow(spark, table, policy, now, copied)  # first: the archive says which messages they are
+                messages = _with_actions(read_files(spark, table, table.files()), over_limits(table.files(), policy), policy, now)
+                for _ in follow(table, "retain", messages, copied):  # first: the archive says which messages they are
+                    pass
             for _ in phases(spark, table, policy, now, counts, changes):
                 progress(counts.steps, counts.steps)
     return changes, {"days": len(counts.days), "deleted": counts.rows_before - counts.rows_after, "redacted": counts.changed,
                      "copies_deleted": copied.deleted, "copies_redacted": copied.redacted, "copies_missing": copied.missing}  # fmt: skip
 
 
-def _follow(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, done: Copies) -> None:
-    """Delete and redact the copies of the messages that the policy deletes and redacts, and redact those of messages that it has redacted."""
-    over = [(F.col("queue") == queue) & (F.col("day").cast("string") == day) for queue, day in over_limits(table.files(), policy)]
-    decided = decide(read_files(spark, table, table.files()), policy.rules, now)
-    action = F.when(reduce(or_, over, F.lit(False)), F.lit(DELETE)).when(is_redacted() & F.col(ACTION).isNull(), F.lit(REDACT))
-    actions = actions_of(decided, F.coalesce(action, F.col(ACTION))).persist()
-    for _ in follow(spark, table, "retain", change_of_copies(actions), done):
-        pass
-    actions.unpersist()
+def _with_actions(df: DataFrame, over: set[tuple[str, str]], policy: Policy, now: datetime) -> DataFrame:
+    """Add to archived messages what happens to their copies. The copy of a message that an earlier run has redacted is redacted too."""
+    whole = [(F.col("queue") == queue) & (F.col("day").cast("string") == day) for queue, day in over]
+    decided = decide(df, policy.rules, now)
+    action = F.when(reduce(or_, whole, F.lit(False)), F.lit(DELETE)).when(is_redacted() & F.col(ACTION).isNull(), F.lit(REDACT))
+    return decided.withColumn(ACTION, F.coalesce(action, F.col(ACTION)))

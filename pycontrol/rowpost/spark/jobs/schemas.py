@@ -7,30 +7,27 @@ another type or missing, for broken bodies, and for types without a schema.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
 
 from rowpost.spark.archive.policy import pattern
 from rowpost.spark.bodies.fitting import ELEMENT, ENTRY
 from rowpost.spark.bodies.observing import changes, shapes
 from rowpost.spark.bodies.proposing import Observation, propose
-from rowpost.spark.bodies.schema_files import Schema, as_ddl, file_name, type_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from rowpost.spark.bodies.schema_files import Schema, as_ddl, file_name, named, places, type_of
 
 __all__ = ["Change", "Proposal", "check", "kept", "observed", "of_types", "proposals", "write"]
 
-_SEEN = T.ArrayType(
-    T.StructType([T.StructField("path", T.StringType()), T.StructField("kind", T.StringType()), T.StructField("place", T.IntegerType())])
-)
-_ARROW = pa.list_(pa.struct([("path", pa.string()), ("kind", pa.string()), ("place", pa.int32())]))
+_SEEN = T.ArrayType(T.StructType().add("path", T.StringType()).add("kind", T.StringType()).add("place", T.IntegerType()))
 _WORDS = {"new": "new field", "changed": "changed type", "missing": "missing", "broken": "broken body"}
 
 
@@ -71,13 +68,10 @@ def observed(df: DataFrame, schemas: Mapping[str, Schema] | None = None) -> Data
     """
 
     def observe(bodies: pa.Array, content_types: pa.Array, types: pa.Array) -> pa.Array:
-        rows: list[list[tuple[str, str, int]]] = []
-        for body, content_type, name in zip(bodies.to_pylist(), content_types.to_pylist(), types.to_pylist(), strict=True):
-            if schemas is None:
-                rows.append(shapes(body, content_type, name))
-            else:
-                rows.append([(path, kind, 0) for path, kind in changes(body, content_type, schemas[name])] if name in schemas else [])
-        return pa.array([[dict(zip(("path", "kind", "place"), each, strict=True)) for each in row] for row in rows], _ARROW)
+        rows = zip(bodies.to_pylist(), content_types.to_pylist(), types.to_pylist(), strict=True)
+        if schemas is None:
+            return pa.array([shapes(*row) for row in rows], to_arrow_type(_SEEN))
+        return pa.array([changes(body, kind, schemas[name]) if name in schemas else [] for body, kind, name in rows], to_arrow_type(_SEEN))
 
     function = F.arrow_udf(observe, _SEEN)  # type: ignore[call-overload]  # its annotation forgets arrays of structs
     found = F.explode(function("body", "content_type", "message_type"))
@@ -90,14 +84,11 @@ def observed(df: DataFrame, schemas: Mapping[str, Schema] | None = None) -> Data
 def proposals(df: DataFrame, known: Iterable[str] = ()) -> list[Proposal]:
     """Propose a schema for each message type that is not known, ordered by type."""
     wanted = df.where(F.col("message_type").isNotNull() & ~F.coalesce(F.col("message_type").isin(*known), F.lit(False)))
-    totals = {row.message_type: row["count"] for row in wanted.groupBy("message_type").count().collect()}
-    seen: dict[str, list[Any]] = {name: [] for name in sorted(totals)}
-    for row in observed(wanted).collect():
-        seen[row.message_type].append(row)
-    return [_proposal(name, rows, totals[name]) for name, rows in seen.items()]
+    seen = _by_type(observed(wanted))
+    return [_proposal(name, seen[name], each.messages) for name, each in sorted(_totals(wanted).items())]
 
 
-def _proposal(name: str, rows: Sequence[Any], messages: int) -> Proposal:
+def _proposal(name: str, rows: Sequence[Row], messages: int) -> Proposal:
     broken = sum(row.messages for row in rows if row.kind == "broken")
     fields, unknown = propose(Observation(tuple(json.loads(row.path)), row.kind, row.messages, row.place) for row in rows)
     text = as_ddl(fields) + "".join(f"-- {each}: null or empty in every message\n" for each in unknown)
@@ -123,47 +114,35 @@ def write(folder: Path, found: Sequence[Proposal]) -> list[Path]:
 
 def check(df: DataFrame, schemas: Mapping[str, Schema]) -> list[Change]:
     """Compare the bodies with the schemas, and return the changes, ordered by type and field."""
-    totals = {row.message_type: (row.messages, row.example) for row in df.groupBy("message_type").agg(
-        F.count(F.lit(1)).alias("messages"), F.min("message_id").alias("example")).collect()}  # fmt: skip
-    rows: dict[str, list[Any]] = {name: [] for name in schemas}
-    for row in observed(df.where(F.col("message_type").isin(*schemas)), schemas).collect():
-        rows[row.message_type].append(row)
-    found = [
-        Change("no schema", name, "", number, number, example)
-        for name, (number, example) in totals.items()
-        if name is not None and name not in schemas
-    ]
-    for name, schema in schemas.items():
-        if name in totals:
-            found += _changes(schema, rows[name], totals[name][0])
+    totals = _totals(df)
+    rows = _by_type(observed(df.where(F.col("message_type").isin(*schemas)), schemas))
+    new = [(name, each) for name, each in totals.items() if name is not None and name not in schemas]
+    found = [Change("no schema", name, "", each.messages, each.messages, each.example) for name, each in new]
+    for name in totals.keys() & schemas.keys():
+        found += _changes(schemas[name], rows[name], totals[name].messages)
     return sorted(found, key=lambda each: (each.message_type or "", each.kind == "no schema", each.field, each.kind))
 
 
-def _changes(schema: Schema, rows: Sequence[Any], of: int) -> list[Change]:
-    types = dict(_paths(schema.fields, ()))
-    seen = {tuple(json.loads(row.path)) for row in rows if row.kind == "seen"}
-    found = [
-        Change(_WORDS[row.kind], schema.message_type, _spelled(json.loads(row.path)), row.messages, of, row.example, types.get(tuple(json.loads(row.path))))
-        for row in rows if row.kind != "seen"
+def _totals(df: DataFrame) -> dict[Any, Row]:
+    """Count the messages of each type, with the id of one of them as `example`."""
+    counted = df.groupBy("message_type").agg(F.count(F.lit(1)).alias("messages"), F.min("message_id").alias("example"))
+    return {row.message_type: row for row in counted.collect()}
+
+
+def _by_type(df: DataFrame) -> Mapping[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in df.collect():
+        found[row.message_type].append(row)
+    return found
+
+
+def _changes(schema: Schema, rows: Sequence[Row], of: int) -> list[Change]:
+    types = {place: kind.simpleString().upper() for place, kind in places(schema.fields) if place and place[-1] not in (ELEMENT, ENTRY)}
+    at = [(tuple(json.loads(row.path)), row) for row in rows]
+    seen, wrong = ({place for place, row in at if row.kind == kind} for kind in ("seen", "changed"))
+    never = [place for place in types if place not in seen | wrong and (len(place) == 1 or place[:-1] in seen)]
+    return [
+        *(Change(_WORDS[row.kind], schema.message_type, named(place), row.messages, of, row.example, types.get(place))
+          for place, row in at if row.kind != "seen"),
+        *(Change("never seen", schema.message_type, named(place), 0, of, None, types[place]) for place in never),
     ]  # fmt: skip
-    unseen = [path for path in types if path not in seen and (len(path) == 1 or path[:-1] in seen)]
-    wrong = {tuple(json.loads(row.path)) for row in rows if row.kind == "changed"}
-    return found + [Change("never seen", schema.message_type, _spelled(path), 0, of, None, types[path]) for path in unseen if path not in wrong]
-
-
-def _paths(kind: T.DataType, path: tuple[str | int, ...]) -> Iterable[tuple[tuple[str | int, ...], str]]:
-    """Yield the paths of a type with their types as DDL. Elements of arrays and values of maps have none of their own."""
-    if path and path[-1] not in (ELEMENT, ENTRY):
-        yield path, kind.simpleString().upper()
-    if isinstance(kind, T.StructType):
-        for field in kind:
-            yield from _paths(field.dataType, (*path, field.name))
-    elif isinstance(kind, T.ArrayType):
-        yield from _paths(kind.elementType, (*path, ELEMENT))
-    elif isinstance(kind, T.MapType):
-        yield from _paths(kind.valueType, (*path, ENTRY))
-
-
-def _spelled(path: Sequence[str | int]) -> str:
-    """Return a path as in a message: Lines[].Sku, Tags{}."""
-    return "".join({ELEMENT: "[]", ENTRY: "{}"}.get(part, f".{part}") if isinstance(part, int) else f".{part}" for part in path).lstrip(".")

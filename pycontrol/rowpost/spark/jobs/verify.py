@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from rowpost.archive.folder import ArchiveFolder
@@ -27,10 +27,7 @@ from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.maintenance import Counts, Step, work
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from rowpost.spark.jobs.maintenance import Counts, Step, rewrite, work
 
 __all__ = ["Finding", "Report", "Waiting", "absent", "compare", "duplicates", "repair", "run", "sweep_all"]
 
@@ -83,8 +80,7 @@ def compare(archived: DataFrame, waiting: DataFrame, removed: DataFrame | None =
     """
     known = archived.select("id", "row_version")
     if upto is None:
-        newest = known.agg(F.max("row_version")).collect()[0][0]
-        upto = -1 if newest is None else newest
+        upto = known.agg(F.coalesce(F.max("row_version"), F.lit(-1))).collect()[0][0]
     absent = waiting.select("id", "row_version").join(known, ["id", "row_version"], "left_anti")
     lost = absent if removed is None else absent.join(removed.distinct(), "row_version", "left_anti")
     missed = F.count_if(F.col("row_version") <= F.lit(upto))
@@ -174,11 +170,11 @@ def repair(spark: SparkSession, path: str) -> dict[str, int]:
         known, by_queue = {file.path: file for file in everything}, defaultdict(list)
         for row in held:
             by_queue[row.queue].append(known[relative(table, row[FILE])])
-        return [Step(tuple(same), _first_copies) for same in by_queue.values()]
+        return [Step(tuple(same), partial(rewrite, spark, table, same, _first_copies)) for same in by_queue.values()]
 
     with lease(table.folder, "repair"):
         for plan, counts in ((gone, lost), (twice, doubled)):
-            for _ in work(spark, table, "repair", plan, counts):
+            for _ in work(table, "repair", plan, counts):
                 pass
     return {"files_taken_out": lost.files_before, "messages_lost": lost.rows_before, "copies_removed": doubled.rows_before - doubled.rows_after}
 
@@ -209,8 +205,8 @@ def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Finding
 
 
 def _by_day(files: Iterable[DataFile]) -> list[tuple[str, str, int, int]]:
-    days: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    rows, size = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for file in files:
-        days[file.queue, file.day][0] += file.rows
-        days[file.queue, file.day][1] += file.bytes
-    return [(queue, day, rows, size) for (queue, day), (rows, size) in sorted(days.items())]
+        rows[file.queue, file.day] += file.rows
+        size[file.queue, file.day] += file.bytes
+    return [(*day, rows[day], size[day]) for day in sorted(rows)]
