@@ -29,12 +29,12 @@ from rowpost.archive.parts import NewFile, write_parts
 from rowpost.archive.progress import Measured, Receiver
 from rowpost.archive.reading_ahead import read_ahead
 from rowpost.archive.source.bounds import Bounds
+from rowpost.archive.source.connection import PatientConnection, Say
 from rowpost.archive.source.drain import Drain
-from rowpost.archive.source.held import Held, held_above
+from rowpost.archive.source.lag import Held, held_above
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.queue_stream import StreamRefused
-from rowpost.archive.source.reconnect import PatientConnection, Say
-from rowpost.archive.source.streams import Offset, StreamRange, Tail
+from rowpost.archive.source.streams import Offset, Part, Tail
 from rowpost.archive.writer import TableWriter
 
 __all__ = ["QueueArchiver"]
@@ -66,8 +66,7 @@ class QueueArchiver:
         self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint or Checkpoint(None)
         confirmed = {epoch: each.end for epoch, each in writer.table.recorded().items()}
         options = replace(options, confirmed=json.dumps(confirmed), partitions=1)
-        self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE.arrow())
-        self._stream.connect = connect
+        self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE.arrow(), connect)
         self._receivers, self._bytes = receivers, 0  # of headers and bodies in the batch
         self._bounds = Bounds(options.max_rows, options.max_bytes)
         self._query = str(uuid5(NAMESPACE_OID, f"rowpost archive {options.queue}"))
@@ -161,7 +160,7 @@ class QueueArchiver:
 
     def _tell(self, at: datetime, seconds: float, rows: int) -> None:
         """Tell the receivers of a batch, and how far the archiver is behind the queue after it."""
-        lag = {name: value for name, value in (self._stream.report() or {}).items() if name in _LAG}
+        lag = {name: value for name, value in self._stream.report().items() if name in _LAG}
         held_by = tuple(lag.pop("held_by", ()))
         measured = Measured(
             f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z", f"rowpost archive {self.queue}", self._writer.table.last_batch(self._query), rows, self._bytes,
@@ -170,11 +169,11 @@ class QueueArchiver:
         for receive in self._receivers:
             receive(measured)
 
-    def _rows(self, parts: Sequence[StreamRange]) -> Generator[pa.RecordBatch]:
+    def _rows(self, parts: Sequence[Part]) -> Generator[pa.RecordBatch]:
         """Read a batch, with its queue and its time."""
         arrived = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
         for part in parts:
-            for batch in self._stream.read(part):  # type: ignore[arg-type]  # the stream made the part
+            for batch in self._stream.read(part):
                 self._bytes += sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("headers", "body"))
                 added = [pa.repeat(arrived, len(batch)), pa.repeat(pa.scalar(self.queue), len(batch))]
                 yield pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, "archived_at", "queue"])

@@ -13,8 +13,8 @@ Decides only, and imports no pyspark: other archivers may use it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from rowpost.errors import SparkFailed
@@ -25,12 +25,12 @@ __all__ = [
     "Progress",
     "Recorded",
     "by_epoch",
+    "by_queue",
     "check_known",
     "check_start",
     "from_log",
     "in_log",
     "is_new",
-    "names_by_epoch",
     "recorded_after",
 ]
 
@@ -99,20 +99,18 @@ class Progress:
     offsets: Callable[[int], Mapping[str, Offset] | None]
 
 
+def by_queue(offset: Mapping[str, Any] | None, queue: str) -> dict[str, Offset]:
+    """Return the offsets of the queues of a stream, which has one queue or several, by name. Those of another source are left out.
+
+    `queue` is the name of the only queue.
+    """
+    found = (offset or {}).get("queues", {queue: offset})
+    return {name: one for name, one in found.items() if isinstance(one, Mapping) and isinstance(one.get("queue"), str)}
+
+
 def by_epoch(offset: Mapping[str, Any] | None) -> dict[str, Offset]:
-    """Return the offsets of the queues of a stream, which has one queue or several, by epoch. Those of another source are left out."""
-    return {epoch: one for _, epoch, one in _each(offset, "")}
-
-
-def names_by_epoch(offset: Mapping[str, Any] | None, queue: str) -> dict[str, str]:
-    """Return the names of the queues of a stream by epoch. `queue` is the name of the only queue."""
-    return {epoch: name for name, epoch, _ in _each(offset, queue)}
-
-
-def _each(offset: Mapping[str, Any] | None, queue: str) -> Iterator[tuple[str, str, Offset]]:
-    for name, one in (offset or {}).get("queues", {queue: offset}).items():
-        if isinstance(one, Mapping) and isinstance(one.get("queue"), str):
-            yield name, one["queue"], one
+    """Return the same offsets by epoch."""
+    return {one["queue"]: one for one in by_queue(offset, "").values()}
 
 
 def is_new(batch: Batch, records: Records, last: int) -> bool:
@@ -265,12 +263,9 @@ def _refused(batch: Batch, why: str) -> SparkFailed:
 
 def in_log(records: Records) -> dict[str, dict[str, Any]]:
     """Convert what a table confirms to JSON for its log."""
-    return {
-        epoch: {"queue": each.queue, "query": each.query, "batch": each.batch, "start": each.start, "end": dict(each.end)}
-        for epoch, each in records.items()
-    }
+    return {epoch: asdict(each) for epoch, each in records.items()}
 
 
 def from_log(found: Mapping[str, Any]) -> dict[str, Recorded]:
     """Convert the JSON of a table's log. What a later version has added to it is left out."""
-    return {epoch: Recorded(each["queue"], each["query"], each["batch"], each["start"], each["end"]) for epoch, each in found.items()}
+    return {epoch: Recorded(**{each.name: known[each.name] for each in fields(Recorded)}) for epoch, known in found.items()}

@@ -15,8 +15,8 @@ from types import FrameType
 from deltalake.exceptions import DeltaError
 
 from rowpost.archive.archiver import QueueArchiver
-from rowpost.archive.source.held import Held
-from rowpost.archive.source.reconnect import Say, say
+from rowpost.archive.source.connection import Say, say
+from rowpost.archive.source.lag import Held
 from rowpost.errors import SparkFailed
 
 __all__ = ["Stop", "run"]

@@ -6,16 +6,24 @@ Row versions have gaps, and one message may have the size of thousands. The rang
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from rowpost.archive.source.queue_stream import Range, split
-
-__all__ = ["Sampled", "divide", "divide_visible"]
+__all__ = ["Range", "Sampled", "divide", "divide_visible", "split"]
 
 #: What reading a message costs in addition to its bytes.
 _MESSAGE_BYTES = 500
 _ENOUGH = 16  # measured messages for each range
+
+
+@dataclass(frozen=True)
+class Range:
+    """Offsets greater than `above` and at most `upto`: row versions, or numbers of the spool."""
+
+    above: int
+    upto: int
 
 
 class Sampled(NamedTuple):
@@ -24,6 +32,17 @@ class Sampled(NamedTuple):
     row_version: int
     bytes: int
     messages: int
+
+
+def split(above: int, upto: int, parts: int) -> list[Range]:
+    """Split a range into about equal, non-empty parts.
+
+    >>> split(0, 10, 3)
+    [Range(above=0, upto=3), Range(above=3, upto=6), Range(above=6, upto=10)]
+    """
+    parts = max(min(parts, upto - above), 0)
+    cuts = [above + (upto - above) * part // parts for part in range(parts)] + [upto]
+    return [Range(low, high) for low, high in pairwise(cuts)]
 
 
 def divide(above: int, upto: int, parts: int, sample: Sequence[Sampled], max_messages: int | None = None) -> list[Range]:

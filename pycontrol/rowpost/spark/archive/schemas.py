@@ -180,11 +180,11 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def check_schema(schema: StructType) -> pa.Schema:
-    """Convert a requested schema to Arrow. Raises SettingsError for a column that a message does not have."""
-    known = {field.name: field.dataType for field in MESSAGE}
+def check_schema(schema: StructType, *, has_queue: bool = False) -> pa.Schema:
+    """Convert a requested schema to Arrow. Raises SettingsError for a column that a message does not have. With `has_queue`, it has `queue`."""
+    known = {field.name: field.dataType for field in MESSAGE} | ({"queue": _TEXT} if has_queue else {})
     for field in schema:
         if known.get(field.name) != field.dataType:
-            there = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in MESSAGE)
+            there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
             raise SettingsError(f"A message has no column {field.name} {field.dataType.simpleString()}. Its columns are: {there}.")
     return arrow_schema(schema)

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rowpost.archive.source.gone import naming_what_is_gone
+from rowpost.archive.source.connection import naming_what_is_gone
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey
 from rowpost.spark.source.destinations import SEVERAL, attempt_for, queues_of

@@ -33,8 +33,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from rowpost.archive.source.connection import open_database
-from rowpost.archive.source.gone import naming_what_is_gone
+from rowpost.archive.source.connection import naming_what_is_gone, open_database
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsError
 from rowpost.settings.environment import load_settings

@@ -5,7 +5,7 @@
 `QueueSource` selects the reader or writer. Its classes are imported only when they are needed, because Spark creates the
 source in several short-lived processes.
 
-The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
+The options are a closed list (options.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
 version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds, includeHeaders and columns; of
 streams also mode (tail or drain), maxOffsetsPerTrigger, maxBytesPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds,
 confirmedOffsets, and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
@@ -18,19 +18,21 @@ single message.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
+from rowpost.archive.source.options import DRAIN
 from rowpost.errors import SettingsError
-from rowpost.spark.source.option_names import check_no_secrets
-from rowpost.spark.source.options import in_environment, read_options, write_options
-from rowpost.spark.source.selection import check_schema_is_selected, selected_columns
+from rowpost.spark.archive.schemas import MESSAGE
+from rowpost.spark.source.options import check_no_secrets, flag, in_environment, read_options, write_options
 
 __all__ = ["QueueSource"]
 
+_COLUMNS = "columns"
 _PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
 
 
@@ -48,13 +50,13 @@ class QueueSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of a message, or those that the options name."""
-        return selected_columns(self.options)
+        return _selected_columns(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader of `spark.read`."""
         from rowpost.spark.source.reader import FilteringReader, QueueReader
 
-        check_schema_is_selected(self.options, schema)
+        _check_selected(self.options, schema)
         kind, options = FilteringReader if _pushes_filters() else QueueReader, in_environment(read_options(self.options))
         if options.several:
             raise SettingsError(f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use readStream.")
@@ -64,7 +66,7 @@ class QueueSource(DataSource):
         """Create the reader of `spark.readStream`."""
         from rowpost.spark.source.stream_reader import StreamReader
 
-        check_schema_is_selected(self.options, schema)
+        _check_selected(self.options, schema)
         return StreamReader(in_environment(read_options(self.options, stream=True)), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
@@ -90,3 +92,44 @@ def _pushes_filters() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _selected_columns(options: Mapping[str, str]) -> StructType:
+    """Return the columns that the options name, in their order.
+
+    Without the option `columns`, these are all columns of a message, without headers if includeHeaders is false, and with the queue if
+    several are read.
+
+    Raises:
+        SettingsError: a message has no such column, or the others would be lost, because the stream is a drain.
+    """
+    fields = [field for field in MESSAGE if field.name != "headers" or flag("includeHeaders", options.get("includeHeaders", "true"))]
+    if _reads_several(options):
+        fields.append(StructField("queue", StringType(), False))
+    names = _names(options)
+    if names is None:
+        return StructType(fields)
+    if options.get("mode", "").lower() == DRAIN:
+        raise SettingsError("The option columns is not for mode=drain, which removes the messages: their other columns would be lost. Remove it.")
+    known = {field.name: field for field in fields}
+    wrong = [name for name in names if name not in known]
+    if wrong or len(set(names)) < len(names):
+        why = f"{wrong[0]!r} is not a column of this read" if wrong else "a column is named twice"
+        raise SettingsError(f"The option columns cannot be {options[_COLUMNS]!r}: {why}. Its columns are {', '.join(known)}.")
+    return StructType([known[name] for name in names])
+
+
+def _check_selected(options: Mapping[str, str], schema: StructType) -> None:
+    """Raise SettingsError if `.schema(…)` and the option `columns` name different columns."""
+    if _names(options) is not None and schema.fieldNames() != _selected_columns(options).fieldNames():
+        raise SettingsError(f"The option columns ({options[_COLUMNS]}) and .schema() name different columns. Use one of them.")
+
+
+def _names(options: Mapping[str, str]) -> Sequence[str] | None:
+    text = options.get(_COLUMNS)
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def _reads_several(options: Mapping[str, str]) -> bool:
+    listed, one = options.get("subscribe") or "", options.get("queue")
+    return options.get("subscribePattern") is not None or ("," in listed and not one)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from rowpost.archive.source.reconnect import Outage
+from rowpost.archive.source.connection import Outage
 from rowpost.cli.app import app
 from rowpost.errors import DatabaseUnavailable
 from rowpost.spark.archive.schemas import MESSAGE

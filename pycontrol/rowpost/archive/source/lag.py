@@ -1,18 +1,51 @@
-"""Explain which messages a tail has not read because transactions are open, and whose transactions they are."""
+"""How far a stream is behind its queue: in messages, by the age of the oldest one, and by the open transactions that hold messages back."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rowpost.archive.source.watermark import Notes
 from rowpost.database.connection import Connection
+from rowpost.wire.headers import PROCESSING_ENDED, TIME_OF_FAILURE, TIME_SENT
+from rowpost.wire.message import parse_timestamp
 
-__all__ = ["MAX_COUNTED", "Held", "Holder", "held_above", "holders"]
+__all__ = ["MAX_COUNTED", "MAX_LAG_MESSAGES", "Held", "Holder", "age_s", "backlog", "held_above", "holders"]
 
+MAX_LAG_MESSAGES = 100_000
 MAX_COUNTED = 1_000_000
+
+
+def backlog(database: Connection, queue: str, above: int) -> dict[str, object]:
+    """Return what a stream has not read, for its progress.
+
+    Returns:
+        lag_messages, the number of messages above a row version, of which MAX_LAG_MESSAGES means at least so many; and lag_seconds, the age
+        of the oldest one: 0 if there is none, None if its headers have no time.
+    """
+    row = database.call("describe_backlog", queue, above=above, count=MAX_LAG_MESSAGES)[0]
+    return {"lag_messages": row.messages, "lag_seconds": age_s(row.first_headers, datetime.now(UTC)) if row.messages else 0.0}
+
+
+def age_s(headers: str | None, now: datetime) -> float | None:
+    """Return the seconds since a message was handled, failed or was sent. Returns None if its headers do not say it.
+
+    >>> age_s('{"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"}', datetime(2026, 1, 1, 12, 1, tzinfo=UTC))
+    60.0
+    """
+    try:
+        found = json.loads(headers or "{}")
+    except ValueError:
+        return None
+    for name in (PROCESSING_ENDED, TIME_OF_FAILURE, TIME_SENT):
+        try:
+            return round(max((now - parse_timestamp(found[name])).total_seconds(), 0.0), 3)
+        except (LookupError, TypeError, ValueError):
+            continue
+    return None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Read a range of messages to its end although the connection is lost in between.
+"""Read a range of messages as Arrow batches, to its end although the connection is lost in between.
 
 A reader has passed rows on when it loses its connection, and cannot take them back. It therefore reads the range again
 and skips these rows. The spool has an order, so that their number is enough. A queue has none: their row versions are kept, eight
@@ -8,28 +8,22 @@ bytes for each row of the range.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowpost.archive.columns import MESSAGE
+from rowpost.archive.source.connection import PatientConnection, naming_what_is_gone
+from rowpost.archive.source.cuts import Range
 from rowpost.archive.source.options import ReadOptions
-from rowpost.archive.source.queue_stream import Range, read_batches
-from rowpost.archive.source.reconnect import PatientConnection
+from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable
 
-__all__ = ["read_queue_range", "read_spool_range"]
+__all__ = ["read_batches", "read_queue_range", "read_spool_range"]
 
 _KEY = "row_version"
 _KEY_FIELD = pa.field(_KEY, pa.int64(), nullable=False)
-
-
-class _Seen(Protocol):
-    def begin(self) -> None:
-        """Start to read the range from its beginning."""
-
-    def unseen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of the next batch that were not returned before."""
 
 
 class _SeenRows:
@@ -39,9 +33,11 @@ class _SeenRows:
         self._returned = self._skip = 0
 
     def begin(self) -> None:
+        """Start to read the range from its beginning."""
         self._skip = self._returned
 
     def unseen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of the next batch that were not returned before."""
         skipped = min(self._skip, batch.num_rows)
         self._skip -= skipped
         self._returned += batch.num_rows - skipped
@@ -49,7 +45,7 @@ class _SeenRows:
 
 
 class _SeenRowVersions:
-    """Rows of a range without an order."""
+    """Rows of a range without an order. The methods are those of _SeenRows."""
 
     def __init__(self) -> None:
         self._returned: list[pa.Array] = []
@@ -79,7 +75,7 @@ def read_spool_range(connection: PatientConnection, options: ReadOptions, schema
 
 
 def _read(
-    connection: PatientConnection, procedure: str, options: ReadOptions, schema: pa.Schema, part: Range, seen: _Seen
+    connection: PatientConnection, procedure: str, options: ReadOptions, schema: pa.Schema, part: Range, seen: _SeenRows | _SeenRowVersions
 ) -> Iterator[pa.RecordBatch]:
     while True:
         seen.begin()
@@ -87,10 +83,40 @@ def _read(
             for batch in read_batches(connection.open(), procedure, options, schema, part):
                 unseen = seen.unseen(batch)
                 if unseen.num_rows:
-                    connection.succeeded()  # only new rows end an outage, so that each attempt makes progress or waits
+                    connection.outage.ended()  # only new rows end an outage, so that each attempt makes progress or waits
                     yield unseen
         except DatabaseUnavailable as error:
             connection.failed(error)
         else:
-            connection.succeeded()
+            connection.outage.ended()
             return
+
+
+def read_batches(
+    database: Connection, procedure: str, options: ReadOptions, schema: pa.Schema, part: Range, **filters: Any
+) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of a range in Arrow batches of about `options.batch_bytes`. The server omits unrequested bodies and headers."""
+    names = schema.names
+    chunks = database.stream(
+        procedure,
+        options.queue,
+        columns=names,
+        chunk_bytes=options.batch_bytes,
+        above=part.above,
+        upto=part.upto,
+        with_headers="headers" in names,
+        with_body="body" in names,
+        **filters,
+    )
+    with naming_what_is_gone(database, options.queue):
+        for chunk in chunks:
+            yield pa.RecordBatch.from_arrays([_column(chunk, field) for field in schema], schema=schema)
+
+
+def _column(chunk: pa.RecordBatch | list[tuple], field: pa.Field) -> pa.Array:
+    """Return a column of what a driver has read: an Arrow batch, or rows with the columns of a message, whose times are in UTC."""
+    if isinstance(chunk, pa.RecordBatch):
+        return chunk.column(field.name).cast(field.type)
+    place = MESSAGE.names.index(field.name)
+    values = [row[place] for row in chunk]
+    return pa.array(map(str, values) if field.name == "id" else values, field.type)
