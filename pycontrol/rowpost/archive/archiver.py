@@ -28,8 +28,8 @@ from rowpost.archive.identity import Batch, Progress, Recorded, check_known
 from rowpost.archive.parts import NewFile, write_parts
 from rowpost.archive.progress import Measured, Receiver
 from rowpost.archive.reading_ahead import read_ahead
-from rowpost.archive.source.bounds import Bounds
 from rowpost.archive.source.connection import PatientConnection, Say
+from rowpost.archive.source.cuts import Bounds
 from rowpost.archive.source.drain import Drain
 from rowpost.archive.source.lag import Held, held_above
 from rowpost.archive.source.options import DRAIN, ReadOptions

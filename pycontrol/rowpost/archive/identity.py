@@ -203,7 +203,7 @@ def _check_complete(progress: Progress, records: Records, last: int, archive: st
     has_offsets = any(each.query == progress.query for each in records.values())
     if last >= progress.committed or (last >= 0 and not has_offsets):  # an earlier version did not commit batches without messages
         return
-    missing, before = 0, _ends_at(progress, last)
+    missing, before = 0, {} if last < 0 else progress.offsets(last)
     for number in range(last + 1, progress.committed + 1):
         found = progress.offsets(number)  # Spark stores those of the last hundred batches
         missing += found is None or before is None or any(e not in before or not _same(before[e], end) for e, end in found.items())
@@ -214,11 +214,6 @@ def _check_complete(progress: Progress, records: Records, last: int, archive: st
             "checkpoint has committed are not in the table, which was restored or replaced. Nothing was read or deleted. Restore the newer table. "
             f"If you do not have it, the messages that are still in the queue can be archived again. {way_out}"
         )
-
-
-def _ends_at(progress: Progress, number: int) -> Mapping[str, Offset] | None:
-    """Return the offsets at the end of a batch: none before the first one, None if they are not stored any more."""
-    return {} if number < 0 else progress.offsets(number)
 
 
 def _continues(progress: Progress, known: Recorded, committed: Offset | None, planned: Offset) -> bool:

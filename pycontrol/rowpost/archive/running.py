@@ -79,7 +79,8 @@ def run(
         SparkFailed: another archiver has added messages of one of the queues, or the archive cannot be written.
     """
     try:
-        _each(archivers, lambda each: each.begin(ends=every_s is None))
+        for each in archivers:
+            each.begin(ends=every_s is None)
         if every_s is None:
             _round(archivers, stop, progress)
         else:
@@ -94,12 +95,8 @@ def run(
             f"The archive cannot be read or written: {_first_line(error)}. What was committed is kept; run the command again."
         ) from error
     finally:
-        _each(archivers, lambda each: each.close())
-
-
-def _each(archivers: Sequence[QueueArchiver], act: Callable[[QueueArchiver], None]) -> None:
-    for each in archivers:
-        act(each)
+        for each in archivers:
+            each.close()
 
 
 def _round(archivers: Sequence[QueueArchiver], stop: Stop, progress: Callable[[int, int], None]) -> None:

@@ -8,9 +8,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from rowpost.archive.source.bounds import Bounds
 from rowpost.archive.source.connection import PatientConnection, naming_what_is_gone
-from rowpost.archive.source.cuts import Range, split
+from rowpost.archive.source.cuts import Bounds, Range, split
 from rowpost.archive.source.lag import backlog
 from rowpost.archive.source.queue_stream import QueueState, StreamRefused
 from rowpost.archive.source.reading import read_spool_range

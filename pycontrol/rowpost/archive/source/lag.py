@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ from rowpost.database.connection import Connection
 from rowpost.wire.headers import PROCESSING_ENDED, TIME_OF_FAILURE, TIME_SENT
 from rowpost.wire.message import parse_timestamp
 
-__all__ = ["MAX_COUNTED", "MAX_LAG_MESSAGES", "Held", "Holder", "age_s", "backlog", "held_above", "holders"]
+__all__ = ["MAX_COUNTED", "MAX_LAG_MESSAGES", "Held", "age_s", "backlog", "held_above", "holders"]
 
 MAX_LAG_MESSAGES = 100_000
 MAX_COUNTED = 1_000_000
@@ -49,45 +49,26 @@ def age_s(headers: str | None, now: datetime) -> float | None:
 
 
 @dataclass(frozen=True)
-class Holder:
-    """A transaction that writes to the queue.
-
-    Attributes:
-        process: the server's number of the session; None for a prepared transaction.
-        since: when the transaction began (UTC); None if the server does not show it.
-        application: the name that the session has given.
-    """
-
-    process: int | None
-    since: datetime | None
-    application: str | None
-
-    def as_json(self) -> dict[str, object]:
-        """Return the values for a report."""
-        return {"process": self.process, "since": self.since and f"{self.since.isoformat()}Z", "application": self.application}
-
-
-@dataclass(frozen=True)
 class Held:
     """Messages that are committed and that a run has not read.
 
     Attributes:
         waiting: their number, at most MAX_COUNTED.
-        held_by: the transactions that held them back and are still open, the oldest first.
+        held_by: the transactions that held them back and are still open (see `holders`), the oldest first.
     """
 
     waiting: int = 0
-    held_by: tuple[Holder, ...] = ()
+    held_by: tuple[Mapping[str, object], ...] = ()
 
     @classmethod
-    def of_all(cls, found: Iterable[Held]) -> Held:
-        """Combine what several queues have."""
-        found = list(found)
-        return cls(sum(each.waiting for each in found), tuple(dict.fromkeys(holder for each in found for holder in each.held_by)))
+    def of_all(cls, found: Sequence[Held]) -> Held:
+        """Combine what several queues have. A transaction may write to several of them."""
+        holders = {str(holder): holder for each in found for holder in each.held_by}
+        return cls(sum(each.waiting for each in found), tuple(holders.values()))
 
     def as_json(self) -> dict[str, object]:
         """Return the values for a report."""
-        return {"waiting": self.waiting, "held_by": [each.as_json() for each in self.held_by]}
+        return {"waiting": self.waiting, "held_by": list(self.held_by)}
 
 
 def held_above(database: Connection, queue: str, offset: Mapping[str, Any]) -> Held:
@@ -95,11 +76,17 @@ def held_above(database: Connection, queue: str, offset: Mapping[str, Any]) -> H
     if not offset.get("polls"):
         return Held()
     count = database.call("describe_backlog", queue, above=offset["row_version"], count=MAX_COUNTED)[0].messages
-    return Held(count, holders(database, queue, offset["polls"])) if count else Held()
+    return Held(count, tuple(holders(database, queue, offset["polls"]))) if count else Held()
 
 
-def holders(database: Connection, queue: str, notes: Notes) -> tuple[Holder, ...]:
-    """Return the open transactions among the writers of some polls, the oldest first."""
+def holders(database: Connection, queue: str, notes: Notes) -> list[Mapping[str, object]]:
+    """Return the open transactions among the writers of some polls, the oldest first.
+
+    Each has `process`, the server's number of the session (None for a prepared transaction), `since`, when it began (UTC; None if the server
+    does not show it), and `application`, the name that the session has given.
+    """
     noted = {writer for _, writers in notes for writer in writers}
-    found = database.call("list_writers", queue)
-    return tuple(Holder(row.process, row.since, row.program) for row in found if row.writer in noted)
+    return [
+        {"process": row.process, "since": row.since and f"{row.since.isoformat()}Z", "application": row.program}
+        for row in database.call("list_writers", queue) if row.writer in noted
+    ]  # fmt: skip

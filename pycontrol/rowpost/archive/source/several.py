@@ -16,8 +16,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from rowpost.archive.source.bounds import Bounds
 from rowpost.archive.source.connection import PatientConnection
+from rowpost.archive.source.cuts import Bounds
 from rowpost.archive.source.drain import Drain
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.queue_stream import StreamRefused

@@ -23,9 +23,8 @@ from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
-from rowpost.archive.source.bounds import Bounds
 from rowpost.archive.source.connection import PatientConnection, Say, naming_what_is_gone, say, say_nothing
-from rowpost.archive.source.cuts import Range, Sampled, divide, split
+from rowpost.archive.source.cuts import Bounds, Range, Sampled, divide, split
 from rowpost.archive.source.lag import backlog, holders
 from rowpost.archive.source.options import LATEST, ReadOptions
 from rowpost.archive.source.queue_stream import QueueState, StreamRefused, describe, wait_for_watermark
@@ -228,7 +227,7 @@ class Tail(QueueStream):
     def measure_lag(self, database: Connection) -> dict[str, object]:
         """Measure what is above the last planned row version."""
         found = holders(database, self.options.queue, self._notes) if self._notes else ()
-        return {**backlog(database, self.options.queue, self._planned), "held_by": [each.as_json() for each in found]}
+        return {**backlog(database, self.options.queue, self._planned), "held_by": list(found)}
 
     def divide(self, start: Offset, end: Offset) -> Sequence[Range]:
         """Divide a batch evenly, or by a sample of its messages if most of its row versions are a gap."""

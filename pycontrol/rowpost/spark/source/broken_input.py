@@ -9,8 +9,8 @@ this mark without taking it. The mark and the pipe are internals of PySpark, and
 from __future__ import annotations
 
 import sys
-from types import FrameType
-from typing import Any, Protocol, cast
+from io import BufferedReader
+from traceback import walk_stack
 
 from pyspark.serializers import SpecialLengths
 
@@ -22,27 +22,20 @@ _END_MARK = SpecialLengths.END_OF_STREAM.to_bytes(4, "big", signed=True)
 _WORKER_FILE, _WORKER_FUNCTION, _PIPE = "pyspark/worker.py", "main", "infile"
 
 
-class _Peekable(Protocol):
-    def peek(self, size: int, /) -> bytes: ...
-
-
 class InputPipe:
     """The pipe through which this task's rows come."""
 
-    def __init__(self, pipe: _Peekable) -> None:
+    def __init__(self, pipe: BufferedReader) -> None:
         self._pipe = pipe
 
     @classmethod
     def of_task(cls) -> InputPipe:
         """Find the pipe of the task that runs in this thread. Raises SettingsError if this Spark has none."""
-        frame: FrameType | None = sys._getframe()
-        while frame is not None:
+        for frame, _ in walk_stack(sys._getframe()):
             code = frame.f_code
-            if code.co_name == _WORKER_FUNCTION and code.co_filename.replace("\\", "/").endswith(_WORKER_FILE):
-                pipe: Any = frame.f_locals.get(_PIPE)
-                if hasattr(pipe, "peek"):
-                    return cls(cast(_Peekable, pipe))
-            frame = frame.f_back
+            is_worker = code.co_name == _WORKER_FUNCTION and code.co_filename.replace("\\", "/").endswith(_WORKER_FILE)
+            if is_worker and hasattr(frame.f_locals.get(_PIPE), "peek"):
+                return cls(frame.f_locals[_PIPE])
         raise SettingsError(
             "The mode direct cannot be used with this version of Spark: rowpost cannot find the pipe of the task's rows, and so cannot see "
             'whether they are complete. Nothing was sent. Remove .option("mode", "direct").'

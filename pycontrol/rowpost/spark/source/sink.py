@@ -39,13 +39,12 @@ from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsE
 from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.broken_input import InputPipe
-from rowpost.spark.source.destinations import Destinations, attempt_for, queues_of
 from rowpost.spark.source.digest import Tally, same_messages, total
-from rowpost.spark.source.job import Job, JobState, Stored, full_key, send_staged
+from rowpost.spark.source.job import Destinations, Job, Stored, attempt_for, full_key, queues_of, send_staged
 from rowpost.spark.source.options import APPLICATION, DIRECT, WriteOptions
 from rowpost.wire.message import OutgoingMessage, decode_headers
 
-__all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer", "check_append_only"]
+__all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer"]
 
 _LOG = logging.getLogger("rowpost.spark.sink")
 _LOG.setLevel(logging.INFO)  # for Spark's logs of its Python processes, if they are enabled; nothing else shows it
@@ -62,12 +61,6 @@ class Written(WriterCommitMessage):
     stored: Stored
 
 
-def check_append_only(overwrite: bool) -> None:
-    """Raise SettingsError for a write that would replace the queue's messages."""
-    if overwrite:
-        raise SettingsError('A write to a queue cannot replace its messages. Use .mode("append"). `rowpost queue purge` empties a queue.')
-
-
 def batch_writer(options: WriteOptions, schema: StructType) -> StagedWriter | DirectWriter:
     """Begin a job and return its writer. A direct job that ran before goes on in mode staged.
 
@@ -81,8 +74,8 @@ def batch_writer(options: WriteOptions, schema: StructType) -> StagedWriter | Di
     # without a jobKey each write is a separate job
     job = Job(full_key(options.job_key or str(uuid4()), options.queue), options.queue, uuid4().hex[:12])
     with open_database(options.environment, APPLICATION) as database:
-        state = job.begin(database, options.mode)
-    return (DirectWriter if state.mode == DIRECT else StagedWriter)(options, columns, job, state)
+        sealed, mode = job.begin(database, options.mode)
+    return (DirectWriter if mode == DIRECT else StagedWriter)(options, columns, job, sealed)
 
 
 class _Writer:
@@ -123,12 +116,6 @@ class _Writer:
             )
         return _resolved(name, self.options.environment)
 
-    def _count(self, batches: Iterator[pa.RecordBatch]) -> Tally:
-        tally = Tally()
-        for _ in self._groups(batches, tally):
-            pass
-        return tally
-
     def _stage(self, job_key: str, attempt: str, batches: Iterator[pa.RecordBatch]) -> Written:
         """Store a task's messages in the staging table, under an identifier of this attempt."""
         tally = Tally()
@@ -145,9 +132,9 @@ class _Writer:
 class _JobWriter(_Writer, DataSourceArrowWriter):
     """A writer of a batch, which is one run of a job."""
 
-    def __init__(self, options: WriteOptions, columns: frozenset[str], job: Job, state: JobState) -> None:
+    def __init__(self, options: WriteOptions, columns: frozenset[str], job: Job, sealed: bool) -> None:
         super().__init__(options, columns)
-        self.job, self.state = job, state
+        self.job, self.sealed = job, sealed
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Record that the run failed. Tasks of it that are still running can store and send nothing any more."""
@@ -160,8 +147,11 @@ class StagedWriter(_JobWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage one partition. If an earlier run was sealed, only count it."""
-        if self.state.sealed:
-            return Written(self.job.key, Stored.of("", self._count(iterator)))
+        if self.sealed:
+            tally = Tally()
+            for _ in self._groups(iterator, tally):
+                pass
+            return Written(self.job.key, Stored.of("", tally))
         task = _task()
         attempt = f"{self.job.run}/{task.partitionId()}/{task.taskAttemptId()}-{uuid4().hex[:12]}"
         return self._stage(self.job.key, attempt, iterator)
@@ -169,7 +159,7 @@ class StagedWriter(_JobWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Send the parts that are not in the ledger, each in one transaction. Raises JobKeyUsed for other messages, QueueNotFound."""
         with self._open() as database:
-            if not self.state.sealed:
+            if not self.sealed:
                 Destinations(database).check(queues_of(_stored(messages)))
             sent = sum(self.job.send(database, part, stored) for part, stored in self.job.seal(database, _stored(messages)))
             self.job.finish(database)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from types import FrameType
+from traceback import walk_stack
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -28,7 +28,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rowpost.archive.source.options import DRAIN
 from rowpost.errors import SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.options import check_no_secrets, flag, in_environment, read_options, write_options
+from rowpost.spark.source.options import WriteOptions, check_no_secrets, flag, in_environment, read_options, write_options
 
 __all__ = ["QueueSource"]
 
@@ -71,27 +71,25 @@ class QueueSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.write`. Raises SettingsError."""
-        from rowpost.spark.source.sink import batch_writer, check_append_only
+        from rowpost.spark.source.sink import batch_writer
 
-        check_append_only(overwrite)
-        return batch_writer(in_environment(write_options(self.options)), schema)
+        return batch_writer(self._write_options(overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.writeStream`. Raises SettingsError."""
-        from rowpost.spark.source.sink import StreamWriter, check_append_only
+        from rowpost.spark.source.sink import StreamWriter
 
-        check_append_only(overwrite)
-        return StreamWriter(in_environment(write_options(self.options, stream=True)), schema)
+        return StreamWriter(self._write_options(overwrite, stream=True), schema)
+
+    def _write_options(self, overwrite: bool, *, stream: bool = False) -> WriteOptions:
+        if overwrite:
+            raise SettingsError('A write to a queue cannot replace its messages. Use .mode("append"). `rowpost queue purge` empties a queue.')
+        return in_environment(write_options(self.options, stream=stream))
 
 
 def _pushes_filters() -> bool:
     """Tell whether Spark is planning a push-down of filters now. Otherwise it refuses a reader that has pushFilters."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_filename.endswith(_PUSHDOWN_WORKER):
-            return True
-        frame = frame.f_back
-    return False
+    return any(frame.f_code.co_filename.endswith(_PUSHDOWN_WORKER) for frame, _ in walk_stack(sys._getframe()))
 
 
 def _selected_columns(options: Mapping[str, str]) -> StructType:
