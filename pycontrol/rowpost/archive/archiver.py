@@ -66,7 +66,7 @@ class QueueArchiver:
         self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint or Checkpoint(None)
         confirmed = {epoch: each.end for epoch, each in writer.table.recorded().items()}
         options = replace(options, confirmed=json.dumps(confirmed), partitions=1)
-        self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE.arrow(), connect)
+        self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE, connect)
         self._receivers, self._bytes = receivers, 0  # of headers and bodies in the batch
         self._bounds = Bounds(options.max_rows, options.max_bytes)
         self._query = str(uuid5(NAMESPACE_OID, f"rowpost archive {options.queue}"))

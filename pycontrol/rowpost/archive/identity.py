@@ -8,7 +8,8 @@ A batch is written if it starts where the table ends. It is skipped if it is the
 a checkpoint that is older than its table, or newer, and a second query that archives the same queue. A new checkpoint starts where the
 table ends. A commit of an earlier version has no offsets: then only the query's last batch number is compared.
 
-Decides only, and imports no pyspark: other archivers may use it.
+Decides only, and imports no pyspark: other archivers may use it. Of the arguments here, `records` is what the table confirms, `last` the number
+of the query's last batch in the table, or -1, `archive` how users name the table, and `way_out` says how to continue after a refusal.
 """
 
 from __future__ import annotations
@@ -20,19 +21,8 @@ from typing import Any
 from rowpost.errors import SparkFailed
 
 __all__ = [
-    "Batch",
-    "Offset",
-    "Progress",
-    "Recorded",
-    "by_epoch",
-    "by_queue",
-    "check_known",
-    "check_start",
-    "from_log",
-    "in_log",
-    "is_new",
-    "recorded_after",
-]
+    "Batch", "Offset", "Progress", "Recorded", "by_epoch", "by_queue", "check_known", "check_start", "from_log", "in_log", "is_new", "recorded_after",
+]  # fmt: skip
 
 #: The offset of a queue in a checkpoint: `queue` is its epoch; row_version for a tail, owner and number for a drain.
 Offset = Mapping[str, Any]
@@ -56,14 +46,9 @@ Records = Mapping[str, Recorded]
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of a stream. The offsets are by epoch; there are none if the stream does not read queues.
+    """A batch of a stream: the query's id, and the number of the batch, from 0.
 
-    Attributes:
-        archive: how users name the table.
-        query: the query's id.
-        number: of the batch, from 0.
-        queues: the names of the queues, by epoch.
-        way_out: says how to continue after a refusal.
+    The offsets and the names of the queues are by epoch; there are none if the stream does not read queues.
     """
 
     archive: str
@@ -116,13 +101,7 @@ def by_epoch(offset: Mapping[str, Any] | None) -> dict[str, Offset]:
 def is_new(batch: Batch, records: Records, last: int) -> bool:
     """Tell whether a batch is to be written: it starts where the table ends. False if the table has it.
 
-    Args:
-        batch: the batch.
-        records: what the table confirms.
-        last: the number of the query's last batch in the table, or -1.
-
-    Raises:
-        SparkFailed: the batch is neither the next one nor the last one of the table.
+    Raises SparkFailed if the batch is neither the next one nor the last one of the table.
     """
     own = {epoch: each for epoch, each in records.items() if each.query == batch.query}
     if any(own[epoch].batch == batch.number for epoch in own.keys() & batch.ends.keys()):
@@ -151,16 +130,9 @@ def recorded_after(batch: Batch, records: Records) -> dict[str, Recorded]:
 def check_start(progress: Progress, records: Records, last: int, archive: str, queues: Sequence[str], way_out: str) -> None:
     """Check, before a query starts, that its checkpoint and its table belong together.
 
-    Args:
-        progress: the checkpoint.
-        records: what the table confirms.
-        last: the number of the query's last batch in the table, or -1.
-        archive: how users name the table.
-        queues: the queues that the query will read. Others in the checkpoint may be archived by another query now.
-        way_out: says how to continue after a refusal.
+    `queues` are those that the query will read: others in the checkpoint may be archived by another query now.
 
-    Raises:
-        SparkFailed: the query would skip messages, or archive messages again.
+    Raises SparkFailed if the query would skip messages, or archive messages again.
     """
     if progress.query is not None:
         if last > progress.planned:
@@ -183,11 +155,7 @@ def check_start(progress: Progress, records: Records, last: int, archive: str, q
 def check_known(progress: Progress, records: Records, present: Collection[str], archive: str) -> None:
     """Raise SparkFailed if a new checkpoint would begin a queue of which the table has messages, but no offset.
 
-    Args:
-        progress: the checkpoint.
-        records: what the table confirms.
-        present: the queues that the query will read, and of which the table has messages.
-        archive: how users name the table.
+    `present` are the queues that the query will read, and of which the table has messages.
     """
     unknown = sorted(set(present) - {each.queue for each in records.values()})
     if unknown and progress.planned < 0:

@@ -70,17 +70,14 @@ def _is_over(holder: dict) -> bool:
         return False
     try:
         os.kill(holder["pid"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
+    except OSError as error:  # PermissionError: the process of another user runs
+        return isinstance(error, ProcessLookupError)
     return False
 
 
 def _refusal(path: str, job: str, holder: dict | None) -> str:
-    known = (
-        "another job" if holder is None else f"{holder['job']} has been running since {holder['since']} on {holder['host']}, process {holder['pid']}"
-    )
+    running = "{job} has been running since {since} on {host}, process {pid}"
+    known = "another job" if holder is None else running.format_map(holder)
     return f"Cannot {job} {path} now: {known}. Nothing was changed. Wait for it to end, and run the command again."
 
 

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from rowpost.archive.address import delta_uri
-from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.columns import ARCHIVE, PARTITIONS, in_log
 from rowpost.archive.folder import LOG_FOLDER, ArchiveFolder
 from rowpost.archive.parts import STATISTICS
 from rowpost.errors import ArchiveNotFound, SparkFailed
@@ -46,13 +46,16 @@ def open_table(address: str) -> ArchiveTable:
         ) from error
 
 
-def create_table(address: str, schema: Columns) -> ArchiveTable:
-    """Read the newest snapshot of a table. Creates the table if there is none. Raises what `open_table` raises, but ArchiveNotFound."""
+def create_table(address: str, schema: Columns | None = None) -> ArchiveTable:
+    """Read the newest snapshot of a table. Creates the table if there is none, by default with the columns of an archive.
+
+    Raises what `open_table` raises, but ArchiveNotFound.
+    """
     uri = delta_uri(address)
     _check_no_plain_files(address)
     try:
         if not DeltaTable.is_deltatable(uri):
-            columns = Schema.from_json(schema.json())
+            columns = Schema.from_json(in_log(ARCHIVE) if schema is None else schema.json())
             DeltaTable.create(uri, columns, partition_by=list(PARTITIONS), configuration=_properties(columns))
     except (DeltaError, TableNotFoundError) as error:
         if not DeltaTable.is_deltatable(uri):  # otherwise another process has just created it

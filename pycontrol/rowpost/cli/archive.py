@@ -116,7 +116,6 @@ def _run(
 ) -> ExitCode:
     from rowpost.archive.archiver import QueueArchiver
     from rowpost.archive.checkpoint import Checkpoint
-    from rowpost.archive.columns import ARCHIVE
     from rowpost.archive.opening import create_table
     from rowpost.archive.running import run
     from rowpost.archive.source.connection import PatientConnection
@@ -124,7 +123,7 @@ def _run(
 
     name = ",".join(each.queue for each in options)
     with stop.on_signals():
-        writer = TableWriter(create_table(folder, ARCHIVE))
+        writer = TableWriter(create_table(folder))
         noted, connect = Checkpoint(checkpoint), partial(PatientConnection, sleep=stop.sleep)
         archivers = [QueueArchiver(writer, each, recreated=recreated, checkpoint=noted, receivers=receive, connect=connect) for each in options]
         try:

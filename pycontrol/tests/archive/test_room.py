@@ -28,7 +28,7 @@ def test_no_module_of_the_room_imports_pyspark():
 
 @pytest.mark.parametrize("name", ["MESSAGE", "ARCHIVE"])
 def test_spark_writes_the_same_columns(name):
-    assert getattr(columns, name).arrow().equals(schemas.arrow_schema(getattr(schemas, name)))
+    assert getattr(columns, name).equals(schemas.arrow_schema(getattr(schemas, name)))
 
 
 class Failing:

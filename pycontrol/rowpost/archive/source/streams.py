@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
@@ -160,15 +161,13 @@ class Tail(QueueStream):
     """
 
     keys = ("queue", "row_version")
+    _restored = False
+    _last: int | None = None  # of a run that ends: the last row version that was assigned before it
+    _notes: Notes = ()
 
-    def __init__(
-        self, options: ReadOptions, schema: pa.Schema, connect: Connect = PatientConnection, connection: PatientConnection | None = None
-    ) -> None:
-        super().__init__(options, schema, connect, connection)
-        self._watermark = Watermark()
-        self._restored = False
-        self._last: int | None = None  # of a run that ends: the last row version that was assigned before it
-        self._notes: Notes = []
+    @cached_property
+    def _watermark(self) -> Watermark:
+        return Watermark()
 
     def initial(self) -> Offset:
         """Return the start of a stream without a checkpoint, from the option startingOffsets."""
@@ -204,7 +203,7 @@ class Tail(QueueStream):
             self._restored = True
         if self._last is not None and self._target is None:
             self._target = self._wait_for_watermark()
-            self._notes = self._watermark.notes() if self._target < self._last else []
+            self._notes = self._watermark.notes() if self._target < self._last else ()
         end = self._watermark.advance(state.poll)
         if self._target is None:
             self._notes = self._watermark.notes()

@@ -59,4 +59,4 @@ def _folder(queue: str) -> str:
 
 def _row_versions(table: ArchiveTable, paths: Iterable[str]) -> pa.Array:
     columns = [table.folder.read_table(path, [_COLUMN]).column(_COLUMN).cast(pa.int64()) for path in paths]
-    return pa.concat_arrays([pa.array([], pa.int64()), *(chunk for column in columns for chunk in column.chunks)])
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.int64()).combine_chunks()

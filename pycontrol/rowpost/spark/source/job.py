@@ -20,6 +20,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from pyspark.sql.datasource import WriterCommitMessage
+
 from rowpost.archive.source.connection import naming_what_is_gone
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey, QueueNotFound
@@ -34,17 +36,21 @@ _SEVERAL = "*"  # in place of the queue of a job: each row names its own
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What one attempt of a task has stored: its identifier, the number of messages, their digest, and the queues that the rows name."""
+class Stored(WriterCommitMessage):
+    """What one attempt of a task has stored, which Spark passes to the driver.
+
+    It has the attempt's identifier, the number of messages, their digest, the queues that the rows name, and of a stream the job's key.
+    """
 
     attempt: str
     messages: int
     digest: str
     queues: frozenset[str] = frozenset()
+    job_key: str = ""
 
     @classmethod
-    def of(cls, attempt: str, tally: Tally) -> Stored:
-        return cls(attempt, tally.messages, tally.digest, frozenset(tally.queues))
+    def of(cls, attempt: str, tally: Tally, job_key: str = "") -> Stored:
+        return cls(attempt, tally.messages, tally.digest, frozenset(tally.queues), job_key)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 from typing import Any
@@ -51,14 +50,6 @@ _LOG.setLevel(logging.INFO)  # for Spark's logs of its Python processes, if they
 CALL_BYTES = 8 << 20  # headers and bodies of one call; a single larger message is sent alone
 _QUEUE = "queue"
 _TYPES = {"id": (StringType,), "headers": (StringType,), "body": (BinaryType, StringType), _QUEUE: (StringType,)}
-
-
-@dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What one attempt of a task has written."""
-
-    job_key: str
-    stored: Stored
 
 
 def batch_writer(options: WriteOptions, schema: StructType) -> StagedWriter | DirectWriter:
@@ -116,14 +107,14 @@ class _Writer:
             )
         return _resolved(name, self.options.environment)
 
-    def _stage(self, job_key: str, attempt: str, batches: Iterator[pa.RecordBatch]) -> Written:
+    def _stage(self, job_key: str, attempt: str, batches: Iterator[pa.RecordBatch]) -> Stored:
         """Store a task's messages in the staging table, under an identifier of this attempt."""
         tally = Tally()
         with self._open() as database:
             for queue, group in self._groups(batches, tally):
                 named = attempt if self.options.queue is not None else attempt_for(attempt, queue)
                 database.call("stage_messages", job_key=job_key, attempt=named, messages=group)
-        return Written(job_key, Stored.of(attempt, tally))
+        return Stored.of(attempt, tally, job_key)
 
     def _open(self) -> Connection:
         return open_database(self.options.environment, APPLICATION)
@@ -145,13 +136,13 @@ class _JobWriter(_Writer, DataSourceArrowWriter):
 class StagedWriter(_JobWriter):
     """Store all messages, and send them part by part when all tasks have succeeded."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
         """Stage one partition. If an earlier run was sealed, only count it."""
         if self.sealed:
             tally = Tally()
             for _ in self._groups(iterator, tally):
                 pass
-            return Written(self.job.key, Stored.of("", tally))
+            return Stored.of("", tally)
         task = _task()
         attempt = f"{self.job.run}/{task.partitionId()}/{task.taskAttemptId()}-{uuid4().hex[:12]}"
         return self._stage(self.job.key, attempt, iterator)
@@ -169,7 +160,7 @@ class StagedWriter(_JobWriter):
 class DirectWriter(_JobWriter):
     """Send each partition in a separate transaction, together with its entry in the ledger."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
         """Send one partition, unless an earlier attempt of the task has sent it. Raises SparkFailed if its rows broke off."""
         part, tally, pipe = _task().partitionId(), Tally(), InputPipe.of_task()
         with self._open() as database, naming_what_is_gone(database, self.options.queue), database.transaction():
@@ -187,7 +178,7 @@ class DirectWriter(_JobWriter):
                 f"Partition {part} of the job {self.job.key!r} was sent by an earlier attempt of its task, with {messages} messages. Now it has "
                 f"{tally.messages}, or others. They were not sent. Use mode staged for data that differ each time they are computed."
             )
-        return Written(self.job.key, Stored.of("", tally))
+        return Stored.of("", tally)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Record that all partitions are sent."""
@@ -204,17 +195,17 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         super().__init__(options, _columns(schema, options))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
         """Stage one partition of a batch."""
         query = _task().getLocalProperty("sql.streaming.queryId")
         return self._stage(full_key(f"stream {query}", self.options.queue), str(uuid4()), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Send the batch, unless the ledger has recorded it or a later one."""
-        key = next((each.job_key for each in messages if isinstance(each, Written)), None)
-        if key is None:
-            return
         stored, sent = _stored(messages), 0
+        if not stored:
+            return
+        key = stored[0].job_key
         with self._open() as database:
             with naming_what_is_gone(database, self.options.queue), database.transaction():
                 if database.call("claim_ledger", job_key=key, part=batchId, parts=0)[0].claimed:
@@ -225,7 +216,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the staged messages."""
-        for key in {each.job_key for each in messages if isinstance(each, Written)}:
+        for key in {each.job_key for each in _stored(messages)}:
             with self._open() as database:
                 database.call("drop_staged", job_key=key)
 
@@ -236,7 +227,7 @@ def _report(what: str, stored: Sequence[Stored], sent: int) -> None:
 
 
 def _stored(messages: Sequence[WriterCommitMessage | None]) -> list[Stored]:
-    return [each.stored for each in messages if isinstance(each, Written)]
+    return [each for each in messages if isinstance(each, Stored)]
 
 
 def _task() -> TaskContext:
