@@ -10,6 +10,7 @@ the queue, so that it is known before the first commit. What is lost with a proc
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -22,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowpost.archive.arrow_headers import archived
-from rowpost.archive.checkpoint import Checkpoint
 from rowpost.archive.columns import MESSAGE
+from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.identity import Batch, Progress, Recorded, check_known
 from rowpost.archive.parts import NewFile, write_parts
 from rowpost.archive.progress import Measured, Receiver
@@ -36,14 +37,45 @@ from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.queue_stream import StreamRefused
 from rowpost.archive.source.streams import Offset, Part, Tail
 from rowpost.archive.writer import TableWriter
+from rowpost.errors import SparkFailed
 
-__all__ = ["QueueArchiver"]
+__all__ = ["Checkpoint", "QueueArchiver"]
 
 _LAG = ("lag_messages", "lag_seconds", "spooled", "held_by")
 _WAY_OUT = (
     "Another archiver has added messages of this queue meanwhile. Let one of them archive the queue: this command continues where the archive ends "
     "when it is started again."
 )
+
+
+class Checkpoint:
+    """Notes in a folder outside of an archive: the last offset of each queue that the archive has confirmed. Without a folder, nothing is noted.
+
+    An archiver needs no checkpoint to continue. But a table cannot tell that it had a newer version, so that an archive that was restored
+    from an older copy is refused only with one.
+    """
+
+    def __init__(self, place: str | None) -> None:
+        self._folder = None if place is None else ArchiveFolder(place)
+
+    def check(self, archive: str, queue: str, position: Offset) -> None:
+        """Raise SparkFailed if the archive ends before the last offset that it has confirmed."""
+        noted = None if self._folder is None else self._folder.read(self._name(archive, position))
+        if self._folder is not None and noted is not None and any(position.get(name, 0) < noted.get(name, 0) for name in ("row_version", "number")):
+            raise SparkFailed(
+                f"The archive {archive} is older than the checkpoint {self._folder.path}: it has confirmed messages of {queue} that it does not have now, so it was "
+                "restored or replaced. Nothing was read or deleted. Restore the newer archive. If you do not have it, delete the folder of the checkpoint: "
+                "a tail then archives again what is still in the queue. Messages that a drain had archived since are lost."
+            )
+
+    def note(self, archive: str, position: Offset) -> None:
+        """Note an offset that the archive has confirmed."""
+        if self._folder is not None:
+            self._folder.write(self._name(archive, position), dict(position))
+
+    def _name(self, archive: str, position: Offset) -> str:
+        named = f"{archive} {position['queue']}".encode()
+        return f"confirmed/{hashlib.sha256(named).hexdigest()[:16]}.json"
 
 
 class QueueArchiver:

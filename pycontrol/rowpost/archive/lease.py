@@ -28,9 +28,7 @@ def lease(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterat
     """Hold the lease within the block. A thread renews it.
 
     The lease of a process that has exited on this machine, and one that was not renewed for 15 minutes, are taken over.
-
-    Raises:
-        SparkFailed: another job still holds it after `wait_s` seconds. The message names the job.
+    Raises SparkFailed, which names the other job, if it still holds the lease after `wait_s` seconds.
     """
     own = {"job": job, "host": socket.gethostname(), "pid": os.getpid(), "since": _now().isoformat(timespec="seconds")}
     end = time.monotonic() + wait_s

@@ -74,9 +74,7 @@ def run(
     """Archive the current messages of all queues, or run until stopped if there is an interval in seconds.
 
     `progress` is called with the batches and messages so far. Returns what open transactions have held back.
-
-    Raises:
-        SparkFailed: another archiver has added messages of one of the queues, or the archive cannot be written.
+    Raises SparkFailed if another archiver has added messages of one of the queues, or the archive cannot be written.
     """
     try:
         for each in archivers:

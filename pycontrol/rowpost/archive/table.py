@@ -74,9 +74,7 @@ class DataFile:
 class ArchiveTable:
     """A snapshot of a table that is partitioned by queue and day.
 
-    Attributes:
-        address: how users name the table.
-        path: the table's folder, a path or a URI as Spark spells it. It also has the folder `_rowpost`.
+    `address` is how users name it, and `path` its folder, a path or a URI as Spark spells it, which also has the folder `_rowpost`.
     """
 
     def __init__(self, address: str, table: DeltaTable) -> None:

@@ -114,8 +114,7 @@ def _run(
     recreated: bool,
     fail_when_held: bool,
 ) -> ExitCode:
-    from rowpost.archive.archiver import QueueArchiver
-    from rowpost.archive.checkpoint import Checkpoint
+    from rowpost.archive.archiver import Checkpoint, QueueArchiver
     from rowpost.archive.opening import create_table
     from rowpost.archive.running import run
     from rowpost.archive.source.connection import PatientConnection

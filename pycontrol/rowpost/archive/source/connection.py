@@ -147,8 +147,7 @@ class PatientConnection:
     def run(self, action: Callable[[Connection], Result]) -> Result:
         """Run an action that may be repeated as a whole, and return its result.
 
-        Raises:
-            DatabaseUnavailable: the server was away for longer than the option connectRetrySeconds allows.
+        Raises DatabaseUnavailable if the server was away for longer than the option connectRetrySeconds allows.
         """
         while True:
             try:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from rowpost.archive.source.connection import PatientConnection, naming_what_is_gone
+from rowpost.archive.source.connection import PatientConnection
 from rowpost.archive.source.cuts import Bounds, Range, split
 from rowpost.archive.source.lag import backlog
 from rowpost.archive.source.queue_stream import QueueState, StreamRefused
@@ -75,7 +75,7 @@ class Drain(QueueStream):
 
     def read_part(self, connection: PatientConnection, part: Part) -> Iterator[pa.RecordBatch]:
         """Confirm the owner of the spool, and read: what is read has an owner who can continue, in a log of Spark or in an archive."""
-        connection.run(lambda database: self._confirm(database, part.end["owner"]))
+        self.ask(lambda database: database.call("confirm_spool", self.options.queue, owner=part.end["owner"]), connection)
         yield from read_spool_range(connection, self.options, self.schema, part)
 
     def commit(self, end: Offset) -> int:
@@ -92,10 +92,6 @@ class Drain(QueueStream):
     def _spool(self, database: Connection) -> Any:
         """Return the row of describe_spool; None if nobody owns the spool."""
         return next(iter(database.call("describe_spool", self.options.queue)), None)
-
-    def _confirm(self, database: Connection, owner: str) -> None:
-        with naming_what_is_gone(database, self.options.queue):
-            database.call("confirm_spool", self.options.queue, owner=owner)
 
     def _fill_spool(self, database: Connection, start: Offset, bounds: Bounds, upto: int) -> int:
         """Move the messages of one batch, and return its last number.
@@ -117,21 +113,21 @@ class Drain(QueueStream):
         moved = spooled = 0
         while wanted is None or moved < wanted:
             count = MOVE_ROWS if wanted is None else min(MOVE_ROWS, wanted - moved)
-            moved_now, spooled = self._move(database, owner, count, upto)
+            with database.transaction():
+                moved_now, spooled = database.call(
+                    "move_to_spool", self.options.queue, owner=owner, count=count, upto=upto, take_over=self.options.take_over
+                )[0]
             moved += moved_now
             if moved_now < count:
                 break
         return moved, spooled
 
-    def _move(self, database: Connection, owner: str, count: int, upto: int) -> tuple[int, int]:
-        with database.transaction():
-            take_over = self.options.take_over
-            return database.call("move_to_spool", self.options.queue, owner=owner, count=count, upto=upto, take_over=take_over)[0]
-
     def _check_no_consumers(self, state: QueueState) -> None:
         if self._checked or self.options.allow_consumers:
             return
-        queue, handler = self.options.queue, self._declared_worker()
+        queue = self.options.queue
+        declared = load_settings(self.options.environment).queue(queue)
+        handler = declared.worker.handler if declared is not None and declared.worker is not None else None
         if handler is not None or state.consumers:
             who = f"the environment declares a worker for it ({handler})" if handler else f"{state.consumers} workers receive from it now"
             raise StreamRefused(
@@ -139,8 +135,3 @@ class Drain(QueueStream):
                 "Drain only queues without consumers, such as audit and error. Otherwise use mode=tail, or set allowConsumers=true (--shared)."
             )
         self._checked = True
-
-    def _declared_worker(self) -> str | None:
-        """Return the handler of the worker that the environment declares for the queue, or None."""
-        found = load_settings(self.options.environment).queue(self.options.queue)
-        return None if found is None or found.worker is None else found.worker.handler

@@ -78,22 +78,18 @@ class QueueStream:
         self._planned = 0  # the end of the last planned batch
         self._lag: tuple[int, float, dict[str, object]] | None = None
 
-    def ask(self, action: Callable[[Connection], Result]) -> Result:
-        """Run an action on the planner's connection, as PatientConnection.run does. Raises QueueNotFound if the queue is gone."""
+    def ask(self, action: Callable[[Connection], Result], connection: PatientConnection | None = None) -> Result:
+        """Run an action as PatientConnection.run does, by default on the planner's connection. Raises QueueNotFound if the queue is gone."""
 
         def named(database: Connection) -> Result:
             with naming_what_is_gone(database, self.options.queue):
                 return action(database)
 
-        return self.connection.run(named)
+        return (connection or self.connection).run(named)
 
     def describe(self) -> QueueState:
         """Poll the queue."""
         return self.ask(lambda database: describe(database, self.options.queue))
-
-    def plan(self, start: Offset, bounds: Bounds) -> Offset:
-        """Return the end of the next batch, which does not exceed the bounds."""
-        raise NotImplementedError
 
     def divide(self, start: Offset, end: Offset) -> Sequence[Range]:
         """Divide a batch into ranges."""

@@ -121,8 +121,7 @@ def finalize(
         release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
         confirmed: the offsets, by the identity of the queue, up to which the target has the messages. Messages above stay in the spool.
 
-    Raises:
-        SpoolTaken: the spool belongs to another stream.
+    Raises SpoolTaken if the spool belongs to another stream.
     """
 
     def drop(database: Connection, queue: str, offset: Offset) -> int:
@@ -140,8 +139,7 @@ def _confirmed(offset: Offset, confirmed: Mapping[str, Offset]) -> Offset:
 def what_is_held(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None = None) -> Held:
     """Return what the last run of a tail could not read. The checkpoint says whether transactions were open.
 
-    Raises:
-        DatabaseUnavailable: the server was away for longer than connectRetrySeconds.
+    Raises DatabaseUnavailable if the server was away for longer than connectRetrySeconds.
     """
     return Held.of_all(_for_each_queue(options, checkpoint, spark, "polls", held_above))
 

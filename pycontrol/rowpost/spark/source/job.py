@@ -117,8 +117,7 @@ class Job:
 def send_staged(database: Connection, queue: str | None, job_key: str, stored: Sequence[Stored]) -> int:
     """Send staged messages in the caller's transaction, to a queue or to those that the rows name. Returns their number.
 
-    Raises:
-        DatabaseError: fewer messages exist than were stored.
+    Raises DatabaseError if fewer messages exist than were stored.
     """
     sent, expected = 0, sum(each.messages for each in stored)
     for name in sorted(queues_of(stored)) if queue is None else [queue]:

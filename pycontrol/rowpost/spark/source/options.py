@@ -142,13 +142,9 @@ _ENVIRONMENT = "The environment's file names the database: use the option enviro
 _NO_TIME = "A queue does not store when a message was sent. Use startingOffsets and endingOffsets with row versions."
 #: what other sources have, and why this one has not
 _REASONS = {
-    "startingTimestamp": _NO_TIME,
-    "endingTimestamp": _NO_TIME,
-    "startingOffsetsByTimestamp": _NO_TIME,
-    "endingOffsetsByTimestamp": _NO_TIME,
+    **dict.fromkeys(("startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"), _NO_TIME),
     "startingOffsetsByTimestampStrategy": _NO_TIME,
-    "minOffsetsPerTrigger": "Set the interval of the trigger instead.",
-    "maxTriggerDelay": "Set the interval of the trigger instead.",
+    **dict.fromkeys(("minOffsetsPerTrigger", "maxTriggerDelay"), "Set the interval of the trigger instead."),
     "availableNow": "Remove it, and use .trigger(availableNow=True).",
     "assign": "Use the option queue, with the name of one queue.",
     "topic": "Use the option queue.",

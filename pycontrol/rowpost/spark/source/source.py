@@ -5,14 +5,9 @@
 `QueueSource` selects the reader or writer. Its classes are imported only when they are needed, because Spark creates the
 source in several short-lived processes.
 
-The options are a closed list (options.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
-version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds, includeHeaders and columns; of
-streams also mode (tail or drain), maxOffsetsPerTrigger, maxBytesPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds,
-confirmedOffsets, and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
-
-The columns are those of schemas.MESSAGE, or a subset: columns that the option columns (`row_version,headers`) or
-`.schema("row_version bigint, headers string")` omits are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
-single message.
+The options are in options.py, those of writes also in sink.py. The columns are those of schemas.MESSAGE, or a subset: columns that the option
+columns (`row_version,headers`) or `.schema("row_version bigint, headers string")` omits are not read. Arrow limits a column of one batch to
+2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a single message.
 """
 
 from __future__ import annotations
@@ -93,13 +88,10 @@ def _pushes_filters() -> bool:
 
 
 def _selected_columns(options: Mapping[str, str]) -> StructType:
-    """Return the columns that the options name, in their order.
+    """Return the columns that the option `columns` names, in their order.
 
-    Without the option `columns`, these are all columns of a message, without headers if includeHeaders is false, and with the queue if
-    several are read.
-
-    Raises:
-        SettingsError: a message has no such column, or the others would be lost, because the stream is a drain.
+    Without it, these are all columns of a message, without headers if includeHeaders is false, and with the queue if several are read.
+    Raises SettingsError if a message has no such column, or the others would be lost, because the stream is a drain.
     """
     fields = [field for field in MESSAGE if field.name != "headers" or flag("includeHeaders", options.get("includeHeaders", "true"))]
     if _reads_several(options):
