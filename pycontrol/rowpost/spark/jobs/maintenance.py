@@ -23,7 +23,7 @@ from rowpost.archive.merging import FILE_BYTES
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.removed import remember_removed
+from rowpost.spark.archive.records import remember_removed
 from rowpost.spark.archive.rows import FILE, merge_files, read_files, relative, write_files
 
 if TYPE_CHECKING:
