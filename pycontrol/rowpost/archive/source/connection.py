@@ -1,7 +1,7 @@
 """The database connections of an archiver, and of Spark's planner and worker processes: they outlive restarts and failovers of the server.
 
-`Outage` decides how long to wait between two attempts, and when to give up. `PatientConnection` repeats an action with new
-connections until the server is back. The planner of a stream has one, and so has each task that reads a range.
+`PatientConnection` repeats an action with new connections until the server is back, and decides how long to wait between two attempts, and
+when to give up. The planner of a stream has one, and so has each task that reads a range.
 
     connection = PatientConnection(options)
     state = connection.run(lambda database: describe(database, options.queue))
@@ -26,7 +26,7 @@ from rowpost.database.connection import Connection, connect, connect_url
 from rowpost.errors import DatabaseUnavailable, QueueNotFound, RowpostError
 from rowpost.settings.environment import load_settings
 
-__all__ = ["Outage", "PatientConnection", "Say", "naming_what_is_gone", "open_database", "say", "say_nothing"]
+__all__ = ["PatientConnection", "Say", "naming_what_is_gone", "open_database", "say", "say_nothing"]
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 30.0
 Result = TypeVar("Result")
@@ -85,64 +85,22 @@ def say_nothing(text: str) -> None:
     """Write nothing: the process that plans the stream says what all tasks would say again."""
 
 
-class Outage:
-    """What is known of the server's current outage, if there is one.
+class PatientConnection:
+    """A connection that is opened when it is needed, and again after it was lost. Not for several threads at once.
 
     Args:
-        queue: the stream's queue, for the texts.
-        limit_s: seconds after which the wait ends with an error; 0 still allows one new connection.
-        say: receives one text when the wait begins, and one when it ends.
+        options: the environment; the queue, for the texts; and the seconds after which the wait ends with an error. 0 allows one new connection.
+        say: receives one text when a wait for the server begins, and one when it ends.
     """
 
     def __init__(
-        self, queue: str, limit_s: float, say: Say = say,
-        *, sleep: Callable[[float], object] = time.sleep, monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
-        self._queue, self._limit_s, self._say, self._sleep, self._monotonic = queue, limit_s, say, sleep, monotonic
-        self._began: float | None = None
+        self, options: ReadOptions, say: Say = say, sleep: Callable[[float], object] = time.sleep, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options, self._say, self._sleep, self._monotonic = options, say, sleep, monotonic
+        self._connection: Connection | None = None
+        self._began: float | None = None  # the outage, if there is one now
         self._said = False
         self._delays = _delays()
-
-    def failed(self, error: DatabaseUnavailable) -> None:
-        """Note a failed attempt, and wait before the next one. Raises DatabaseUnavailable after the limit."""
-        if self._began is None:
-            self._began, self._said, self._delays = self._monotonic(), False, _delays()
-            return
-        left = self._limit_s - (self._monotonic() - self._began)
-        if left <= 0:
-            raise DatabaseUnavailable(
-                f"{str(error).rstrip('.')}. This stream waited {self._limit_s:g} seconds for the server of the queue {self._queue!r}. "
-                "Start it again when the server runs; it continues where it has ended. The option connectRetrySeconds sets the time."
-            ) from error
-        if not self._said:
-            self._said = True
-            self._say(
-                f"waiting for the server since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; queue {self._queue}; "
-                f"{'until it is back' if isinf(self._limit_s) else f'at most {self._limit_s:g} seconds'}: {error}"
-            )
-        self._sleep(min(next(self._delays), left))
-
-    def ended(self) -> None:
-        """Note an attempt that succeeded."""
-        if self._began is not None and self._said:
-            self._say(f"the server is back after {self._monotonic() - self._began:.1f} seconds; queue {self._queue}")
-        self._began = None
-
-
-def _delays() -> Iterator[float]:
-    delay = FIRST_DELAY_S
-    while True:
-        yield delay
-        delay = min(2 * delay, LONGEST_DELAY_S)
-
-
-class PatientConnection:
-    """A connection that is opened when it is needed, and again after it was lost. Not for several threads at once."""
-
-    def __init__(self, options: ReadOptions, say: Say = say, sleep: Callable[[float], object] = time.sleep) -> None:
-        self._options = options
-        self.outage = Outage(options.queue, options.connect_retry_s, say, sleep=sleep)
-        self._connection: Connection | None = None
 
     def run(self, action: Callable[[Connection], Result]) -> Result:
         """Run an action that may be repeated as a whole, and return its result.
@@ -155,13 +113,14 @@ class PatientConnection:
             except DatabaseUnavailable as error:
                 self.failed(error)
             else:
-                self.outage.ended()
+                self.succeeded()
                 return result
 
-    def failed(self, error: DatabaseUnavailable) -> None:
-        """Drop the connection after an error, and wait as long as the outage requires. Raises DatabaseUnavailable."""
-        self.close()
-        self.outage.failed(error)
+    def open(self) -> Connection:
+        """Return the connection, or a new one if there is none. Raises DatabaseUnavailable at once."""
+        if self._connection is None or self._connection.closed:
+            self._connection = open_database(self._options.environment, self._options.application)
+        return self._connection
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -169,8 +128,36 @@ class PatientConnection:
             self._connection.close()
             self._connection = None
 
-    def open(self) -> Connection:
-        """Return the connection, or a new one if there is none. Raises DatabaseUnavailable at once."""
-        if self._connection is None or self._connection.closed:
-            self._connection = open_database(self._options.environment, self._options.application)
-        return self._connection
+    def failed(self, error: DatabaseUnavailable) -> None:
+        """Drop the connection after an error, and wait before the next attempt. Raises DatabaseUnavailable after the limit."""
+        self.close()
+        if self._began is None:
+            self._began, self._said, self._delays = self._monotonic(), False, _delays()
+            return
+        queue, limit_s = self._options.queue, self._options.connect_retry_s
+        left = limit_s - (self._monotonic() - self._began)
+        if left <= 0:
+            raise DatabaseUnavailable(
+                f"{str(error).rstrip('.')}. This stream waited {limit_s:g} seconds for the server of the queue {queue!r}. "
+                "Start it again when the server runs; it continues where it has ended. The option connectRetrySeconds sets the time."
+            ) from error
+        if not self._said:
+            self._said = True
+            self._say(
+                f"waiting for the server since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; queue {queue}; "
+                f"{'until it is back' if isinf(limit_s) else f'at most {limit_s:g} seconds'}: {error}"
+            )
+        self._sleep(min(next(self._delays), left))
+
+    def succeeded(self) -> None:
+        """Note that the server has done what it was asked for."""
+        if self._began is not None and self._said:
+            self._say(f"the server is back after {self._monotonic() - self._began:.1f} seconds; queue {self._options.queue}")
+        self._began = None
+
+
+def _delays() -> Iterator[float]:
+    delay = FIRST_DELAY_S
+    while True:
+        yield delay
+        delay = min(2 * delay, LONGEST_DELAY_S)

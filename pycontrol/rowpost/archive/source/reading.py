@@ -83,12 +83,12 @@ def _read(
             for batch in read_batches(connection.open(), procedure, options, schema, part):
                 unseen = seen.unseen(batch)
                 if unseen.num_rows:
-                    connection.outage.ended()  # only new rows end an outage, so that each attempt makes progress or waits
+                    connection.succeeded()  # only new rows end an outage, so that each attempt makes progress or waits
                     yield unseen
         except DatabaseUnavailable as error:
             connection.failed(error)
         else:
-            connection.outage.ended()
+            connection.succeeded()
             return
 
 

@@ -87,8 +87,7 @@ class ReplayStore:
 
     def finish(self) -> None:
         """Delete the messages of all attempts. The plan stays, so that the key is not used for another replay."""
-        for attempt in self._attempts():
-            self.folder.delete([attempt])
+        self.folder.delete(self._attempts())
 
     def find(self) -> StoredReplay | None:
         """Return what is known, or None if the archive has no replay with this key."""
