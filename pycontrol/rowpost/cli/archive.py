@@ -94,7 +94,7 @@ def archive(
         ReadOptions(
             name, session.environment, mode, max_rows=max_rows or (DEFAULT_ROWS if drain else _TAIL_ROWS),
             max_bytes=max_bytes or DEFAULT_BYTES, allow_consumers=shared, take_over=take_over, fail_on_data_loss=not accept_loss,
-            **({} if every is None else {"connect_retry_s": float("inf")}),
+            connect_retry_s=ReadOptions.connect_retry_s if every is None else float("inf"),
         )
         for name in names
     ]  # fmt: skip
