@@ -10,7 +10,6 @@ A header that cannot be read is null, and `headers_valid` tells whether the head
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -85,8 +84,8 @@ def parsed(ids: pa.Array, headers: pa.Array, archived_at: pa.Array) -> dict[str,
     found |= {name: _times(found[name]) for name in _TIMES}
     found["headers_valid"] = pa.array([each is not None for each in read], pa.bool_())
     found["message_id"] = pc.coalesce(found["message_id"], ids)
-    found["message_type"] = _each_distinct(found.pop("enclosed_types"), _first_type)
-    found["endpoint"] = pc.coalesce(found.pop("processing_endpoint"), _each_distinct(found["failed_queue"], _failed_table))
+    found["message_type"] = _first_groups(_FIRST_TYPE, found.pop("enclosed_types"))
+    found["endpoint"] = pc.coalesce(found.pop("processing_endpoint"), _first_groups(_FAILED_TABLE, found["failed_queue"]))
     found["day"] = _day(archived_at.cast(_MICROSECONDS), *(found[name] for name in _DAY_TIMES))
     return found
 
@@ -146,22 +145,13 @@ def _day(archived_at: pa.Array, *times: pa.Array) -> pa.Array:
     return pc.coalesce(*plausible, archived_at).cast(pa.date32())
 
 
-def _each_distinct(values: pa.Array, convert: Callable[[str], str | None]) -> pa.Array:
-    """Convert texts of which most are equal."""
-    encoded = values.dictionary_encode()
-    return pa.array([convert(text) for text in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
+def _first_groups(pattern: str, texts: pa.Array) -> pa.Array:
+    """Return what the first group of a pattern matches in each text. Most of the texts are equal."""
+    encoded = texts.dictionary_encode()
+    return pa.array([_first_group(pattern, text) for text in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
 
 
-@lru_cache(maxsize=4096)
-def _first_type(header: str) -> str | None:
-    return _group(_FIRST_TYPE, header)
-
-
-@lru_cache(maxsize=4096)
-def _failed_table(address: str) -> str | None:
-    return _group(_FAILED_TABLE, address)
-
-
-def _group(pattern: str, text: str) -> str | None:
+@lru_cache(maxsize=8192)
+def _first_group(pattern: str, text: str) -> str | None:
     found = re.search(pattern, text)
     return (found[1].strip(" ") if found else "") or None
