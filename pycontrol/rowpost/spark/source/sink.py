@@ -37,7 +37,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsError
 from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.broken_input import InputPipe
+from rowpost.spark.source.broken_input import check_complete, pipe_of_task
 from rowpost.spark.source.digest import Tally, same_messages, total
 from rowpost.spark.source.job import Destinations, Job, Stored, attempt_for, full_key, queues_of, send_staged
 from rowpost.spark.source.options import APPLICATION, DIRECT, WriteOptions
@@ -162,14 +162,14 @@ class DirectWriter(_JobWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
         """Send one partition, unless an earlier attempt of the task has sent it. Raises SparkFailed if its rows broke off."""
-        part, tally, pipe = _task().partitionId(), Tally(), InputPipe.of_task()
+        part, tally, pipe = _task().partitionId(), Tally(), pipe_of_task()
         with self._open() as database, naming_what_is_gone(database, self.options.queue), database.transaction():
             claimed, messages, digest = database.call("claim_ledger", job_key=self.job.key, part=part)[0]
             destinations = Destinations(database)
             for queue, group in self._groups(iterator, tally):
                 if claimed and (queue == self.options.queue or destinations.has(queue)):
                     database.call("send_messages", queue, messages=group)
-            pipe.check_complete()
+            check_complete(pipe)
             if claimed:
                 destinations.check(tally.queues)
                 database.call("settle_ledger", job_key=self.job.key, part=part, messages=tally.messages, digest=tally.digest)
