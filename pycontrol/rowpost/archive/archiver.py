@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ import pyarrow.compute as pc
 from rowpost.archive.arrow_headers import archived
 from rowpost.archive.columns import MESSAGE
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.identity import Batch, Progress, Recorded, check_known
+from rowpost.archive.identity import Batch, Progress, Recorded, check_known, is_before, is_same
 from rowpost.archive.parts import NewFile, write_parts
 from rowpost.archive.progress import Measured, Receiver
 from rowpost.archive.reading_ahead import read_ahead
@@ -61,7 +60,7 @@ class Checkpoint:
     def check(self, archive: str, queue: str, position: Offset) -> None:
         """Raise SparkFailed if the archive ends before the last offset that it has confirmed."""
         noted = None if self._folder is None else self._folder.read(self._name(archive, position))
-        if self._folder is not None and noted is not None and any(position.get(name, 0) < noted.get(name, 0) for name in ("row_version", "number")):
+        if self._folder is not None and noted is not None and is_before(position, noted):
             raise SparkFailed(
                 f"The archive {archive} is older than the checkpoint {self._folder.path}: it has confirmed messages of {queue} that it does not have now, so it was "
                 "restored or replaced. Nothing was read or deleted. Restore the newer archive. If you do not have it, delete the folder of the checkpoint: "
@@ -136,7 +135,7 @@ class QueueArchiver:
         """
         at, begin, self._bytes = datetime.now(UTC), time.perf_counter(), 0
         end = self._left = self._stream.plan(self._position, self._bounds)
-        if _place(end) == _place(self._position):
+        if is_same(end, self._position):
             return False
         rows = self._writer.add(self._batch(end), self.queue, lambda name: self._write(name, end)) or 0
         self._position, self._known = end, True
@@ -209,7 +208,3 @@ class QueueArchiver:
                 self._bytes += sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("headers", "body"))
                 added = [pa.repeat(arrived, len(batch)), pa.repeat(pa.scalar(self.queue), len(batch))]
                 yield pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, "archived_at", "queue"])
-
-
-def _place(offset: Offset) -> tuple[Any, ...]:
-    return tuple(offset.get(name) for name in ("row_version", "owner", "number"))

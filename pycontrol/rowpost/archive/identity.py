@@ -21,7 +21,8 @@ from typing import Any
 from rowpost.errors import SparkFailed
 
 __all__ = [
-    "Batch", "Offset", "Progress", "Recorded", "by_epoch", "by_queue", "check_known", "check_start", "from_log", "in_log", "is_new", "recorded_after",
+    "Batch", "Offset", "Progress", "Recorded", "by_epoch", "by_queue", "check_known", "check_start", "from_log", "in_log", "is_before", "is_new",
+    "is_same", "recorded_after",
 ]  # fmt: skip
 
 #: The offset of a queue in a checkpoint: `queue` is its epoch; row_version for a tail, owner and number for a drain.
@@ -62,7 +63,7 @@ class Batch:
     @property
     def moved(self) -> dict[str, Offset]:
         """The ends of the queues of which the batch has messages, or gaps between them."""
-        return {epoch: end for epoch, end in self.ends.items() if epoch not in self.starts or not _same(self.starts[epoch], end)}
+        return {epoch: end for epoch, end in self.ends.items() if epoch not in self.starts or not is_same(self.starts[epoch], end)}
 
 
 @dataclass(frozen=True)
@@ -115,14 +116,14 @@ def is_new(batch: Batch, records: Records, last: int) -> bool:
         raise _refused(batch, f"the table has batch {last} of this query already, and this is batch {batch.number}")
     for epoch, end in batch.moved.items():
         known, start = records.get(epoch), batch.starts.get(epoch)
-        if known is not None and (start is None or not _same(known.end, start) or _is_before(end, start)):
+        if known is not None and (start is None or not is_same(known.end, start) or is_before(end, start)):
             raise _refused(batch, f"the table ends at {_place(known.end)} of {known.queue}, and this batch starts at {_place(start)}")
     return True
 
 
 def recorded_after(batch: Batch, records: Records) -> dict[str, Recorded]:
     """Return what a table confirms after a batch."""
-    touched = {e: end for e, end in batch.ends.items() if e in batch.moved or (e in records and _same(records[e].end, end))}
+    touched = {e: end for e, end in batch.ends.items() if e in batch.moved or (e in records and is_same(records[e].end, end))}
     new = {e: Recorded(batch.queues.get(e, ""), batch.query, batch.number, batch.starts.get(e), end) for e, end in touched.items()}
     return {**records, **new}
 
@@ -174,7 +175,7 @@ def _check_complete(progress: Progress, records: Records, last: int, archive: st
     missing, before = 0, {} if last < 0 else progress.offsets(last)
     for number in range(last + 1, progress.committed + 1):
         found = progress.offsets(number)  # Spark stores those of the last hundred batches
-        missing += found is None or before is None or any(e not in before or not _same(before[e], end) for e, end in found.items())
+        missing += found is None or before is None or any(e not in before or not is_same(before[e], end) for e, end in found.items())
         before = found
     if missing:
         raise SparkFailed(
@@ -186,26 +187,27 @@ def _check_complete(progress: Progress, records: Records, last: int, archive: st
 
 def _continues(progress: Progress, known: Recorded, committed: Offset | None, planned: Offset) -> bool:
     """Whether a query continues where the table ends, or repeats the last batch of the table."""
-    if committed is not None and _same(known.end, committed):
+    if committed is not None and is_same(known.end, committed):
         return True
     if progress.planned == progress.committed:
         return False
     if known.query == progress.query and known.batch == progress.planned:
-        return _same(known.end, planned)
+        return is_same(known.end, planned)
     # the queue begins in the planned batch, whose start is in no checkpoint: it will be the end of the table
-    return committed is None and known.end.get("owner") == planned.get("owner") and not _is_before(planned, known.end)
+    return committed is None and known.end.get("owner") == planned.get("owner") and not is_before(planned, known.end)
 
 
 def _is_batch(known: Recorded, batch: Batch, epoch: str, end: Offset) -> bool:
     start = batch.starts.get(epoch) if batch.number else None  # no checkpoint has the start of the first batch
-    return known.batch == batch.number and _same(known.end, end) and (start is None or known.start is None or _same(known.start, start))
+    return known.batch == batch.number and is_same(known.end, end) and (start is None or known.start is None or is_same(known.start, start))
 
 
-def _same(one: Offset, other: Offset) -> bool:
+def is_same(one: Offset, other: Offset) -> bool:
+    """Whether two offsets are at the same place of the same stream. The polls of a tail are not compared."""
     return all(one.get(name) == other.get(name) for name in _POSITION)
 
 
-def _is_before(one: Offset, other: Offset) -> bool:
+def is_before(one: Offset, other: Offset) -> bool:
     """Whether an offset is before another of the same stream."""
     return any(one.get(name, 0) < other.get(name, 0) for name in ("row_version", "number"))
 
