@@ -27,13 +27,13 @@ from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.identity import Batch, Progress, Recorded, check_known, is_before, is_same
 from rowpost.archive.parts import NewFile, write_parts
 from rowpost.archive.progress import Measured, Receiver
-from rowpost.archive.reading_ahead import read_ahead
 from rowpost.archive.source.connection import PatientConnection, Say
 from rowpost.archive.source.cuts import Bounds
 from rowpost.archive.source.drain import Drain
 from rowpost.archive.source.lag import Held, held_above
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.queue_stream import StreamRefused
+from rowpost.archive.source.reading import read_ahead
 from rowpost.archive.source.streams import Offset, Part, Tail
 from rowpost.archive.writer import TableWriter
 from rowpost.errors import SparkFailed

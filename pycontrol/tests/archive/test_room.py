@@ -8,8 +8,8 @@ import pytest
 
 import rowpost.archive
 from rowpost.archive import columns, running
-from rowpost.archive.reading_ahead import read_ahead
 from rowpost.archive.source.lag import Held
+from rowpost.archive.source.reading import read_ahead
 from rowpost.spark.archive import schemas
 
 ROOM = Path(rowpost.archive.__file__).parent

@@ -7,8 +7,11 @@ bytes for each row of the range.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import queue
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,10 +23,13 @@ from rowpost.archive.source.options import ReadOptions
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable
 
-__all__ = ["read_batches", "read_queue_range", "read_spool_range"]
+__all__ = ["read_ahead", "read_batches", "read_queue_range", "read_spool_range"]
 
 _KEY = "row_version"
 _KEY_FIELD = pa.field(_KEY, pa.int64(), nullable=False)
+_AHEAD = 2  # batches that wait in memory
+_END = object()
+_Batch = TypeVar("_Batch")
 
 
 class _SeenRows:
@@ -120,3 +126,39 @@ def _column(chunk: pa.RecordBatch | list[tuple], field: pa.Field) -> pa.Array:
     place = MESSAGE.names.index(field.name)
     values = [row[place] for row in chunk]
     return pa.array(map(str, values) if field.name == "id" else values, field.type)
+
+
+def read_ahead(batches: Generator[_Batch]) -> Iterator[_Batch]:
+    """Yield the batches of a generator, which runs in a thread of its own, and raise what it raises.
+
+    The next batches are read while the last one is parsed and written: the driver and Parquet's writer release Python's lock.
+    """
+    waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(_AHEAD)
+    ended = threading.Event()
+    threading.Thread(target=_fill, args=(batches, waiting, ended), daemon=True).start()
+    try:
+        while True:
+            batch, error = waiting.get()
+            if error is not None:
+                raise error
+            if batch is _END:
+                return
+            yield batch
+    finally:
+        ended.set()
+        with suppress(queue.Empty):  # the thread waits for room, and ends when it has it
+            while True:
+                waiting.get_nowait()
+
+
+def _fill(batches: Generator[Any], waiting: queue.Queue[tuple[Any, BaseException | None]], ended: threading.Event) -> None:
+    try:
+        for batch in batches:
+            waiting.put((batch, None))
+            if ended.is_set():
+                return
+        waiting.put((_END, None))
+    except BaseException as error:  # noqa: BLE001 -- raised again where the batches are used
+        waiting.put((None, error))
+    finally:
+        batches.close()
