@@ -56,7 +56,7 @@ OPEN_CONVERSATIONS, LONGEST = 300, 8
 MESSAGES_PER_S = 500
 PLACES = (0.07, 0.51, 0.93)
 START = datetime(2026, 11, 20, tzinfo=UTC)
-FILES = pa.schema([field for field in ARCHIVE.arrow() if field.name not in PARTITIONS])
+FILES = pa.schema([field for field in ARCHIVE if field.name not in PARTITIONS])
 ROWS = pa.schema([*FILES, pa.field("queue", pa.string()), pa.field("day", pa.date32())])
 MEGABYTE = 1_000_000
 
@@ -130,7 +130,7 @@ def identity(numbers: random.Random) -> str:
 # ---------------------------------------------------------------------------------------------- measuring
 def measure(spark: SparkSession, path: Path, count: int) -> dict[str, object]:
     """Write, search, merge and search again."""
-    table, places = create_table(str(path), ARCHIVE), {int(count * place) for place in PLACES}
+    table, places = create_table(str(path)), {int(count * place) for place in PLACES}
     made, wanted, written_s = messages(count), [], 0.0
     while batches := list(islice(made, -(-BATCH_MESSAGES // ARROW_MESSAGES))):
         wanted += [row for batch in batches for row in chosen(batch, places)]

@@ -10,40 +10,71 @@ the queue, so that it is known before the first commit. What is lost with a proc
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowpost.archive.arrow_headers import archived
-from rowpost.archive.checkpoint import Checkpoint
 from rowpost.archive.columns import MESSAGE
-from rowpost.archive.identity import Batch, Progress, Recorded, check_known
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.identity import Batch, Progress, Recorded, check_known, is_before, is_same
 from rowpost.archive.parts import NewFile, write_parts
 from rowpost.archive.progress import Measured, Receiver
-from rowpost.archive.reading_ahead import read_ahead
-from rowpost.archive.source.bounds import Bounds
+from rowpost.archive.source.connection import PatientConnection, Say
+from rowpost.archive.source.cuts import Bounds
 from rowpost.archive.source.drain import Drain
-from rowpost.archive.source.held import Held, held_above
+from rowpost.archive.source.lag import Held, held_above
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.queue_stream import StreamRefused
-from rowpost.archive.source.reconnect import PatientConnection, Say
-from rowpost.archive.source.streams import Offset, StreamRange, Tail
+from rowpost.archive.source.reading import read_ahead
+from rowpost.archive.source.streams import Offset, Part, Tail
 from rowpost.archive.writer import TableWriter
+from rowpost.errors import SparkFailed
 
-__all__ = ["QueueArchiver"]
+__all__ = ["Checkpoint", "QueueArchiver"]
 
 _LAG = ("lag_messages", "lag_seconds", "spooled", "held_by")
 _WAY_OUT = (
     "Another archiver has added messages of this queue meanwhile. Let one of them archive the queue: this command continues where the archive ends "
     "when it is started again."
 )
+
+
+class Checkpoint:
+    """Notes in a folder outside of an archive: the last offset of each queue that the archive has confirmed. Without a folder, nothing is noted.
+
+    An archiver needs no checkpoint to continue. But a table cannot tell that it had a newer version, so that an archive that was restored
+    from an older copy is refused only with one.
+    """
+
+    def __init__(self, place: str | None) -> None:
+        self._folder = None if place is None else ArchiveFolder(place)
+
+    def check(self, archive: str, queue: str, position: Offset) -> None:
+        """Raise SparkFailed if the archive ends before the last offset that it has confirmed."""
+        noted = None if self._folder is None else self._folder.read(self._name(archive, position))
+        if self._folder is not None and noted is not None and is_before(position, noted):
+            raise SparkFailed(
+                f"The archive {archive} is older than the checkpoint {self._folder.path}: it has confirmed messages of {queue} that it does not have now, so it was "
+                "restored or replaced. Nothing was read or deleted. Restore the newer archive. If you do not have it, delete the folder of the checkpoint: "
+                "a tail then archives again what is still in the queue. Messages that a drain had archived since are lost."
+            )
+
+    def note(self, archive: str, position: Offset) -> None:
+        """Note an offset that the archive has confirmed."""
+        if self._folder is not None:
+            self._folder.write(self._name(archive, position), dict(position))
+
+    def _name(self, archive: str, position: Offset) -> str:
+        named = f"{archive} {position['queue']}".encode()
+        return f"confirmed/{hashlib.sha256(named).hexdigest()[:16]}.json"
 
 
 class QueueArchiver:
@@ -66,8 +97,7 @@ class QueueArchiver:
         self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint or Checkpoint(None)
         confirmed = {epoch: each.end for epoch, each in writer.table.recorded().items()}
         options = replace(options, confirmed=json.dumps(confirmed), partitions=1)
-        self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE.arrow())
-        self._stream.connect = connect
+        self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE, connect)
         self._receivers, self._bytes = receivers, 0  # of headers and bodies in the batch
         self._bounds = Bounds(options.max_rows, options.max_bytes)
         self._query = str(uuid5(NAMESPACE_OID, f"rowpost archive {options.queue}"))
@@ -105,7 +135,7 @@ class QueueArchiver:
         """
         at, begin, self._bytes = datetime.now(UTC), time.perf_counter(), 0
         end = self._left = self._stream.plan(self._position, self._bounds)
-        if _place(end) == _place(self._position):
+        if is_same(end, self._position):
             return False
         rows = self._writer.add(self._batch(end), self.queue, lambda name: self._write(name, end)) or 0
         self._position, self._known = end, True
@@ -161,7 +191,7 @@ class QueueArchiver:
 
     def _tell(self, at: datetime, seconds: float, rows: int) -> None:
         """Tell the receivers of a batch, and how far the archiver is behind the queue after it."""
-        lag = {name: value for name, value in (self._stream.report() or {}).items() if name in _LAG}
+        lag = {name: value for name, value in self._stream.report().items() if name in _LAG}
         held_by = tuple(lag.pop("held_by", ()))
         measured = Measured(
             f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z", f"rowpost archive {self.queue}", self._writer.table.last_batch(self._query), rows, self._bytes,
@@ -170,15 +200,11 @@ class QueueArchiver:
         for receive in self._receivers:
             receive(measured)
 
-    def _rows(self, parts: Sequence[StreamRange]) -> Generator[pa.RecordBatch]:
+    def _rows(self, parts: Sequence[Part]) -> Generator[pa.RecordBatch]:
         """Read a batch, with its queue and its time."""
         arrived = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
         for part in parts:
-            for batch in self._stream.read(part):  # type: ignore[arg-type]  # the stream made the part
+            for batch in self._stream.read(part):
                 self._bytes += sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("headers", "body"))
                 added = [pa.repeat(arrived, len(batch)), pa.repeat(pa.scalar(self.queue), len(batch))]
                 yield pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, "archived_at", "queue"])
-
-
-def _place(offset: Offset) -> tuple[Any, ...]:
-    return tuple(offset.get(name) for name in ("row_version", "owner", "number"))

@@ -10,7 +10,6 @@ A header that cannot be read is null, and `headers_valid` tells whether the head
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -19,49 +18,30 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowpost.wire.headers import (
-    CONTENT_TYPE,
-    CONVERSATION_ID,
-    DELIVER_AT,
-    ENCLOSED_MESSAGE_TYPES,
-    EXCEPTION_MESSAGE,
-    EXCEPTION_TYPE,
-    FAILED_QUEUE,
-    MESSAGE_ID,
-    MESSAGE_INTENT,
-    ORIGINATING_ENDPOINT,
-    ORIGINATING_MACHINE,
-    PROCESSING_ENDED,
-    PROCESSING_ENDPOINT,
-    PROCESSING_MACHINE,
-    PROCESSING_STARTED,
-    RELATED_TO,
-    TIME_OF_FAILURE,
-    TIME_SENT,
-)
+from rowpost.wire import headers as wire
 from rowpost.wire.message_types import FULL_NAME
 
 __all__ = ["archived", "headers_of", "parsed"]
 
 # Columns that have a header's text, and columns that have its time.
 _NAMES = {
-    "conversation_id": CONVERSATION_ID,
-    "related_to": RELATED_TO,
-    "intent": MESSAGE_INTENT,
-    "sending_endpoint": ORIGINATING_ENDPOINT,
-    "sending_machine": ORIGINATING_MACHINE,
-    "machine": PROCESSING_MACHINE,
-    "content_type": CONTENT_TYPE,
-    "exception_type": EXCEPTION_TYPE,
-    "exception_message": EXCEPTION_MESSAGE,
-    "failed_queue": FAILED_QUEUE,
+    "conversation_id": wire.CONVERSATION_ID,
+    "related_to": wire.RELATED_TO,
+    "intent": wire.MESSAGE_INTENT,
+    "sending_endpoint": wire.ORIGINATING_ENDPOINT,
+    "sending_machine": wire.ORIGINATING_MACHINE,
+    "machine": wire.PROCESSING_MACHINE,
+    "content_type": wire.CONTENT_TYPE,
+    "exception_type": wire.EXCEPTION_TYPE,
+    "exception_message": wire.EXCEPTION_MESSAGE,
+    "failed_queue": wire.FAILED_QUEUE,
 }
 _TIMES = {
-    "time_sent": TIME_SENT,
-    "processing_started": PROCESSING_STARTED,
-    "processing_ended": PROCESSING_ENDED,
-    "deliver_at": DELIVER_AT,
-    "time_of_failure": TIME_OF_FAILURE,
+    "time_sent": wire.TIME_SENT,
+    "processing_started": wire.PROCESSING_STARTED,
+    "processing_ended": wire.PROCESSING_ENDED,
+    "deliver_at": wire.DELIVER_AT,
+    "time_of_failure": wire.TIME_OF_FAILURE,
 }
 # Times before 1970 or after this one are not read.
 _LATEST_YEAR = datetime(9999, 1, 1, tzinfo=UTC)
@@ -73,7 +53,13 @@ _EARLIEST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 _FIRST_TYPE = "^" + FULL_NAME
 # The table in the address of a failed queue.
 _FAILED_TABLE = r'^(?:"(?:[^"]|"")+"\.)?"?((?:[^"@]|"")+)'
-_WIRE = {**_NAMES, **_TIMES, "message_id": MESSAGE_ID, "enclosed_types": ENCLOSED_MESSAGE_TYPES, "processing_endpoint": PROCESSING_ENDPOINT}
+_WIRE = {
+    **_NAMES,
+    **_TIMES,
+    "message_id": wire.MESSAGE_ID,
+    "enclosed_types": wire.ENCLOSED_MESSAGE_TYPES,
+    "processing_endpoint": wire.PROCESSING_ENDPOINT,
+}
 _Headers = msgspec.defstruct("_Headers", [(name, str | None, None) for name in _WIRE], rename=_WIRE, gc=False)
 _NONE = _Headers()
 _decode = msgspec.json.Decoder(_Headers).decode
@@ -98,8 +84,8 @@ def parsed(ids: pa.Array, headers: pa.Array, archived_at: pa.Array) -> dict[str,
     found |= {name: _times(found[name]) for name in _TIMES}
     found["headers_valid"] = pa.array([each is not None for each in read], pa.bool_())
     found["message_id"] = pc.coalesce(found["message_id"], ids)
-    found["message_type"] = _each_distinct(found.pop("enclosed_types"), _first_type)
-    found["endpoint"] = pc.coalesce(found.pop("processing_endpoint"), _each_distinct(found["failed_queue"], _failed_table))
+    found["message_type"] = _first_groups(_FIRST_TYPE, found.pop("enclosed_types"))
+    found["endpoint"] = pc.coalesce(found.pop("processing_endpoint"), _first_groups(_FAILED_TABLE, found["failed_queue"]))
     found["day"] = _day(archived_at.cast(_MICROSECONDS), *(found[name] for name in _DAY_TIMES))
     return found
 
@@ -119,13 +105,8 @@ def _read(text: str | None) -> Any:
     try:
         return _decode(text)
     except (msgspec.MsgspecError, UnicodeError):
-        return _read_unusual(text)
-
-
-def _read_unusual(text: str) -> Any:
-    """Read headers whose values are not all texts: such a value becomes the JSON text that it is."""
-    values = headers_of(text)
-    return None if values is None else _Headers(**{name: values.get(wire) for name, wire in _WIRE.items()})
+        values = headers_of(text)  # a value that is not a text becomes the JSON text that it is
+    return None if values is None else _Headers(**{name: values.get(header) for name, header in _WIRE.items()})
 
 
 def _as_text(value: msgspec.Raw) -> str | None:
@@ -164,22 +145,13 @@ def _day(archived_at: pa.Array, *times: pa.Array) -> pa.Array:
     return pc.coalesce(*plausible, archived_at).cast(pa.date32())
 
 
-def _each_distinct(values: pa.Array, convert: Callable[[str], str | None]) -> pa.Array:
-    """Convert texts of which most are equal."""
-    encoded = values.dictionary_encode()
-    return pa.array([convert(text) for text in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
+def _first_groups(pattern: str, texts: pa.Array) -> pa.Array:
+    """Return what the first group of a pattern matches in each text. Most of the texts are equal."""
+    encoded = texts.dictionary_encode()
+    return pa.array([_first_group(pattern, text) for text in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
 
 
-@lru_cache(maxsize=4096)
-def _first_type(header: str) -> str | None:
-    return _group(_FIRST_TYPE, header)
-
-
-@lru_cache(maxsize=4096)
-def _failed_table(address: str) -> str | None:
-    return _group(_FAILED_TABLE, address)
-
-
-def _group(pattern: str, text: str) -> str | None:
+@lru_cache(maxsize=8192)
+def _first_group(pattern: str, text: str) -> str | None:
     found = re.search(pattern, text)
     return (found[1].strip(" ") if found else "") or None

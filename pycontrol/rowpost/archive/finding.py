@@ -38,8 +38,7 @@ def find(table: ArchiveTable, id: str, limit: int) -> list[Found]:
         id: as it is stored, or the same in lower or upper case.
         limit: the maximum number of messages.
 
-    Raises:
-        SparkFailed: the table is not an archive, cannot be read, or needs Delta's jar.
+    Raises SparkFailed if the table is not an archive, cannot be read, or needs Delta's jar.
     """
     table.check_columns((*SEARCHED, *_COLUMNS))
     values = ", ".join("'" + value.replace("'", "''") + "'" for value in dict.fromkeys((id, id.lower(), id.upper())))

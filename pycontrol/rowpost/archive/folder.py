@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from pyarrow import ArrowInvalid, Table, fs, parquet
+from pyarrow import ArrowInvalid, NativeFile, Table, fs, parquet
 
 from rowpost.archive.address import local_path, located
 
-__all__ = ["LOG_FOLDER", "METADATA_FOLDER", "REPLAYS", "ArchiveFolder", "filesystem", "is_object_store"]
+__all__ = ["LOG_FOLDER", "METADATA_FOLDER", "REPLAYS", "ArchiveFolder"]
 
 METADATA_FOLDER = "_rowpost"
 LOG_FOLDER = "_delta_log"
@@ -27,7 +27,7 @@ class ArchiveFolder:
 
     def __init__(self, path: str) -> None:
         self.path = located(path)
-        self.files, self._root = filesystem(self.path)
+        self.files, self._root = _filesystem(self.path)
 
     @cached_property
     def is_delta(self) -> bool:
@@ -63,16 +63,30 @@ class ArchiveFolder:
         found = {path.rpartition("/")[0] for path, _ in self.contents(REPLAYS) if path.endswith(("/rows", "/rows-kept"))}
         return sorted(found)
 
+    def open(self, path: str) -> NativeFile:
+        """Open a file for reading. Raises FileNotFoundError."""
+        return self.files.open_input_file(self._at(path))
+
+    def create_file(self, path: str) -> NativeFile:
+        """Open a new file for writing, and create the folder that it is in. A store has no folders."""
+        if not self._is_object_store:
+            self._create_folder_of(path)
+        return self.files.open_output_stream(self._at(path))
+
+    def size(self, path: str) -> int:
+        """Return the size of a file in bytes."""
+        return self.files.get_file_info(self._at(path)).size
+
     def footer(self, path: str) -> parquet.FileMetaData | None:
         """Read the footer of a Parquet file. Returns None for a file that is missing or incomplete."""
         try:
-            with self.files.open_input_file(self._at(path)) as file:
+            with self.open(path) as file:
                 return parquet.read_metadata(file)
         except (ArrowInvalid, OSError):
             return None
 
     def move(self, source: str, target: str) -> None:
-        self.files.create_dir(self._at(target).rpartition("/")[0], recursive=True)
+        self._create_folder_of(target)
         self.files.move(self._at(source), self._at(target))
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -87,41 +101,40 @@ class ArchiveFolder:
     # ---------------------------------------------------------------------------------------------- metadata
     def write(self, name: str, document: dict) -> None:
         """Write a JSON file below `_rowpost` atomically."""
+        path = f"{METADATA_FOLDER}/{name}"
         if self._is_object_store:
-            self._put(self._at(f"{METADATA_FOLDER}/{name}"), document)
-            return
-        temporary = f"{METADATA_FOLDER}/{name}.tmp"
-        self.files.create_dir(self._at(temporary).rpartition("/")[0], recursive=True)
-        with self.files.open_output_stream(self._at(temporary)) as out:
-            out.write(_json(document))
-        self.files.move(self._at(temporary), self._at(f"{METADATA_FOLDER}/{name}"))
+            self._put(path, document)
+        else:
+            self._put(f"{path}.tmp", document)
+            self.files.move(self._at(f"{path}.tmp"), self._at(path))
 
     def create(self, name: str, document: dict) -> bool:
         """Write a JSON file below `_rowpost` unless it exists. Atomic on a local disk; elsewhere two may succeed at once."""
-        path = self._at(f"{METADATA_FOLDER}/{name}")
+        path = f"{METADATA_FOLDER}/{name}"
         if isinstance(self.files, fs.LocalFileSystem):
-            self.files.create_dir(path.rpartition("/")[0], recursive=True)
+            self._create_folder_of(path)
             try:
-                with Path(path).open("xb") as out:
+                with Path(self._at(path)).open("xb") as out:
                     out.write(_json(document))
             except FileExistsError:
                 return False
             return True
-        if self.files.get_file_info(path).type != fs.FileType.NotFound:
+        if self.exists(path):
             return False
         self._put(path, document)
         return True
 
+    def _put(self, path: str, document: dict) -> None:
+        with self.create_file(path) as out:
+            out.write(_json(document))
+
     @property
     def _is_object_store(self) -> bool:
         """Whether a file appears at once and complete, and needs no folder."""
-        return is_object_store(self.files)
+        return self.files.type_name in ("s3", "gcs", "abfs")
 
-    def _put(self, path: str, document: dict) -> None:
-        if not self._is_object_store:
-            self.files.create_dir(path.rpartition("/")[0], recursive=True)
-        with self.files.open_output_stream(path) as out:
-            out.write(_json(document))
+    def _create_folder_of(self, path: str) -> None:
+        self.files.create_dir(self._at(path).rpartition("/")[0], recursive=True)
 
     def read(self, name: str) -> dict | None:
         """Read a JSON file below `_rowpost`. Returns None if it does not exist or is being written."""
@@ -137,14 +150,12 @@ class ArchiveFolder:
 
     def read_table(self, path: str, columns: Sequence[str]) -> Table:
         """Read columns of a Parquet file."""
-        with self.files.open_input_file(self._at(path)) as file:
+        with self.open(path) as file:
             return parquet.read_table(file, columns=list(columns))
 
     def write_table(self, path: str, rows: Table) -> None:
         """Write a Parquet file of numbers, which are stored as differences."""
-        if not self._is_object_store:
-            self.files.create_dir(self._at(path).rpartition("/")[0], recursive=True)
-        with self.files.open_output_stream(self._at(path)) as out:
+        with self.create_file(path) as out:
             encoding = dict.fromkeys(rows.column_names, "DELTA_BINARY_PACKED")
             parquet.write_table(rows, out, compression="zstd", use_dictionary=False, column_encoding=encoding)
 
@@ -161,26 +172,17 @@ class ArchiveFolder:
         return f"{self._root}/{path}" if path else self._root
 
 
-def is_object_store(files: fs.FileSystem) -> bool:
-    """Tell whether a file system is a store that has no folders, and in which a file appears complete."""
-    return files.type_name in ("s3", "gcs", "abfs")
-
-
 def _json(document: dict) -> bytes:
     return json.dumps(document, default=str).encode()
 
 
-def filesystem(path: str) -> tuple[fs.FileSystem, str]:
+def _filesystem(path: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a path or URI, and the path in it. The path is read as it is written, and never decoded."""
     if (local := local_path(path)) is not None:
         return fs.LocalFileSystem(), local
     scheme, _, rest = path.partition("://")
     scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
     store, _, key = rest.partition("/")
-    files, root = _store(f"{scheme}://{store}")
-    return files, f"{root.rstrip('/')}/{key}".rstrip("/") or "/"
-
-
-def _store(uri: str) -> tuple[fs.FileSystem, str]:
     # with the option, a small file is one request instead of three
-    return fs.FileSystem.from_uri(f"{uri}?allow_delayed_open=true" if uri.startswith("s3:") else uri)
+    files, root = fs.FileSystem.from_uri(f"{scheme}://{store}" + ("?allow_delayed_open=true" if scheme == "s3" else ""))
+    return files, f"{root.rstrip('/')}/{key}".rstrip("/") or "/"

@@ -8,31 +8,22 @@ A batch is written if it starts where the table ends. It is skipped if it is the
 a checkpoint that is older than its table, or newer, and a second query that archives the same queue. A new checkpoint starts where the
 table ends. A commit of an earlier version has no offsets: then only the query's last batch number is compared.
 
-Decides only, and imports no pyspark: other archivers may use it.
+Decides only, and imports no pyspark: other archivers may use it. Of the arguments here, `records` is what the table confirms, `last` the number
+of the query's last batch in the table, or -1, `archive` how users name the table, and `way_out` says how to continue after a refusal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from rowpost.errors import SparkFailed
 
 __all__ = [
-    "Batch",
-    "Offset",
-    "Progress",
-    "Recorded",
-    "by_epoch",
-    "check_known",
-    "check_start",
-    "from_log",
-    "in_log",
-    "is_new",
-    "names_by_epoch",
-    "recorded_after",
-]
+    "Batch", "Offset", "Progress", "Recorded", "by_epoch", "by_queue", "check_known", "check_start", "from_log", "in_log", "is_before", "is_new",
+    "is_same", "recorded_after",
+]  # fmt: skip
 
 #: The offset of a queue in a checkpoint: `queue` is its epoch; row_version for a tail, owner and number for a drain.
 Offset = Mapping[str, Any]
@@ -56,14 +47,9 @@ Records = Mapping[str, Recorded]
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of a stream. The offsets are by epoch; there are none if the stream does not read queues.
+    """A batch of a stream: the query's id, and the number of the batch, from 0.
 
-    Attributes:
-        archive: how users name the table.
-        query: the query's id.
-        number: of the batch, from 0.
-        queues: the names of the queues, by epoch.
-        way_out: says how to continue after a refusal.
+    The offsets and the names of the queues are by epoch; there are none if the stream does not read queues.
     """
 
     archive: str
@@ -77,7 +63,7 @@ class Batch:
     @property
     def moved(self) -> dict[str, Offset]:
         """The ends of the queues of which the batch has messages, or gaps between them."""
-        return {epoch: end for epoch, end in self.ends.items() if epoch not in self.starts or not _same(self.starts[epoch], end)}
+        return {epoch: end for epoch, end in self.ends.items() if epoch not in self.starts or not is_same(self.starts[epoch], end)}
 
 
 @dataclass(frozen=True)
@@ -99,32 +85,24 @@ class Progress:
     offsets: Callable[[int], Mapping[str, Offset] | None]
 
 
+def by_queue(offset: Mapping[str, Any] | None, queue: str) -> dict[str, Offset]:
+    """Return the offsets of the queues of a stream, which has one queue or several, by name. Those of another source are left out.
+
+    `queue` is the name of the only queue.
+    """
+    found = (offset or {}).get("queues", {queue: offset})
+    return {name: one for name, one in found.items() if isinstance(one, Mapping) and isinstance(one.get("queue"), str)}
+
+
 def by_epoch(offset: Mapping[str, Any] | None) -> dict[str, Offset]:
-    """Return the offsets of the queues of a stream, which has one queue or several, by epoch. Those of another source are left out."""
-    return {epoch: one for _, epoch, one in _each(offset, "")}
-
-
-def names_by_epoch(offset: Mapping[str, Any] | None, queue: str) -> dict[str, str]:
-    """Return the names of the queues of a stream by epoch. `queue` is the name of the only queue."""
-    return {epoch: name for name, epoch, _ in _each(offset, queue)}
-
-
-def _each(offset: Mapping[str, Any] | None, queue: str) -> Iterator[tuple[str, str, Offset]]:
-    for name, one in (offset or {}).get("queues", {queue: offset}).items():
-        if isinstance(one, Mapping) and isinstance(one.get("queue"), str):
-            yield name, one["queue"], one
+    """Return the same offsets by epoch."""
+    return {one["queue"]: one for one in by_queue(offset, "").values()}
 
 
 def is_new(batch: Batch, records: Records, last: int) -> bool:
     """Tell whether a batch is to be written: it starts where the table ends. False if the table has it.
 
-    Args:
-        batch: the batch.
-        records: what the table confirms.
-        last: the number of the query's last batch in the table, or -1.
-
-    Raises:
-        SparkFailed: the batch is neither the next one nor the last one of the table.
+    Raises SparkFailed if the batch is neither the next one nor the last one of the table.
     """
     own = {epoch: each for epoch, each in records.items() if each.query == batch.query}
     if any(own[epoch].batch == batch.number for epoch in own.keys() & batch.ends.keys()):
@@ -138,14 +116,14 @@ def is_new(batch: Batch, records: Records, last: int) -> bool:
         raise _refused(batch, f"the table has batch {last} of this query already, and this is batch {batch.number}")
     for epoch, end in batch.moved.items():
         known, start = records.get(epoch), batch.starts.get(epoch)
-        if known is not None and (start is None or not _same(known.end, start) or _is_before(end, start)):
+        if known is not None and (start is None or not is_same(known.end, start) or is_before(end, start)):
             raise _refused(batch, f"the table ends at {_place(known.end)} of {known.queue}, and this batch starts at {_place(start)}")
     return True
 
 
 def recorded_after(batch: Batch, records: Records) -> dict[str, Recorded]:
     """Return what a table confirms after a batch."""
-    touched = {e: end for e, end in batch.ends.items() if e in batch.moved or (e in records and _same(records[e].end, end))}
+    touched = {e: end for e, end in batch.ends.items() if e in batch.moved or (e in records and is_same(records[e].end, end))}
     new = {e: Recorded(batch.queues.get(e, ""), batch.query, batch.number, batch.starts.get(e), end) for e, end in touched.items()}
     return {**records, **new}
 
@@ -153,16 +131,9 @@ def recorded_after(batch: Batch, records: Records) -> dict[str, Recorded]:
 def check_start(progress: Progress, records: Records, last: int, archive: str, queues: Sequence[str], way_out: str) -> None:
     """Check, before a query starts, that its checkpoint and its table belong together.
 
-    Args:
-        progress: the checkpoint.
-        records: what the table confirms.
-        last: the number of the query's last batch in the table, or -1.
-        archive: how users name the table.
-        queues: the queues that the query will read. Others in the checkpoint may be archived by another query now.
-        way_out: says how to continue after a refusal.
+    `queues` are those that the query will read: others in the checkpoint may be archived by another query now.
 
-    Raises:
-        SparkFailed: the query would skip messages, or archive messages again.
+    Raises SparkFailed if the query would skip messages, or archive messages again.
     """
     if progress.query is not None:
         if last > progress.planned:
@@ -185,11 +156,7 @@ def check_start(progress: Progress, records: Records, last: int, archive: str, q
 def check_known(progress: Progress, records: Records, present: Collection[str], archive: str) -> None:
     """Raise SparkFailed if a new checkpoint would begin a queue of which the table has messages, but no offset.
 
-    Args:
-        progress: the checkpoint.
-        records: what the table confirms.
-        present: the queues that the query will read, and of which the table has messages.
-        archive: how users name the table.
+    `present` are the queues that the query will read, and of which the table has messages.
     """
     unknown = sorted(set(present) - {each.queue for each in records.values()})
     if unknown and progress.planned < 0:
@@ -205,10 +172,10 @@ def _check_complete(progress: Progress, records: Records, last: int, archive: st
     has_offsets = any(each.query == progress.query for each in records.values())
     if last >= progress.committed or (last >= 0 and not has_offsets):  # an earlier version did not commit batches without messages
         return
-    missing, before = 0, _ends_at(progress, last)
+    missing, before = 0, {} if last < 0 else progress.offsets(last)
     for number in range(last + 1, progress.committed + 1):
         found = progress.offsets(number)  # Spark stores those of the last hundred batches
-        missing += found is None or before is None or any(e not in before or not _same(before[e], end) for e, end in found.items())
+        missing += found is None or before is None or any(e not in before or not is_same(before[e], end) for e, end in found.items())
         before = found
     if missing:
         raise SparkFailed(
@@ -218,33 +185,29 @@ def _check_complete(progress: Progress, records: Records, last: int, archive: st
         )
 
 
-def _ends_at(progress: Progress, number: int) -> Mapping[str, Offset] | None:
-    """Return the offsets at the end of a batch: none before the first one, None if they are not stored any more."""
-    return {} if number < 0 else progress.offsets(number)
-
-
 def _continues(progress: Progress, known: Recorded, committed: Offset | None, planned: Offset) -> bool:
     """Whether a query continues where the table ends, or repeats the last batch of the table."""
-    if committed is not None and _same(known.end, committed):
+    if committed is not None and is_same(known.end, committed):
         return True
     if progress.planned == progress.committed:
         return False
     if known.query == progress.query and known.batch == progress.planned:
-        return _same(known.end, planned)
+        return is_same(known.end, planned)
     # the queue begins in the planned batch, whose start is in no checkpoint: it will be the end of the table
-    return committed is None and known.end.get("owner") == planned.get("owner") and not _is_before(planned, known.end)
+    return committed is None and known.end.get("owner") == planned.get("owner") and not is_before(planned, known.end)
 
 
 def _is_batch(known: Recorded, batch: Batch, epoch: str, end: Offset) -> bool:
     start = batch.starts.get(epoch) if batch.number else None  # no checkpoint has the start of the first batch
-    return known.batch == batch.number and _same(known.end, end) and (start is None or known.start is None or _same(known.start, start))
+    return known.batch == batch.number and is_same(known.end, end) and (start is None or known.start is None or is_same(known.start, start))
 
 
-def _same(one: Offset, other: Offset) -> bool:
+def is_same(one: Offset, other: Offset) -> bool:
+    """Whether two offsets are at the same place of the same stream. The polls of a tail are not compared."""
     return all(one.get(name) == other.get(name) for name in _POSITION)
 
 
-def _is_before(one: Offset, other: Offset) -> bool:
+def is_before(one: Offset, other: Offset) -> bool:
     """Whether an offset is before another of the same stream."""
     return any(one.get(name, 0) < other.get(name, 0) for name in ("row_version", "number"))
 
@@ -265,12 +228,9 @@ def _refused(batch: Batch, why: str) -> SparkFailed:
 
 def in_log(records: Records) -> dict[str, dict[str, Any]]:
     """Convert what a table confirms to JSON for its log."""
-    return {
-        epoch: {"queue": each.queue, "query": each.query, "batch": each.batch, "start": each.start, "end": dict(each.end)}
-        for epoch, each in records.items()
-    }
+    return {epoch: asdict(each) for epoch, each in records.items()}
 
 
 def from_log(found: Mapping[str, Any]) -> dict[str, Recorded]:
     """Convert the JSON of a table's log. What a later version has added to it is left out."""
-    return {epoch: Recorded(each["queue"], each["query"], each["batch"], each["start"], each["end"]) for epoch, each in found.items()}
+    return {epoch: Recorded(**{each.name: known[each.name] for each in fields(Recorded)}) for epoch, known in found.items()}

@@ -28,9 +28,7 @@ def lease(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterat
     """Hold the lease within the block. A thread renews it.
 
     The lease of a process that has exited on this machine, and one that was not renewed for 15 minutes, are taken over.
-
-    Raises:
-        SparkFailed: another job still holds it after `wait_s` seconds. The message names the job.
+    Raises SparkFailed, which names the other job, if it still holds the lease after `wait_s` seconds.
     """
     own = {"job": job, "host": socket.gethostname(), "pid": os.getpid(), "since": _now().isoformat(timespec="seconds")}
     end = time.monotonic() + wait_s
@@ -70,17 +68,14 @@ def _is_over(holder: dict) -> bool:
         return False
     try:
         os.kill(holder["pid"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
+    except OSError as error:  # PermissionError: the process of another user runs
+        return isinstance(error, ProcessLookupError)
     return False
 
 
 def _refusal(path: str, job: str, holder: dict | None) -> str:
-    known = (
-        "another job" if holder is None else f"{holder['job']} has been running since {holder['since']} on {holder['host']}, process {holder['pid']}"
-    )
+    running = "{job} has been running since {since} on {host}, process {pid}"
+    known = "another job" if holder is None else running.format_map(holder)
     return f"Cannot {job} {path} now: {known}. Nothing was changed. Wait for it to end, and run the command again."
 
 

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from rowpost.archive.clustering import merged
 from rowpost.archive.columns import PARTITIONS
-from rowpost.archive.folder import filesystem
+from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.parts import NewFile, conform, write_parts
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
@@ -86,10 +86,10 @@ def write_merged(files: Sequence[tuple[str, str, str]], root: str, schema: pa.Sc
 
 def _rows_of(files: Sequence[tuple[str, str, str]], root: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files (path, queue and day), with the columns of their partition, in batches of a few megabytes."""
-    files_of, base = filesystem(root)
+    folder = ArchiveFolder(root)
     for path, queue, day in files:
         try:
-            with files_of.open_input_file(f"{base}/{path}") as file:
+            with folder.open(path) as file:
                 for batch in _small_batches(parquet.ParquetFile(file)):
                     own = batch.select([name for name in batch.schema.names if name not in PARTITIONS])  # some writers store them in the file too
                     partition = [pa.repeat(pa.scalar(queue), len(batch)), pa.repeat(pa.scalar(date.fromisoformat(day)), len(batch))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from rowpost.archive.table import STATISTICS_OF, ArchiveTable  # isort: skip  # before deltalake: it says what to install if that is missing
@@ -10,7 +9,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from rowpost.archive.address import delta_uri
-from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.columns import ARCHIVE, PARTITIONS, in_log
 from rowpost.archive.folder import LOG_FOLDER, ArchiveFolder
 from rowpost.archive.parts import STATISTICS
 from rowpost.errors import ArchiveNotFound, SparkFailed
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create_table", "open_table"]
 
-_PROPERTIES = {
-    "delta.logRetentionDuration": "interval 7 days",
-    "delta.deletedFileRetentionDuration": "interval 1 days",
-}
+_PROPERTIES = {"delta.logRetentionDuration": "interval 7 days", "delta.deletedFileRetentionDuration": "interval 1 days"}
 
 
 def open_table(address: str) -> ArchiveTable:
@@ -50,23 +46,26 @@ def open_table(address: str) -> ArchiveTable:
         ) from error
 
 
-def create_table(address: str, schema: Columns) -> ArchiveTable:
-    """Read the newest snapshot of a table. Creates the table if there is none. Raises what `open_table` raises, but ArchiveNotFound."""
+def create_table(address: str, schema: Columns | None = None) -> ArchiveTable:
+    """Read the newest snapshot of a table. Creates the table if there is none, by default with the columns of an archive.
+
+    Raises what `open_table` raises, but ArchiveNotFound.
+    """
     uri = delta_uri(address)
     _check_no_plain_files(address)
     try:
         if not DeltaTable.is_deltatable(uri):
-            columns = schema.json()
-            DeltaTable.create(uri, Schema.from_json(columns), partition_by=list(PARTITIONS), configuration=_properties(columns))
+            columns = Schema.from_json(in_log(ARCHIVE) if schema is None else schema.json())
+            DeltaTable.create(uri, columns, partition_by=list(PARTITIONS), configuration=_properties(columns))
     except (DeltaError, TableNotFoundError) as error:
         if not DeltaTable.is_deltatable(uri):  # otherwise another process has just created it
             raise SparkFailed(f"Cannot create an archive in {address}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
     return open_table(address)
 
 
-def _properties(schema: str) -> dict[str, str]:
+def _properties(schema: Schema) -> dict[str, str]:
     """Return the properties of a new table. Delta's own writers refuse one whose statistics are of columns that it does not have."""
-    names = {field["name"] for field in json.loads(schema)["fields"]}
+    names = {field.name for field in schema.fields}
     return _PROPERTIES | {STATISTICS_OF: ",".join(name for name in STATISTICS if name in names)}
 
 

@@ -23,7 +23,7 @@ from pyarrow import parquet
 
 from rowpost.archive.clustering import BUFFER_BYTES
 from rowpost.archive.columns import PARTITIONS
-from rowpost.archive.folder import filesystem, is_object_store
+from rowpost.archive.folder import ArchiveFolder
 
 __all__ = ["SEARCHED", "STATISTICS", "NewFile", "conform", "partition_folder", "statistics", "write_parts"]
 
@@ -124,7 +124,7 @@ class _Parts:
 
     def __init__(self, root: str, schema: pa.Schema, name: str) -> None:
         self._schema, self._name = schema, name
-        self._files, self._root = filesystem(root)
+        self._folder = ArchiveFolder(root)
         self._buffered: dict[tuple[str, str], list[pa.RecordBatch]] = defaultdict(list)
         self._bytes = 0
         self._open: dict[tuple[str, str], tuple[str, parquet.ParquetWriter, list]] = {}
@@ -146,13 +146,12 @@ class _Parts:
         self._flush(last=True)
         for (queue, day), (path, writer, footers) in self._open.items():
             writer.close()
-            size = self._files.get_file_info(f"{self._root}/{path}").size
-            yield NewFile(path, queue, day, size, footers[0].num_rows, statistics(footers[0]))
+            yield NewFile(path, queue, day, self._folder.size(path), footers[0].num_rows, statistics(footers[0]))
 
     def discard(self) -> None:
         for path, writer, _ in self._open.values():
             writer.close()
-            self._files.delete_file(f"{self._root}/{path}")
+            self._folder.delete([path])
 
     def _flush(self, *, last: bool = False) -> None:
         for partition, batches in self._buffered.items():
@@ -165,13 +164,10 @@ class _Parts:
         self._bytes = 0
 
     def _create(self, queue: str, day: str, group_rows: int) -> tuple[str, parquet.ParquetWriter, list]:
-        folder = partition_folder(queue, day)
-        path = f"{folder}/{self._name}-{uuid.uuid4().hex[:12]}.zstd.parquet"
+        path = f"{partition_folder(queue, day)}/{self._name}-{uuid.uuid4().hex[:12]}.zstd.parquet"
         footers: list[parquet.FileMetaData] = []
-        if not is_object_store(self._files):
-            self._files.create_dir(f"{self._root}/{folder}", recursive=True)
         counted = [field.name for field in self._schema if field.name not in _NO_STATISTICS]
-        out = self._files.open_output_stream(f"{self._root}/{path}")
+        out = self._folder.create_file(path)
         repeating = [field.name for field in self._schema if field.name not in _DIFFERING]
         filters = {name: {"ndv": max(group_rows, 1), "fpp": _FALSE_POSITIVES} for name in SEARCHED if name in self._schema.names}
         writer = parquet.ParquetWriter(

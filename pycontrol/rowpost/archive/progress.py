@@ -137,8 +137,7 @@ class JsonLines:
 class Prometheus:
     """Serve the numbers of all streams of this process at http://HOST:PORT/metrics.
 
-    Raises:
-        SettingsError: prometheus-client is not installed, or the port cannot be used.
+    Raises SettingsError if prometheus-client is not installed, or the port cannot be used.
     """
 
     def __init__(self, host: str, port: int) -> None:

@@ -15,8 +15,8 @@ from types import FrameType
 from deltalake.exceptions import DeltaError
 
 from rowpost.archive.archiver import QueueArchiver
-from rowpost.archive.source.held import Held
-from rowpost.archive.source.reconnect import Say, say
+from rowpost.archive.source.connection import Say, say
+from rowpost.archive.source.lag import Held
 from rowpost.errors import SparkFailed
 
 __all__ = ["Stop", "run"]
@@ -74,12 +74,11 @@ def run(
     """Archive the current messages of all queues, or run until stopped if there is an interval in seconds.
 
     `progress` is called with the batches and messages so far. Returns what open transactions have held back.
-
-    Raises:
-        SparkFailed: another archiver has added messages of one of the queues, or the archive cannot be written.
+    Raises SparkFailed if another archiver has added messages of one of the queues, or the archive cannot be written.
     """
     try:
-        _each(archivers, lambda each: each.begin(ends=every_s is None))
+        for each in archivers:
+            each.begin(ends=every_s is None)
         if every_s is None:
             _round(archivers, stop, progress)
         else:
@@ -94,12 +93,8 @@ def run(
             f"The archive cannot be read or written: {_first_line(error)}. What was committed is kept; run the command again."
         ) from error
     finally:
-        _each(archivers, lambda each: each.close())
-
-
-def _each(archivers: Sequence[QueueArchiver], act: Callable[[QueueArchiver], None]) -> None:
-    for each in archivers:
-        act(each)
+        for each in archivers:
+            each.close()
 
 
 def _round(archivers: Sequence[QueueArchiver], stop: Stop, progress: Callable[[int, int], None]) -> None:

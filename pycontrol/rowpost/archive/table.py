@@ -74,9 +74,7 @@ class DataFile:
 class ArchiveTable:
     """A snapshot of a table that is partitioned by queue and day.
 
-    Attributes:
-        address: how users name the table.
-        path: the table's folder, a path or a URI as Spark spells it. It also has the folder `_rowpost`.
+    `address` is how users name it, and `path` its folder, a path or a URI as Spark spells it, which also has the folder `_rowpost`.
     """
 
     def __init__(self, address: str, table: DeltaTable) -> None:
@@ -115,7 +113,7 @@ class ArchiveTable:
     @property
     def names(self) -> list[str]:
         """The names of the columns."""
-        return [field["name"] for field in json.loads(self.schema_json)["fields"]]
+        return [field.name for field in self._table.schema().fields]
 
     def check_columns(self, needed: Iterable[str]) -> None:
         """Raise SparkFailed if the table lacks columns, because another program has made it for something else."""
@@ -206,11 +204,10 @@ class ArchiveTable:
         Raises SparkFailed if the table refuses the change.
         """
         add, now = list(add), time.time_ns() // 1_000_000
-        self._check_written(add)
-        actions: list[AddAction | RemoveAction] = [
-            RemoveAction(file.path, not same_rows, now, file.bytes, {"queue": file.queue, "day": file.day}) for file in remove
-        ]
-        actions += _added(add, same_rows=same_rows)
+        if gone := [file.path for file in add if not self.folder.exists(file.path)]:
+            raise SparkFailed(f"Cannot add {gone[0]} to {self.address}: the file was deleted before it was committed. Run the command again.")
+        actions: list[AddAction | RemoveAction] = [RemoveAction(each.path, not same_rows, now, each.bytes, _partition(each)) for each in remove]
+        actions += [AddAction(each.path, each.bytes, _partition(each), now, not same_rows, each.statistics) for each in add]
         done = [Transaction(query, number) for query, number in (batches or {}).items()]
         properties = CommitProperties(custom_metadata=self._metadata(note, recorded), max_commit_retries=0, app_transactions=done)
         try:
@@ -250,8 +247,7 @@ class ArchiveTable:
 
         Files that are not in the log are kept: another process may be about to commit them.
         """
-        hours = 0 if at_once else KEPT_HOURS
-        deleted = self._table.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
+        deleted = self._table.vacuum(retention_hours=0 if at_once else KEPT_HOURS, enforce_retention_duration=False, dry_run=False)
         changes = self._change_data(at_once=at_once)
         self.folder.delete(changes)
         return [*deleted, *changes]
@@ -276,12 +272,8 @@ class ArchiveTable:
         """What of this table only its format's own readers understand; None if its files can be read as they are."""
         if self._table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
             return "column mapping"
-        features = set(self._table.protocol().reader_features or ())
-        return (
-            "deletion vectors"
-            if "deletionVectors" in features and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors())
-            else None
-        )
+        has_vectors = "deletionVectors" in (self._table.protocol().reader_features or ())
+        return "deletion vectors" if has_vectors and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors()) else None
 
     def query(self, sql: str) -> pa.Table:
         """Run a query of deltalake's engine on the snapshot, which is its table `archive`. Raises SparkFailed if only Delta's jar can read it."""
@@ -303,7 +295,7 @@ class ArchiveTable:
         return columns is not None and {name.strip() for name in columns.split(",")} <= set(STATISTICS)
 
     def check_plain_log(self) -> None:
-        """Raise SparkFailed if the log has statistics of columns that can name people, because `erase` does not change them."""
+        """Raise SparkFailed if the log may have statistics of columns that can name people, because `erase` does not change them."""
         if not self.has_plain_log:
             raise SparkFailed(
                 f"Cannot erase in {self.path}: its property {STATISTICS_OF} allows statistics of ids and headers in the log, which stay there. "
@@ -336,11 +328,6 @@ class ArchiveTable:
         live = {file.path for file in self.files()}
         self.folder.delete(file.path for file in files if file.path not in live)
 
-    def _check_written(self, files: Iterable[NewFile]) -> None:
-        if gone := [file.path for file in files if not self.folder.exists(file.path)]:
-            raise SparkFailed(f"Cannot add {gone[0]} to {self.address}: the file was deleted before it was committed. Run the command again.")
 
-
-def _added(files: Iterable[NewFile], *, same_rows: bool = False) -> list[AddAction]:
-    now = time.time_ns() // 1_000_000
-    return [AddAction(file.path, file.bytes, {"queue": file.queue, "day": file.day}, now, not same_rows, file.statistics) for file in files]
+def _partition(file: NewFile | DataFile) -> dict[str, str | None]:
+    return {"queue": file.queue, "day": file.day}

@@ -40,8 +40,7 @@ class TableWriter:
             write: writes the files of the batch, whose names begin with its argument. Is not called if the table has the batch.
             always: commit the offsets of a batch without messages that is at the end of the table too.
 
-        Raises:
-            SparkFailed: the batch is not the next one of the table, or the table must not be changed.
+        Raises SparkFailed if the batch is not the next one of the table, or the table must not be changed.
         """
         table = self.table
         table.refresh()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_TAIL_ROWS, _DRAIN_ROWS = 250_000, 50_000
+_TAIL_ROWS = 250_000
 _SHORTEST_S = 0.01  # between two polls
 
 
@@ -84,7 +84,7 @@ def archive(
     try:
         from rowpost.archive.address import delta_uri
         from rowpost.archive.running import Stop
-        from rowpost.archive.source.options import DEFAULT_BYTES, DEFAULT_CONNECT_RETRY_S, ReadOptions
+        from rowpost.archive.source.options import DEFAULT_BYTES, DEFAULT_ROWS, ReadOptions
     except ImportError as error:
         raise _missing(error) from error
     delta_uri(folder)
@@ -92,9 +92,9 @@ def archive(
         names = list(dict.fromkeys(check_queues(session, database, names)))
     options = [
         ReadOptions(
-            name, session.environment, mode, max_rows=max_rows or (_DRAIN_ROWS if drain else _TAIL_ROWS),
+            name, session.environment, mode, max_rows=max_rows or (DEFAULT_ROWS if drain else _TAIL_ROWS),
             max_bytes=max_bytes or DEFAULT_BYTES, allow_consumers=shared, take_over=take_over, fail_on_data_loss=not accept_loss,
-            connect_retry_s=DEFAULT_CONNECT_RETRY_S if every is None else float("inf"),
+            connect_retry_s=ReadOptions.connect_retry_s if every is None else float("inf"),
         )
         for name in names
     ]  # fmt: skip
@@ -114,17 +114,15 @@ def _run(
     recreated: bool,
     fail_when_held: bool,
 ) -> ExitCode:
-    from rowpost.archive.archiver import QueueArchiver
-    from rowpost.archive.checkpoint import Checkpoint
-    from rowpost.archive.columns import ARCHIVE
+    from rowpost.archive.archiver import Checkpoint, QueueArchiver
     from rowpost.archive.opening import create_table
     from rowpost.archive.running import run
-    from rowpost.archive.source.reconnect import PatientConnection
+    from rowpost.archive.source.connection import PatientConnection
     from rowpost.archive.writer import TableWriter
 
     name = ",".join(each.queue for each in options)
     with stop.on_signals():
-        writer = TableWriter(create_table(folder, ARCHIVE))
+        writer = TableWriter(create_table(folder))
         noted, connect = Checkpoint(checkpoint), partial(PatientConnection, sleep=stop.sleep)
         archivers = [QueueArchiver(writer, each, recreated=recreated, checkpoint=noted, receivers=receive, connect=connect) for each in options]
         try:

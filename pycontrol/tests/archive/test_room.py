@@ -8,8 +8,8 @@ import pytest
 
 import rowpost.archive
 from rowpost.archive import columns, running
-from rowpost.archive.reading_ahead import read_ahead
-from rowpost.archive.source.held import Held
+from rowpost.archive.source.lag import Held
+from rowpost.archive.source.reading import read_ahead
 from rowpost.spark.archive import schemas
 
 ROOM = Path(rowpost.archive.__file__).parent
@@ -28,7 +28,7 @@ def test_no_module_of_the_room_imports_pyspark():
 
 @pytest.mark.parametrize("name", ["MESSAGE", "ARCHIVE"])
 def test_spark_writes_the_same_columns(name):
-    assert getattr(columns, name).arrow().equals(schemas.arrow_schema(getattr(schemas, name)))
+    assert getattr(columns, name).equals(schemas.arrow_schema(getattr(schemas, name)))
 
 
 class Failing:

@@ -1,21 +1,34 @@
-"""Divide a queue into ranges of row versions that take about the same time to read.
+"""Cut a queue into batches, and batches into ranges of row versions that take about the same time to read.
 
-Row versions have gaps, and one message may have the size of thousands. The ranges are therefore cut by a sample of the messages.
+Row versions have gaps, and one message may have the size of thousands. Only the database can therefore say where a batch ends (`Bounds`): it
+reads sizes, and no bodies. Ranges are cut by a sample of the messages (`divide`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from rowpost.archive.source.queue_stream import Range, split
+from rowpost.database.connection import Connection
 
-__all__ = ["Sampled", "divide", "divide_visible"]
+__all__ = ["Bounds", "Range", "Sampled", "divide", "divide_visible", "shares", "split"]
+
+_MOST_MESSAGES = 2**31 - 1  # of find_row_version
 
 #: What reading a message costs in addition to its bytes.
 _MESSAGE_BYTES = 500
 _ENOUGH = 16  # measured messages for each range
+
+
+@dataclass(frozen=True)
+class Range:
+    """Offsets greater than `above` and at most `upto`: row versions, or numbers of the spool."""
+
+    above: int
+    upto: int
 
 
 class Sampled(NamedTuple):
@@ -24,6 +37,17 @@ class Sampled(NamedTuple):
     row_version: int
     bytes: int
     messages: int
+
+
+def split(above: int, upto: int, parts: int) -> list[Range]:
+    """Split a range into about equal, non-empty parts.
+
+    >>> split(0, 10, 3)
+    [Range(above=0, upto=3), Range(above=3, upto=6), Range(above=6, upto=10)]
+    """
+    parts = max(min(parts, upto - above), 0)
+    cuts = [above + (upto - above) * part // parts for part in range(parts)] + [upto]
+    return [Range(low, high) for low, high in pairwise(cuts)]
 
 
 def divide(above: int, upto: int, parts: int, sample: Sequence[Sampled], max_messages: int | None = None) -> list[Range]:
@@ -69,3 +93,42 @@ def _cut(above: int, upto: int, parts: int, ordered: Sequence[Sampled], weigh: C
             ranges.append(Range(low, each.row_version))
             low = each.row_version
     return [*ranges, Range(low, upto)]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a batch may have at most. None is no bound. A message that has more bytes is a batch of its own."""
+
+    messages: int | None = None
+    bytes: int | None = None
+
+    def may_end(self, row_versions: int) -> bool:
+        """Tell whether a batch may end within so many row versions."""
+        return self.bytes is not None or (self.messages is not None and row_versions > self.messages)
+
+    def end(self, database: Connection, queue: str, above: int, upto: int) -> int:
+        """Return the row version at which a batch ends that begins above another one."""
+        count = min(self.messages or _MOST_MESSAGES, _MOST_MESSAGES)
+        found = database.call("find_row_version", queue, above=above, upto=upto, count=count, bytes=self.bytes)[0].row_version
+        return upto if found is None else found
+
+    def shared(self, wanted: Mapping[str, int]) -> dict[str, Bounds]:
+        """Share the bounds between queues with so many messages: bytes equally between those that have any."""
+        messages = {} if self.messages is None else shares(self.messages, wanted)
+        share = None if self.bytes is None else max(1, self.bytes // max(1, sum(count > 0 for count in wanted.values())))
+        # a message may have arrived since a queue was found empty
+        return {name: Bounds(None if self.messages is None else max(1, messages[name]), share) for name in wanted}
+
+
+def shares(limit: int, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Share a number of rows between queues: small backlogs completely, the rest equally. Each backlog gets at least one row.
+
+    >>> shares(100, {"a": 1000, "b": 10, "c": 1000})
+    {'b': 10, 'a': 45, 'c': 45}
+    """
+    found, left = {}, limit
+    ordered = sorted(wanted, key=lambda name: wanted[name])
+    for place, name in enumerate(ordered):
+        found[name] = min(wanted[name], max(1, left // (len(ordered) - place)))
+        left = max(0, left - found[name])
+    return found

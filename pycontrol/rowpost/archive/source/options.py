@@ -5,18 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-__all__ = [
-    "DEFAULT_BATCH_BYTES", "DEFAULT_BYTES", "DEFAULT_CONNECT_RETRY_S", "DEFAULT_ROWS", "DEFAULT_WATERMARK_TIMEOUT_S", "DRAIN", "EARLIEST", "LATEST", "TAIL", "WATERMARK",
-    "ReadOptions",
-]  # fmt: skip
+__all__ = ["DEFAULT_BYTES", "DEFAULT_ROWS", "DRAIN", "EARLIEST", "LATEST", "TAIL", "WATERMARK", "ReadOptions"]
 
 EARLIEST, LATEST, WATERMARK = "earliest", "latest", "watermark"
 TAIL, DRAIN = "tail", "drain"
 DEFAULT_ROWS = 50_000  # in one batch of a drain
 DEFAULT_BYTES = 1 << 30  # in one batch of a drain, and of the archiver
-DEFAULT_BATCH_BYTES = 4 << 20
-DEFAULT_WATERMARK_TIMEOUT_S = 10.0
-DEFAULT_CONNECT_RETRY_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -49,11 +43,11 @@ class ReadOptions:
     part_rows: int | None = None
     partitions: int = 2
     fail_on_data_loss: bool = True
-    watermark_timeout_s: float = DEFAULT_WATERMARK_TIMEOUT_S
-    batch_bytes: int = DEFAULT_BATCH_BYTES
+    watermark_timeout_s: float = 10.0
+    batch_bytes: int = 4 << 20
     allow_consumers: bool = False
     take_over: bool = False
-    connect_retry_s: float = DEFAULT_CONNECT_RETRY_S
+    connect_retry_s: float = 300.0
     confirmed: str = "{}"
     queues: tuple[str, ...] = ()
     pattern: str | None = None

@@ -1,38 +1,16 @@
-"""What all readers of queues share.
-
-This module polls the queue's state, waits for the watermark, splits ranges and reads messages as Arrow batches.
-"""
+"""The state of a queue that is read: who writes to it, how far it may be read, and whether this server can tell."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
-import pyarrow as pa
-
-from rowpost.archive.source.connection import open_database
-from rowpost.archive.source.gone import naming_what_is_gone
-from rowpost.archive.source.options import ReadOptions
+from rowpost.archive.source.connection import naming_what_is_gone
 from rowpost.archive.source.watermark import Poll, Watermark
 from rowpost.database.connection import Connection
 from rowpost.errors import PermissionDenied, RowpostError
-from rowpost.settings.environment import load_settings
 
-__all__ = [
-    "QueueState",
-    "Range",
-    "StreamRefused",
-    "check_offset",
-    "declared_worker",
-    "describe",
-    "open_queue",
-    "read_batches",
-    "split",
-    "wait_for_watermark",
-]
+__all__ = ["QueueState", "StreamRefused", "describe", "wait_for_watermark"]
 
 POLL_INTERVAL_S = 0.05
 SEE_WRITERS = (
@@ -51,14 +29,6 @@ READ_ONLY = (
 
 class StreamRefused(RowpostError):
     """A stream cannot continue: its checkpoint belongs to another queue, unread messages were removed, or the server is a standby."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """Offsets greater than `above` and at most `upto`: row versions, or numbers of the spool."""
-
-    above: int
-    upto: int
 
 
 @dataclass(frozen=True)
@@ -97,11 +67,6 @@ class QueueState:
             raise StreamRefused(READ_ONLY.format(self.identity))
 
 
-def open_queue(options: ReadOptions) -> Connection:
-    """Connect to the queue's database. Raises what open_database raises."""
-    return open_database(options.environment, options.application)
-
-
 def describe(database: Connection, queue: str) -> QueueState:
     """Poll the queue's state. Raises QueueNotFound, PermissionDenied."""
     with naming_what_is_gone(database, queue):
@@ -121,53 +86,3 @@ def wait_for_watermark(database: Connection, queue: str, timeout_s: float, water
         time.sleep(POLL_INTERVAL_S)
         state = describe(database, queue)
     return watermark.row_version
-
-
-def split(above: int, upto: int, parts: int) -> list[Range]:
-    """Split a range into about equal, non-empty parts.
-
-    >>> split(0, 10, 3)
-    [Range(above=0, upto=3), Range(above=3, upto=6), Range(above=6, upto=10)]
-    """
-    parts = max(min(parts, upto - above), 0)
-    cuts = [above + (upto - above) * part // parts for part in range(parts)] + [upto]
-    return [Range(low, high) for low, high in pairwise(cuts)]
-
-
-def read_batches(
-    database: Connection, procedure: str, options: ReadOptions, schema: pa.Schema, part: Range, **filters: Any
-) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range in Arrow batches of about `options.batch_bytes`. The server omits unrequested bodies and headers."""
-    from rowpost.archive.source.columns import (
-        batches,  # the planner process never reads, and starts faster without this import
-    )
-
-    names = schema.names
-    chunks = database.stream(
-        procedure,
-        options.queue,
-        columns=names,
-        chunk_bytes=options.batch_bytes,
-        above=part.above,
-        upto=part.upto,
-        with_headers="headers" in names,
-        with_body="body" in names,
-        **filters,
-    )
-    with naming_what_is_gone(database, options.queue):
-        yield from batches(chunks, schema)
-
-
-def declared_worker(options: ReadOptions) -> str | None:
-    """Return the handler of the worker that the environment declares for the queue, or None."""
-    found = load_settings(options.environment).queue(options.queue)
-    return found.worker.handler if found is not None and found.worker is not None else None
-
-
-def check_offset(names: Sequence[str], offset: dict[str, Any]) -> None:
-    """Raise StreamRefused if an offset lacks one of the keys that this mode writes."""
-    if not set(names) <= offset.keys():
-        raise StreamRefused(
-            f"The stream cannot use the checkpoint's offset {offset}: it needs {', '.join(names)}. "
-            "The checkpoint belongs to another source, or to another mode (tail or drain). Use a separate checkpoint for each."
-        )

@@ -12,31 +12,22 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import pyarrow as pa
 
-from rowpost.archive.source.bounds import Bounds
+from rowpost.archive.source.connection import PatientConnection
+from rowpost.archive.source.cuts import Bounds
 from rowpost.archive.source.drain import Drain
 from rowpost.archive.source.options import DRAIN, ReadOptions
-from rowpost.archive.source.queue_stream import StreamRefused, check_offset
-from rowpost.archive.source.reconnect import PatientConnection
-from rowpost.archive.source.streams import Offset, StreamRange, Tail
+from rowpost.archive.source.queue_stream import StreamRefused
+from rowpost.archive.source.streams import Offset, Part, Tail, check_offset
 from rowpost.errors import QueueNotFound
 
-__all__ = ["QueuePart", "Several"]
+__all__ = ["Several"]
 
 DISCOVERY_INTERVAL_S = 30.0
 _QUEUE = "queue"
-
-
-@dataclass(frozen=True)
-class QueuePart:
-    """A part of one queue's batch."""
-
-    queue: str
-    part: StreamRange
 
 
 class Several:
@@ -44,16 +35,6 @@ class Several:
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self.options, self.schema = options, schema
-        self._start_planning()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options, "schema": self.schema}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._start_planning()
-
-    def _start_planning(self) -> None:
         self._connection = PatientConnection(self.options)
         self._readers: dict[str, Tail | Drain] = {}
         self._names: tuple[str, ...] | None = None
@@ -65,9 +46,7 @@ class Several:
         if name not in self._readers:
             columns = pa.schema([field for field in self.schema if field.name != _QUEUE])
             kind = Drain if self.options.mode == DRAIN else Tail
-            made = kind(replace(self.options, queue=name, queues=(), pattern=None), columns)
-            made.share(self._connection)
-            self._readers[name] = made
+            self._readers[name] = kind(replace(self.options, queue=name, queues=(), pattern=None), columns, connection=self._connection)
         return self._readers[name]
 
     def names(self) -> tuple[str, ...]:
@@ -100,7 +79,7 @@ class Several:
                 f"The queue {gone[0]} of this stream is gone, or the pattern {self.options.pattern!r} does not match it any more. Its unread "
                 "messages may be lost. To continue with the other queues, set failOnDataLoss=false."
             )
-        begins = {name: starts.get(name) or self._beginning(name) for name in names}
+        begins = {name: starts.get(name) or self.reader(name).beginning() for name in names}
         shares = dict.fromkeys(names, bounds)
         if bounds != Bounds():
             shares = bounds.shared({name: self.reader(name).estimate(begins[name]) for name in names})
@@ -109,9 +88,9 @@ class Several:
             return start
         return {"queues": {**starts, **ends}}
 
-    def report(self) -> Offset | None:
+    def report(self) -> Offset:
         """Return what each queue reports, and the lag of all."""
-        found = {name: self.reader(name).report() or {} for name in self.names()}
+        found = {name: self.reader(name).report() for name in self.names()}
         ages = [each["lag_seconds"] for each in found.values() if each.get("lag_seconds") is not None]
         spooled = [each["spooled"] for each in found.values() if "spooled" in each]
         return {
@@ -122,18 +101,17 @@ class Several:
             **({"spooled": sum(spooled)} if spooled else {}),
         }
 
-    def parts(self, start: Offset, end: Offset) -> Sequence[QueuePart]:
+    def parts(self, start: Offset, end: Offset) -> Sequence[Part]:
         """Split the batch of each queue."""
         check_offset(("queues",), end)
         starts, ends = self._by_queue(start), end["queues"]
         changed = [name for name in ends if ends[name] != starts.get(name)]
-        found = [(name, part) for name in changed for part in self.reader(name).parts(starts.get(name) or self._beginning(name), ends[name])]
-        # one task says that it waits for the server
-        return [QueuePart(name, replace(part, first=place == 0)) for place, (name, part) in enumerate(found)]
+        found = [part for name in changed for part in self.reader(name).parts(starts.get(name) or self.reader(name).beginning(), ends[name])]
+        return [replace(part, first=part is found[0]) for part in found]
 
-    def read(self, part: QueuePart) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, and add the name of the queue."""
-        for batch in self.reader(part.queue).read(part.part):  # type: ignore[arg-type]  # the reader of this queue made it
+        for batch in self.reader(part.queue).read(part):
             queue = pa.array([part.queue] * batch.num_rows, pa.string())
             yield pa.RecordBatch.from_arrays([queue if name == _QUEUE else batch[name] for name in self.schema.names], schema=self.schema)
 
@@ -149,11 +127,6 @@ class Several:
     def stop(self) -> None:
         """Close the planner's connection."""
         self._connection.close()
-
-    def _beginning(self, name: str) -> Offset:
-        """Return the start of a queue that was not in the stream before."""
-        reader = self.reader(name)
-        return reader.beginning() if isinstance(reader, Tail) else reader.initial()
 
     def _by_queue(self, offset: Offset) -> dict[str, Offset]:
         """Return the offset of each queue. The checkpoint of a stream of one queue continues with that queue."""

@@ -32,7 +32,7 @@ PREPARED_PREFIX = "-1/"
 MAX_POLLS = 1000
 MAX_NOTES = 10
 #: polls in the JSON of an offset: the last row version, and the writers
-Notes = list[tuple[int, list[str]]]
+Notes = Sequence[tuple[int, list[str]]]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,9 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from rowpost.settings.yaml_file import read_root
 from rowpost.settings.yaml_node import Node, decode
@@ -27,6 +29,8 @@ __all__ = ["Limit", "Policy", "Rule", "pattern", "read_policy"]
 
 _UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _DAYS = {"d": 1, "w": 7}
+_Age = Annotated[str, Meta(pattern=r"^[0-9]{1,6}[dw]\Z", description="a number of days or weeks, such as 90d or 12w")]
+_Size = Annotated[str, Meta(pattern=r"^[0-9]{1,9} ?[KMGT]?B\Z", description="a size, such as 500KB, 1MB or 50GB")]
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,8 @@ def read_policy(path: Path) -> Policy:
 
 
 def _rule(node: Node) -> Rule:
-    older_than = _days(node, "older_than") if "older_than" in node.values else None
-    larger_than = _bytes(node, "larger_than") if "larger_than" in node.values else None
-    node.taken.update(("older_than", "larger_than"))
-    rule = decode(node, Rule, given={"older_than": older_than, "larger_than": larger_than})
+    given = {key: read(node, key) for key, read in (("older_than", _days), ("larger_than", _bytes)) if key in node.values}
+    rule = decode(node, Rule, given=given)
     if node.values.keys() <= {"action"}:
         raise node.error("", f'would {rule.action} every message of every queue: say which, with queue: "*" if all')
     return rule
@@ -81,19 +83,13 @@ def _limit(node: Node) -> Limit:
 
 
 def _days(node: Node, key: str) -> timedelta:
-    text = node.take(key, str)
-    match = re.fullmatch(r"(\d{1,6})([dw])", text)
-    if match is None:
-        raise node.error(key, f"{text!r} is not a number of days or weeks, such as 90d or 12w")
-    return timedelta(days=int(match[1]) * _DAYS[match[2]])
+    text = node.take(key, _Age)
+    return timedelta(days=int(text[:-1]) * _DAYS[text[-1]])
 
 
 def _bytes(node: Node, key: str) -> int:
-    text = node.take(key, str)
-    match = re.fullmatch(r"(\d{1,9}) ?([KMGT]?B)", text)
-    if match is None:
-        raise node.error(key, f"{text!r} is not a size, such as 500KB, 1MB or 50GB")
-    return int(match[1]) * _UNITS[match[2]]
+    number = (text := node.take(key, _Size)).rstrip(" BKMGT")
+    return int(number) * _UNITS[text.removeprefix(number).strip()]
 
 
 def pattern(glob: str) -> str:

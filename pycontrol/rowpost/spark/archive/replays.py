@@ -24,7 +24,6 @@ from rowpost.errors import ArchiveNotFound, SparkFailed
 __all__ = ["CANCELLED", "CHOOSING", "DONE", "SENDING", "ReplayStore", "StoredReplay", "list_replays"]
 
 CHOOSING, SENDING, DONE, CANCELLED = "choosing", "sending", "done", "cancelled"
-_NOTHING_SENT = {"steps": 0, "messages": 0}
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class ReplayStore:
 
     def sent(self) -> dict[str, int]:
         """Return how many steps and messages were sent."""
-        return self.folder.read(f"{self._place}/sent.json") or dict(_NOTHING_SENT)
+        return self.folder.read(f"{self._place}/sent.json") or {"steps": 0, "messages": 0}
 
     def note_sent(self, done: dict[str, int]) -> None:
         """Store how many steps and messages were sent."""
@@ -88,8 +87,7 @@ class ReplayStore:
 
     def finish(self) -> None:
         """Delete the messages of all attempts. The plan stays, so that the key is not used for another replay."""
-        for attempt in self._attempts():
-            self.folder.delete([attempt])
+        self.folder.delete(self._attempts())
 
     def find(self) -> StoredReplay | None:
         """Return what is known, or None if the archive has no replay with this key."""
@@ -101,7 +99,7 @@ class ReplayStore:
         return StoredReplay(self.key, state, plan["messages"], sent, asked["queue"], asked["where"])
 
     def look_up(self) -> StoredReplay:
-        """Return what is known. Raises ArchiveNotFound if the archive has no replay with this key."""
+        """Return what `find` returns. Raises ArchiveNotFound if the archive has no replay with this key."""
         if (known := self.find()) is None:
             raise ArchiveNotFound(f"{self.folder.path} has no replay {self.key!r}. To list its replays, run: rowpost spark replays list DIR")
         return known

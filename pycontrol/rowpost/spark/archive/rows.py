@@ -10,18 +10,19 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.parts_sink import GROUP, PartsSink
-from rowpost.spark.archive.schemas import file_schema, schema_of
+from rowpost.spark.archive.schemas import schema_of
 from rowpost.spark.session import activate
 
 if TYPE_CHECKING:
@@ -71,10 +72,7 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
         frames.append(frame.withColumn(FILE, F.col("_metadata.file_path")).select(names) if with_file else frame.select(names))
     if not frames:
         return spark.createDataFrame([], StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())]))
-    combined = frames[0]
-    for frame in frames[1:]:
-        combined = combined.unionByName(frame)
-    return combined
+    return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = False) -> list[NewFile]:
@@ -86,7 +84,8 @@ def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = 
     spark.dataSource.register(PartsSink)
     activate(spark)
     writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.path).option("name", unique)
-    writer.option("schema", file_schema(table).json()).option("parse", str(parse).lower()).save()
+    columns = StructType([StructField(each.name, each.dataType) for each in schema_of(table) if each.name not in PARTITIONS])
+    writer.option("schema", columns.json()).option("parse", str(parse).lower()).save()
     found = table.folder.read(f"new/{unique}.json") or {"files": []}
     table.folder.remove(f"new/{unique}.json")
     return [NewFile(**each) for each in found["files"]]

@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    DateType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import BinaryType, DataType, DateType, DoubleType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from rowpost.archive import columns
-from rowpost.archive.columns import PARTITIONS, Schema
+from rowpost.archive.columns import in_log
 from rowpost.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -35,24 +24,9 @@ if TYPE_CHECKING:
     from rowpost.archive.table import ArchiveTable
 
 __all__ = [
-    "ARCHIVE",
-    "CONVERSATIONS",
-    "EDGES",
-    "ESSENTIAL",
-    "FAILURE_GROUPS",
-    "FLOW_HOURLY",
-    "FLOW_MERGED",
-    "LIVE",
-    "MESSAGE",
-    "OUTPUTS",
-    "PARSED",
-    "arrow_schema",
-    "check_schema",
-    "file_schema",
-    "schema_of",
-    "shaped",
-    "struct",
-]
+    "ARCHIVE", "CONVERSATIONS", "EDGES", "ESSENTIAL", "FAILURE_GROUPS", "FLOW_HOURLY", "FLOW_MERGED", "LIVE", "MESSAGE", "OUTPUTS", "PARSED",
+    "arrow_schema", "check_schema", "schema_of", "shaped",
+]  # fmt: skip
 
 _TEXT, _TIME, _COUNT, _NUMBER = StringType(), TimestampType(), LongType(), DoubleType()
 
@@ -61,19 +35,18 @@ def _column(name: str, kind: DataType, comment: str, nullable: bool = True) -> S
     return StructField(name, kind, nullable, {"comment": comment})
 
 
-def struct(schema: Schema) -> StructType:
-    """Return columns as Spark's."""
-    return StructType.fromJson(json.loads(schema.json()))
+def _struct(schema: pa.Schema) -> StructType:
+    return StructType.fromJson(json.loads(in_log(schema)))
 
 
 #: A message as it is stored in its queue.
-MESSAGE = struct(columns.MESSAGE)
+MESSAGE = _struct(columns.MESSAGE)
 #: The columns that headers.parse_headers adds.
-PARSED = struct(columns.PARSED)
+PARSED = _struct(columns.PARSED)
 #: Columns that archives of every version have.
 ESSENTIAL = columns.ESSENTIAL
 #: The result of `archive`. The columns queue and day are folders.
-ARCHIVE = struct(columns.ARCHIVE)
+ARCHIVE = _struct(columns.ARCHIVE)
 
 #: The result of `metrics`: throughput and times by hour.
 FLOW_HOURLY = StructType(
@@ -170,21 +143,16 @@ def schema_of(table: ArchiveTable) -> StructType:
     return StructType.fromJson(json.loads(table.schema_json))
 
 
-def file_schema(table: ArchiveTable) -> StructType:
-    """Return the columns of a table's files: all but the partition's."""
-    return StructType([StructField(c.name, c.dataType) for c in schema_of(table) if c.name not in PARTITIONS])
-
-
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Convert columns to those of the Arrow batches that Spark accepts. Times are in UTC."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def check_schema(schema: StructType) -> pa.Schema:
-    """Convert a requested schema to Arrow. Raises SettingsError for a column that a message does not have."""
-    known = {field.name: field.dataType for field in MESSAGE}
+def check_schema(schema: StructType, *, has_queue: bool = False) -> pa.Schema:
+    """Convert a requested schema to Arrow. Raises SettingsError for a column that a message does not have. With `has_queue`, it has `queue`."""
+    known = {field.name: field.dataType for field in MESSAGE} | ({"queue": _TEXT} if has_queue else {})
     for field in schema:
         if known.get(field.name) != field.dataType:
-            there = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in MESSAGE)
+            there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
             raise SettingsError(f"A message has no column {field.name} {field.dataType.simpleString()}. Its columns are: {there}.")
     return arrow_schema(schema)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ArrowInvalid, parquet
 
-from rowpost.archive.folder import filesystem
+from rowpost.archive.folder import ArchiveFolder
 
 __all__ = ["contains"]
 
@@ -22,10 +22,9 @@ def contains(root: str, path: str, pattern: str) -> bool:
 
     A file that was deleted holds nothing.
     """
-    files, base = filesystem(root)
     compiled = re.compile(pattern.encode())
     try:
-        opened = files.open_input_file(f"{base}/{path}")
+        opened = ArchiveFolder(root).open(path)
     except FileNotFoundError:
         return False
     with opened as file:

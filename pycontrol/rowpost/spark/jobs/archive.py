@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from rowpost.archive.address import check_checkpoint, located
 from rowpost.archive.folder import METADATA_FOLDER
-from rowpost.archive.identity import Batch, Offset, by_epoch, check_known, check_start, names_by_epoch
+from rowpost.archive.identity import Batch, Offset, by_epoch, by_queue, check_known, check_start
 from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.source.options import DEFAULT_BYTES
 from rowpost.archive.table import ArchiveTable
@@ -37,8 +37,7 @@ from rowpost.spark.explain import short_errors
 from rowpost.spark.jobs.restarting import keep_running
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
-from rowpost.spark.source.checkpoint import Checkpoint, finalize
-from rowpost.spark.source.held import what_is_held
+from rowpost.spark.source.checkpoint import Checkpoint, finalize, what_is_held
 from rowpost.spark.stores import check_reachable
 
 __all__ = [
@@ -306,5 +305,5 @@ class BatchWriter:
         end = stored.offset(number)
         before = self._last[1] if self._last[0] == number - 1 else by_epoch(stored.offset(number - 1))
         self._last = number, by_epoch(end)
-        names = names_by_epoch(end, self.queue or "")
+        names = {one["queue"]: name for name, one in by_queue(end, self.queue or "").items()}
         return Batch(table.address, self._query, number, {**self.begins, **before}, by_epoch(end), names, self.way_out)

@@ -1,4 +1,4 @@
-"""Do to the copies of an archive's messages what happens to the messages: to the tables of `decode`, which archive/copies.py finds.
+"""Do to the copies of an archive's messages what happens to the messages: to the tables of `decode`, which archive/records.py finds.
 
 `erase` and `retain` say what happens, and `follow` does it in each table, before the archive is changed: as long as a message is
 in the archive, a run that was killed is repeated with the same copies. Of the copy of a redacted message, only ROW stays.
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from rowpost.archive.lease import lease
 from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound
-from rowpost.spark.archive.copies import places, tables_in
+from rowpost.spark.archive.records import places, tables_in
 from rowpost.spark.archive.rows import FILE
 from rowpost.spark.jobs.decoded_tables import KEY, ROW
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work

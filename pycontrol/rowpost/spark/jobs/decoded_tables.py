@@ -27,7 +27,7 @@ from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.copies import remember
+from rowpost.spark.archive.records import remember_copy
 from rowpost.spark.archive.rows import read_files, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, schema_of
 from rowpost.spark.bodies.decoding import decoded_type
@@ -118,7 +118,7 @@ def run(
         tables = {name: _Table(f"{place.path}/{folder_name(name)}", schema) for name, schema in schemas.items()}
         for table in tables.values():  # before anything is written
             table.check()
-        remember(source.folder, place.path)
+        remember_copy(source.folder, place.path)
         state = (place.read(_STATE) or {}).get(source.folder.path, {})
         done, since = [], cache(partial(_files_since, spark, source))
         for name, each in tables.items():

@@ -27,8 +27,8 @@ from rowpost.archive.leftovers import find_leftovers, sweep
 from rowpost.archive.opening import open_table
 from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError
-from rowpost.spark.archive.copies import places
 from rowpost.spark.archive.headers import parse_headers
+from rowpost.spark.archive.records import places
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import MESSAGE, schema_of
 from rowpost.spark.describing import describing

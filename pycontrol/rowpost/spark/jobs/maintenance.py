@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from rowpost.archive.merging import FILE_BYTES
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
-from rowpost.spark.archive.removed import remember_removed
+from rowpost.spark.archive.records import remember_removed
 from rowpost.spark.archive.rows import FILE, read_files, relative, write_files
 
 __all__ = ["ACTION", "DELETE", "REDACT", "Change", "Counts", "Plan", "Step", "rewrite", "work"]

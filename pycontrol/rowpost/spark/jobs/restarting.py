@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from rowpost.archive.source.reconnect import Say, say
+from rowpost.archive.source.connection import Say, say
 from rowpost.spark.explain import is_passing, to_rowpost_error
 
 __all__ = ["MAX_RESTARTS", "keep_running"]

@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 from rowpost.archive.lease import lease
 from rowpost.archive.opening import open_table
 from rowpost.archive.table import ArchiveTable, DataFile
-from rowpost.spark.archive.copies import places
 from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.archive.policy import Policy, Rule, pattern
+from rowpost.spark.archive.records import places
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.describing import describing

@@ -21,8 +21,7 @@ from rowpost.archive.lease import lease
 from rowpost.archive.leftovers import find_leftovers, sweep
 from rowpost.archive.opening import open_table
 from rowpost.archive.table import ArchiveTable, DataFile
-from rowpost.spark.archive.copies import places
-from rowpost.spark.archive.removed import removed_row_versions
+from rowpost.spark.archive.records import places, removed_row_versions
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.searching import contains

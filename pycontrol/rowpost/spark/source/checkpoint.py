@@ -1,4 +1,4 @@
-"""Read a stream's checkpoint: the last committed offset, and the last batch of a finished drain.
+"""Read a stream's checkpoint: the last committed offset, the last batch of a finished drain, and what a tail has left.
 
 Spark reports a batch as committed to its source only when it builds the next batch. The last batch of a run would therefore
 stay in the spool until new messages arrive. `finalize` reads Spark's own commit log and drops that batch.
@@ -7,25 +7,28 @@ stay in the spool until new messages arrive. `finalize` reads Spark's own commit
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rowpost.archive.address import local_path
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.identity import Offset, Progress, by_epoch
-from rowpost.archive.source.reconnect import PatientConnection
+from rowpost.archive.identity import Offset, Progress, by_epoch, by_queue
+from rowpost.archive.source.connection import PatientConnection
+from rowpost.archive.source.lag import Held, held_above
 from rowpost.database.connection import Connection
 from rowpost.spark.source.options import in_environment, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Checkpoint", "committed_offset", "finalize", "offsets_by_queue"]
+__all__ = ["Checkpoint", "committed_offset", "finalize", "what_is_held"]
 
 _HEADER_LINES = 2  # an offset file starts with a version and metadata; one line a source follows
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,16 @@ class Checkpoint:
     @cached_property
     def query(self) -> str | None:
         """The query's id. None before its first start."""
-        text = _text(self.place, "metadata", self.spark)
+        text = self._text("metadata")
         return None if text is None else json.loads(text)["id"]
 
     def last(self, folder: str) -> int:
         """Return the number of the last batch in `offsets` (planned) or `commits`, or -1."""
-        return max((int(name) for name in _names(self.place, folder, self.spark) if name.isdecimal()), default=-1)
+        return max((int(name) for name in self._names(folder) if name.isdecimal()), default=-1)
 
     def offset(self, number: int, source: int = 0) -> dict[str, Any] | None:
         """Return the offset at the end of a batch. None if it is not stored, or not any more."""
-        text = None if number < 0 else _text(self.place, f"offsets/{number}", self.spark)
+        text = None if number < 0 else self._text(f"offsets/{number}")
         line = "-" if text is None else text.splitlines()[_HEADER_LINES + source]
         return None if line == "-" else json.loads(line)
 
@@ -59,6 +62,38 @@ class Checkpoint:
             return None if found is None else by_epoch(found)
 
         return Progress(self.place, self.query, self.last("offsets"), self.last("commits"), offsets)
+
+    @property
+    def _is_read_by_spark(self) -> bool:
+        return self.spark is not None and local_path(self.place) is None
+
+    def _names(self, folder: str) -> list[str]:
+        """Return the names in a folder, which appears with the first batch."""
+        if self._is_read_by_spark:
+            paths = [row.path for row in self._read_by_spark(folder, "path")]
+        else:
+            paths = [path for path, _ in ArchiveFolder(self.place).contents(folder, recursive=False)]
+        return [path.rpartition("/")[2] for path in paths]
+
+    def _text(self, file: str) -> str | None:
+        """Read a file. Returns None if it does not exist."""
+        if self._is_read_by_spark:
+            return next((bytes(row.content).decode() for row in self._read_by_spark(file, "content")), None)
+        try:
+            return ArchiveFolder(self.place).text(file)
+        except FileNotFoundError:
+            return None
+
+    def _read_by_spark(self, path: str, column: str) -> list[Any]:
+        """Return a column of Spark's format of files; nothing if the path does not exist."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            return self.spark.read.format("binaryFile").load(f"{self.place}/{path}").select(column).collect()  # type: ignore[union-attr]
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" not in str(error):
+                raise
+            return []
 
 
 def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, source: int = 0) -> dict[str, Any] | None:
@@ -86,18 +121,14 @@ def finalize(
         release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
         confirmed: the offsets, by the identity of the queue, up to which the target has the messages. Messages above stay in the spool.
 
-    Raises:
-        SpoolTaken: the spool belongs to another stream.
+    Raises SpoolTaken if the spool belongs to another stream.
     """
-    asked = in_environment(read_options({**options, "mode": "drain"}, stream=True))
-    committed = committed_offset(checkpoint, spark)
-    connection = PatientConnection(asked)
-    try:
-        found = offsets_by_queue(committed, asked.queue).items()
-        drained = {queue: _confirmed(offset, confirmed or {}) for queue, offset in found if "owner" in offset}
-        return sum(connection.run(partial(_drop, queue, offset, release)) for queue, offset in drained.items())
-    finally:
-        connection.close()
+
+    def drop(database: Connection, queue: str, offset: Offset) -> int:
+        kept = _confirmed(offset, confirmed or {})
+        return database.call("drop_spool", queue, owner=kept["owner"], upto=kept["number"], release=release)[0].dropped
+
+    return sum(_for_each_queue({**options, "mode": "drain"}, checkpoint, spark, "owner", drop))
 
 
 def _confirmed(offset: Offset, confirmed: Mapping[str, Offset]) -> Offset:
@@ -105,40 +136,19 @@ def _confirmed(offset: Offset, confirmed: Mapping[str, Offset]) -> Offset:
     return {**offset, "number": min(offset["number"], known["number"]) if known.get("owner") == offset["owner"] else 0}
 
 
-def offsets_by_queue(offset: Mapping[str, Any] | None, queue: str) -> Mapping[str, Any]:
-    """Return the offset of each queue: those of a stream that reads several, or the one of `queue`."""
-    return {} if offset is None else offset.get("queues", {queue: offset})
+def what_is_held(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None = None) -> Held:
+    """Return what the last run of a tail could not read. The checkpoint says whether transactions were open.
+
+    Raises DatabaseUnavailable if the server was away for longer than connectRetrySeconds.
+    """
+    return Held.of_all(_for_each_queue(options, checkpoint, spark, "polls", held_above))
 
 
-def _drop(queue: str, offset: Mapping[str, Any], release: bool, database: Connection) -> int:
-    return database.call("drop_spool", queue, owner=offset["owner"], upto=offset["number"], release=release)[0][0]
-
-
-def _names(where: str, folder: str, spark: SparkSession | None) -> list[str]:
-    if spark is None or local_path(where) is not None:
-        return [name.rpartition("/")[2] for name, _ in ArchiveFolder(where).contents(folder, recursive=False)]
-    from pyspark.errors import AnalysisException
-
-    try:
-        rows = spark.read.format("binaryFile").load(f"{where}/{folder}").select("path").collect()
-    except AnalysisException:  # the folder appears with the first batch
-        return []
-    return [row.path.rpartition("/")[2] for row in rows]
-
-
-def _text(where: str, file: str, spark: SparkSession | None) -> str | None:
-    """Read a file of a checkpoint. Returns None if it does not exist."""
-    if spark is None or local_path(where) is not None:
-        try:
-            return ArchiveFolder(where).text(file)
-        except FileNotFoundError:
-            return None
-    from pyspark.errors import AnalysisException
-
-    try:
-        (row,) = spark.read.format("binaryFile").load(f"{where}/{file}").select("content").collect()
-    except AnalysisException as error:
-        if "PATH_NOT_FOUND" not in str(error):
-            raise
-        return None
-    return bytes(row.content).decode()
+def _for_each_queue(
+    options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None, key: str, action: Callable[..., Result]
+) -> list[Result]:
+    """Run an action for each queue whose committed offset has a key."""
+    asked = in_environment(read_options(options, stream=True))
+    offsets = by_queue(committed_offset(checkpoint, spark), asked.queue)
+    with closing(PatientConnection(asked)) as connection:
+        return [connection.run(partial(action, queue=queue, offset=offset)) for queue, offset in offsets.items() if offset.get(key)]

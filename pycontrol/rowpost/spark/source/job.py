@@ -5,51 +5,52 @@
 
 `seal` fixes which messages a job sends. From then on they are sent part by part, each in one transaction with its entry in the
 ledger. Whoever runs the job again under its key sends the parts that are left.
+
+If the rows name their destinations, in the column `queue`, the messages of a task are staged under one attempt for each queue. The name of
+such an attempt has a hash of the queue's name, because attempts have at most 100 characters. A job that is run again finds them without a
+list: the digest of its messages includes the queues.
 """
 
 from __future__ import annotations
 
 import getpass
+import hashlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from rowpost.archive.source.gone import naming_what_is_gone
+from pyspark.sql.datasource import WriterCommitMessage
+
+from rowpost.archive.source.connection import naming_what_is_gone
 from rowpost.database.connection import Connection
-from rowpost.errors import DatabaseError, InvalidJobKey
-from rowpost.spark.source.destinations import SEVERAL, attempt_for, queues_of
+from rowpost.errors import DatabaseError, InvalidJobKey, QueueNotFound
 from rowpost.spark.source.digest import Tally, total
+from rowpost.wire.address import parse_address
 
-__all__ = ["Job", "JobState", "Stored", "full_key", "send_staged"]
+__all__ = ["Destinations", "Job", "Stored", "attempt_for", "full_key", "queues_of", "send_staged"]
 
 MAX_KEY_LENGTH = 200
 SEALED = ("sending", "done")
+_SEVERAL = "*"  # in place of the queue of a job: each row names its own
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What one attempt of a task has stored: its identifier, the number of messages, their digest, and the queues that the rows name."""
+class Stored(WriterCommitMessage):
+    """What one attempt of a task has stored, which Spark passes to the driver.
+
+    It has the attempt's identifier, the number of messages, their digest, the queues that the rows name, and of a stream the job's key.
+    """
 
     attempt: str
     messages: int
     digest: str
     queues: frozenset[str] = frozenset()
+    job_key: str = ""
 
     @classmethod
-    def of(cls, attempt: str, tally: Tally) -> Stored:
-        return cls(attempt, tally.messages, tally.digest, frozenset(tally.queues))
-
-
-@dataclass(frozen=True)
-class JobState:
-    """State and mode of a job. If it was sealed, by this run or an earlier one, its messages are fixed."""
-
-    state: str
-    mode: str
-
-    @property
-    def sealed(self) -> bool:
-        return self.state in SEALED
+    def of(cls, attempt: str, tally: Tally, job_key: str = "") -> Stored:
+        return cls(attempt, tally.messages, tally.digest, frozenset(tally.queues), job_key)
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,24 @@ class Job:
     queue: str | None
     run: str
 
-    def begin(self, database: Connection, mode: str) -> JobState:
-        """Begin the run. Raises QueueNotFound, and JobKeyUsed if another login has the key."""
+    def begin(self, database: Connection, mode: str) -> tuple[bool, str]:
+        """Begin the run. Raises QueueNotFound, and JobKeyUsed if another login has the key.
+
+        Returns:
+            Whether this run or an earlier one has sealed the job, so that its messages are fixed, and its mode.
+        """
         if self.queue is not None:
             with naming_what_is_gone(database, self.queue):
                 database.call("send_staged", self.queue, job_key=self.key, attempts=[])  # fails if the queue does not exist
-        whither = self.queue or SEVERAL
-        row = database.call_atomically("begin_job", job_key=self.key, destination=whither, run=self.run, mode=mode, started_by=_started_by())[0]
-        return JobState(row.state, row.mode)
+        row = database.call_atomically(
+            "begin_job",
+            job_key=self.key,
+            destination=self.queue or _SEVERAL,
+            run=self.run,
+            mode=mode,
+            started_by=f"{getpass.getuser()}@{socket.gethostname()}",
+        )[0]
+        return row.state in SEALED, row.mode
 
     def seal(self, database: Connection, stored: Sequence[Stored]) -> list[tuple[int, Stored]]:
         """Fix what the job sends, and return the parts that are left. Raises JobKeyUsed if an earlier run sent other messages."""
@@ -106,8 +117,7 @@ class Job:
 def send_staged(database: Connection, queue: str | None, job_key: str, stored: Sequence[Stored]) -> int:
     """Send staged messages in the caller's transaction, to a queue or to those that the rows name. Returns their number.
 
-    Raises:
-        DatabaseError: fewer messages exist than were stored.
+    Raises DatabaseError if fewer messages exist than were stored.
     """
     sent, expected = 0, sum(each.messages for each in stored)
     for name in sorted(queues_of(stored)) if queue is None else [queue]:
@@ -123,7 +133,7 @@ def send_staged(database: Connection, queue: str | None, job_key: str, stored: S
 
 def full_key(key: str, queue: str | None) -> str:
     """Add the queue's name to a key: one key may write to several queues, once to each. Raises InvalidJobKey."""
-    full = f"{key}@{queue or SEVERAL}"
+    full = f"{key}@{queue or _SEVERAL}"
     if not key or len(full) > MAX_KEY_LENGTH:
         raise InvalidJobKey(
             f"The job key {key!r} is not valid: it must not be empty, and with the queue's name it may have at most {MAX_KEY_LENGTH} "
@@ -132,5 +142,35 @@ def full_key(key: str, queue: str | None) -> str:
     return full
 
 
-def _started_by() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+class Destinations:
+    """The registered queues of a database, which are read once."""
+
+    def __init__(self, database: Connection) -> None:
+        self._database = database
+
+    @cached_property
+    def _registered(self) -> set[str]:
+        return {row.queue_name for row in self._database.call("list_queues") if row.kind != "external"}
+
+    def has(self, queue: str) -> bool:
+        """Tell whether a queue exists. Raises InvalidQueueName for a name that no queue can have."""
+        return self._database.local(parse_address(queue)).format() in self._registered
+
+    def check(self, queues: Iterable[str]) -> None:
+        """Raise QueueNotFound, which names all queues that do not exist."""
+        missing = sorted(queue for queue in queues if not self.has(queue))
+        if missing:
+            raise QueueNotFound(
+                f"Nothing was sent: the column queue names {', '.join(map(repr, missing))}, but no such queue is in this database. "
+                "Create the queue, or leave its rows out. `rowpost queue list` shows the queues."
+            )
+
+
+def attempt_for(attempt: str, queue: str) -> str:
+    """Return the name under which a task stages its messages for a queue."""
+    return f"{attempt}:{hashlib.sha256(queue.encode()).hexdigest()[:12]}"
+
+
+def queues_of(stored: Iterable[Stored]) -> frozenset[str]:
+    """Return the queues of all parts."""
+    return frozenset().union(*(each.queues for each in stored))

@@ -1,7 +1,9 @@
 """Parse and check the options of the source and the sink. Option names follow Spark's Kafka source where it has them.
 
-The list of options is closed (option_names.py). The option `environment` names a settings file. That file names environment
-variables, which the driver and every executor must have.
+The list of options is closed. An unknown option would be ignored silently: `startingOffset` instead of `startingOffsets` would read the
+whole queue. Spark writes options into plans and event logs, so that a URL or a password among them is refused before Spark has made a plan.
+
+The option `environment` names a settings file. That file names environment variables, which the driver and every executor must have.
 """
 
 from __future__ import annotations
@@ -9,34 +11,24 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rowpost.archive.source.options import (
-    DEFAULT_BATCH_BYTES,
-    DEFAULT_BYTES,
-    DEFAULT_CONNECT_RETRY_S,
-    DEFAULT_ROWS,
-    DEFAULT_WATERMARK_TIMEOUT_S,
-    DRAIN,
-    EARLIEST,
-    LATEST,
-    TAIL,
-    WATERMARK,
-    ReadOptions,
-)
+from rowpost.archive.source.options import DEFAULT_BYTES, DEFAULT_ROWS, DRAIN, EARLIEST, LATEST, TAIL, WATERMARK, ReadOptions
 from rowpost.errors import SettingsError
 from rowpost.settings.environment import load_settings
-from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE, check_names, check_no_secrets
+from rowpost.settings.yaml_node import did_you_mean
 
-__all__ = ["APPLICATION", "WriteOptions", "in_environment", "includes_headers", "read_options", "write_options"]
+__all__ = [
+    "APPLICATION", "BATCH", "STREAM", "STREAM_WRITE", "WRITE", "WriteOptions", "check_no_secrets", "flag", "in_environment", "read_options", "write_options",
+]  # fmt: skip
 
 #: how the server lists the connections of Spark's processes
 APPLICATION = "rowpost spark"
 STAGED, DIRECT = "staged", "direct"
-DEFAULT_CALL_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -54,58 +46,142 @@ class WriteOptions:
     environment: str | None = None
     job_key: str | None = None
     mode: str = STAGED
-    messages_per_call: int = DEFAULT_CALL_ROWS
+    messages_per_call: int = 1000
 
 
 Options = TypeVar("Options", ReadOptions, WriteOptions)
+Parse = Callable[[str, str], Any]
+
+
+def _choice(choices: Sequence[str], name: str, text: str) -> str:
+    if text.lower() not in choices:
+        raise SettingsError(f"The option {name} must be {' or '.join(choices)} (got {text.lower()!r}).")
+    return text.lower()
+
+
+def _offset(words: Sequence[str], name: str, text: str) -> str | int:
+    value = text.strip().lower()
+    if value not in words and not value.isdecimal():
+        raise SettingsError(f"The option {name} must be {', '.join(words)} or a row version (got {value!r}).")
+    return int(value) if value.isdecimal() else value
+
+
+def _whole(at_least: int, name: str, text: str) -> int:
+    if not str(text).strip().isdecimal() or int(text) < at_least:
+        raise SettingsError(f"The option {name} must be a whole number of at least {at_least} (got {text!r}).")
+    return int(text)
+
+
+def flag(name: str, text: str) -> bool:
+    """Parse true or false. Raises SettingsError, which names the option."""
+    if text.lower() not in ("true", "false"):
+        raise SettingsError(f"The option {name} must be true or false (got {text.lower()!r}).")
+    return text.lower() == "true"
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise SettingsError(f"The option {name} must be a number of seconds of at least 0, such as 2.5 (got {text!r}).")
+    return seconds
+
+
+def _confirmed(name: str, text: str) -> str:
+    try:
+        valid = all(isinstance(offset, dict) and offset.get("queue") == identity for identity, offset in json.loads(text).items())
+    except (ValueError, AttributeError):
+        valid = False
+    if not valid:
+        raise SettingsError(f"The option {name} must be a JSON object with the offset of each queue by its identity (got {text!r}).")
+    return text
+
+
+def _path(name: str, text: str) -> str:
+    """Make the path of an environment file absolute: a worker may run in another folder."""
+    return str(Path(text).resolve()) if text and Path(text).is_file() else text
+
+
+#: the options of each kind of access that become one attribute, and how their texts are parsed
+_READ: dict[str, tuple[str, Parse]] = {
+    "environment": ("environment", _path),
+    "startingOffsets": ("starting", partial(_offset, (EARLIEST, LATEST))),
+    "endingOffsets": ("ending", partial(_offset, (LATEST, WATERMARK))),
+    "minPartitions": ("partitions", partial(_whole, 1)),
+    "maxRecordsPerPartition": ("part_rows", partial(_whole, 1)),
+    "maxBytesPerBatch": ("batch_bytes", partial(_whole, 1024)),
+    "watermarkTimeoutSeconds": ("watermark_timeout_s", _seconds),
+}
+_STREAM: dict[str, tuple[str, Parse]] = _READ | {
+    "mode": ("mode", partial(_choice, (TAIL, DRAIN))),
+    "maxOffsetsPerTrigger": ("max_rows", partial(_whole, 1)),
+    "maxBytesPerTrigger": ("max_bytes", partial(_whole, 1)),
+    "failOnDataLoss": ("fail_on_data_loss", flag),
+    "allowConsumers": ("allow_consumers", flag),
+    "takeOver": ("take_over", flag),
+    "connectRetrySeconds": ("connect_retry_s", _seconds),
+    "confirmedOffsets": ("confirmed", _confirmed),
+}
+_STREAM_WRITE: dict[str, tuple[str, Parse]] = {"environment": ("environment", _path), "messagesPerCall": ("messages_per_call", partial(_whole, 1))}
+_WRITE: dict[str, tuple[str, Parse]] = _STREAM_WRITE | {
+    "jobKey": ("job_key", lambda name, text: text),
+    "mode": ("mode", partial(_choice, (STAGED, DIRECT))),
+}
+#: options of `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`
+BATCH = ("queue", "subscribe", *_READ, "includeHeaders", "columns")
+STREAM = ("queue", "subscribe", "subscribePattern", *_STREAM, "includeHeaders", "columns")
+WRITE = ("queue", "subscribe", *_WRITE)
+STREAM_WRITE = ("queue", "subscribe", *_STREAM_WRITE)
+#: options of Spark itself, which it passes on
+_SPARKS = ("checkpointLocation", "queryName")
+_DEFAULTS: dict[str, Any] = {"application": APPLICATION}
+
+_ENVIRONMENT = "The environment's file names the database: use the option environment."
+_NO_TIME = "A queue does not store when a message was sent. Use startingOffsets and endingOffsets with row versions."
+#: what other sources have, and why this one has not
+_REASONS = {
+    **dict.fromkeys(("startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"), _NO_TIME),
+    "startingOffsetsByTimestampStrategy": _NO_TIME,
+    **dict.fromkeys(("minOffsetsPerTrigger", "maxTriggerDelay"), "Set the interval of the trigger instead."),
+    "availableNow": "Remove it, and use .trigger(availableNow=True).",
+    "assign": "Use the option queue, with the name of one queue.",
+    "topic": "Use the option queue.",
+    "groupIdPrefix": "A queue has no consumer groups: the checkpoint stores what was read.",
+    "jobParts": "It is not needed any more: remove it.",
+    "slot": "mode=log is gone, and with it its replication slot: remove the option.",
+    "path": "Use the option queue.",
+}
+_SECRET_NAME = re.compile(r"url|password|passwd|pwd|secret|token|credential|user|uid|login|connection|host|server|kafka\.", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"://[^/]*@|^(postgres(ql)?|mssql|sqlserver|jdbc)\b.*:|\b(pwd|password|uid|user)\s*=", re.IGNORECASE)
 
 
 def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
     """Parse the options of a batch read, or of a stream. Raises SettingsError."""
     check_no_secrets(options)
-    check_names(options, STREAM if stream else BATCH, "a stream" if stream else "a batch read")
+    _check_names(options, STREAM if stream else BATCH, "a stream" if stream else "a batch read")
     if options.get("mode", "").lower() == "log":
         raise SettingsError("mode=log is gone: messages that are received at once are archived from the audit queue, with mode=tail or mode=drain.")
-    mode = _choice(options, "mode", (TAIL, DRAIN), TAIL)
-    max_rows, max_bytes = _whole(options, "maxOffsetsPerTrigger", at_least=1), _whole(options, "maxBytesPerTrigger", at_least=1)
     queue, queues, pattern = _queues(options)
-    starting = _offset(options, "startingOffsets", EARLIEST, (EARLIEST, LATEST))
-    if (queues or pattern) and isinstance(starting, int):
+    given = _parsed(options, _STREAM if stream else _READ)
+    if (queues or pattern) and isinstance(given.get("starting"), int):
         raise SettingsError("The option startingOffsets must be earliest or latest for several queues: each queue has its own row versions.")
-    return ReadOptions(
-        queue=queue,
-        queues=queues,
-        pattern=pattern,
-        environment=_environment(options),
-        mode=mode,
-        starting=starting,
-        ending=_offset(options, "endingOffsets", LATEST, (LATEST, WATERMARK)),
-        max_rows=DEFAULT_ROWS if max_rows is None and mode != TAIL else max_rows,
-        max_bytes=DEFAULT_BYTES if max_bytes is None and mode != TAIL else max_bytes,
-        part_rows=_whole(options, "maxRecordsPerPartition", at_least=1),
-        partitions=_whole(options, "minPartitions", at_least=1) or os.cpu_count() or 1,
-        fail_on_data_loss=_flag(options, "failOnDataLoss", True),
-        watermark_timeout_s=_seconds(options, "watermarkTimeoutSeconds", DEFAULT_WATERMARK_TIMEOUT_S),
-        batch_bytes=_whole(options, "maxBytesPerBatch", at_least=1024) or DEFAULT_BATCH_BYTES,
-        allow_consumers=_flag(options, "allowConsumers", False),
-        take_over=_flag(options, "takeOver", False),
-        connect_retry_s=_seconds(options, "connectRetrySeconds", DEFAULT_CONNECT_RETRY_S),
-        confirmed=_confirmed(options),
-        application=APPLICATION,
-    )
+    if given.get("mode") == DRAIN:
+        given = {"max_rows": DEFAULT_ROWS, "max_bytes": DEFAULT_BYTES} | given
+    return ReadOptions(**{**_DEFAULTS, "partitions": os.cpu_count() or 1, **given, "queue": queue, "queues": queues, "pattern": pattern})
 
 
 def write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
     """Parse the options of a batch write, or of a stream's. Raises SettingsError."""
     check_no_secrets(options)
-    check_names(options, STREAM_WRITE if stream else WRITE, "a stream's write" if stream else "a batch write")
-    return WriteOptions(
-        queue=_queue(options) if options.get("queue") or options.get("subscribe") else None,
-        environment=_environment(options),
-        job_key=options.get("jobKey"),
-        mode=_choice(options, "mode", (STAGED, DIRECT), STAGED),
-        messages_per_call=_whole(options, "messagesPerCall", at_least=1) or DEFAULT_CALL_ROWS,
-    )
+    _check_names(options, STREAM_WRITE if stream else WRITE, "a stream's write" if stream else "a batch write")
+    queue = _queue(options) if options.get("queue") or options.get("subscribe") else None
+    return WriteOptions(queue, **_parsed(options, _STREAM_WRITE if stream else _WRITE))
+
+
+def _parsed(options: Mapping[str, str], known: Mapping[str, tuple[str, Parse]]) -> dict[str, Any]:
+    return {attribute: parse(name, options[name]) for name, (attribute, parse) in known.items() if options.get(name) is not None}
 
 
 def in_environment(options: Options) -> Options:
@@ -117,11 +193,6 @@ def in_environment(options: Options) -> Options:
         return options
     queues = tuple(map(resolve, options.queues))
     return replace(options, queue=options.queue if queues else resolve(options.queue), queues=queues)
-
-
-def includes_headers(options: Mapping[str, str]) -> bool:
-    """Tell whether the table has the column headers. Unlike Kafka's source, it has it unless includeHeaders is false."""
-    return _flag(options, "includeHeaders", True)
 
 
 def _queue(options: Mapping[str, str]) -> str:
@@ -153,61 +224,30 @@ def _queues(options: Mapping[str, str]) -> tuple[str, tuple[str, ...], str | Non
     return str(listed), names, None
 
 
-def _environment(options: Mapping[str, str]) -> str | None:
-    """Make the path of an environment file absolute: a worker may run in another folder."""
-    named = options.get("environment")
-    return str(Path(named).resolve()) if named and Path(named).is_file() else named
+def check_no_secrets(options: Mapping[str, str]) -> None:
+    """Raise SettingsError for a URL, a login or a password among the options. The message never contains the value."""
+    known = {name.lower() for name in (*STREAM, *WRITE, *_SPARKS)}
+    for name, value in options.items():
+        if (name.lower() not in known and _SECRET_NAME.search(name)) or _SECRET_VALUE.search(str(value)):
+            raise SettingsError(
+                f"The option {name} is not allowed: it looks like a URL or a password. Spark writes options into plans and event logs. "
+                f"{_ENVIRONMENT} Pass secrets as environment variables, which that file names."
+            )
 
 
-def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
-    value = options.get(name, default).lower()
-    if value not in choices:
-        raise SettingsError(f"The option {name} must be {' or '.join(choices)} (got {value!r}).")
-    return value
-
-
-def _offset(options: Mapping[str, str], name: str, default: str, words: tuple[str, ...]) -> str | int:
-    value = options.get(name, default).strip().lower()
-    if value in words:
-        return value
-    if value.isdecimal():
-        return int(value)
-    raise SettingsError(f"The option {name} must be {', '.join(words)} or a row version (got {value!r}).")
-
-
-def _confirmed(options: Mapping[str, str]) -> str:
-    text = options.get("confirmedOffsets", "{}")
-    try:
-        valid = all(isinstance(offset, dict) and offset.get("queue") == identity for identity, offset in json.loads(text).items())
-    except (ValueError, AttributeError):
-        valid = False
-    if not valid:
-        raise SettingsError(f"The option confirmedOffsets must be a JSON object with the offset of each queue by its identity (got {text!r}).")
-    return text
-
-
-def _whole(options: Mapping[str, str], name: str, *, at_least: int) -> int | None:
-    value: Any = options.get(name)
-    if value is None:
-        return None
-    if not str(value).strip().isdecimal() or int(value) < at_least:
-        raise SettingsError(f"The option {name} must be a whole number of at least {at_least} (got {value!r}).")
-    return int(value)
-
-
-def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
-    value = options.get(name, str(default)).lower()
-    if value not in ("true", "false"):
-        raise SettingsError(f"The option {name} must be true or false (got {value!r}).")
-    return value == "true"
-
-
-def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
-    value = options.get(name, default)
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise SettingsError(f"The option {name} must be a number of seconds of at least 0, such as 2.5 (got {value!r}).")
-    return seconds
+def _check_names(options: Mapping[str, str], known: Iterable[str], purpose: str) -> None:
+    """Raise SettingsError for an option that is not known, with the known name that is nearest to it. Spark may have put names into lower case."""
+    names = {name.lower(): name for name in (*known, *_SPARKS)}
+    reasons = {name.lower(): reason for name, reason in _REASONS.items()}
+    elsewhere = {name.lower() for name in (*STREAM, *WRITE)}
+    for name in options:
+        key = name.lower()
+        if key in names:
+            continue
+        if key in reasons:
+            raise SettingsError(f"The option {name} is not supported. {reasons[key]}")
+        if key in elsewhere:
+            raise SettingsError(f"The option {name} is not for {purpose}. Remove it. The options of {purpose} are {', '.join(known)}.")
+        near = did_you_mean(key, names).removeprefix(": did you mean ").removesuffix("?")
+        hint = f"did you mean {names[near]}?" if near else f"the options of {purpose} are {', '.join(known)}."
+        raise SettingsError(f"The option {name} is unknown: {hint}")

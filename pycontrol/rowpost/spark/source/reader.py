@@ -26,16 +26,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rowpost.archive.source.cuts import Sampled, divide_visible
+from rowpost.archive.source.connection import open_database
+from rowpost.archive.source.cuts import Range, Sampled, divide_visible
 from rowpost.archive.source.options import LATEST, WATERMARK, ReadOptions
-from rowpost.archive.source.queue_stream import (
-    Range,
-    describe,
-    open_queue,
-    read_batches,
-    wait_for_watermark,
-)
-from rowpost.spark.archive.schemas import arrow_schema, check_schema
+from rowpost.archive.source.queue_stream import describe, wait_for_watermark
+from rowpost.archive.source.reading import read_batches
+from rowpost.spark.archive.schemas import check_schema
 
 __all__ = ["FilteringReader", "Pushed", "QueueReader"]
 
@@ -85,15 +81,14 @@ class QueueReader(DataSourceReader):
     """The queue's current messages, in ranges of row versions. Each Spark action determines the ranges again."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        check_schema(schema)
-        self.options, self.schema = options, schema
+        self.options, self.schema = options, check_schema(schema)
         self.pushed = Pushed()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan about `minPartitions` ranges with about the same work. The default is the number of cores of this machine."""
         if self.pushed.ids == ():
             return []
-        with open_queue(self.options) as database:
+        with open_database(self.options.environment, self.options.application) as database:
             state = describe(database, self.options.queue)
             lowest, ending = self.options.starting, self.options.ending
             if ending == WATERMARK:
@@ -112,10 +107,8 @@ class QueueReader(DataSourceReader):
         if part is None:
             return  # if there are no partitions, Spark passes one placeholder of its own
         ids = None if self.pushed.ids is None else list(self.pushed.ids)
-        with open_queue(self.options) as database:
-            yield from read_batches(
-                database, "read_range", self.options, arrow_schema(self.schema), part, ids=ids, headers_contain=self.pushed.headers_contain
-            )
+        with open_database(self.options.environment, self.options.application) as database:
+            yield from read_batches(database, "read_range", self.options, self.schema, part, ids=ids, headers_contain=self.pushed.headers_contain)
 
 
 class FilteringReader(QueueReader):

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 from typing import Any
@@ -33,40 +32,24 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from rowpost.archive.source.connection import open_database
-from rowpost.archive.source.gone import naming_what_is_gone
+from rowpost.archive.source.connection import naming_what_is_gone, open_database
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsError
 from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.broken_input import InputPipe
-from rowpost.spark.source.destinations import Destinations, attempt_for, queues_of
+from rowpost.spark.source.broken_input import check_complete, pipe_of_task
 from rowpost.spark.source.digest import Tally, same_messages, total
-from rowpost.spark.source.job import Job, JobState, Stored, full_key, send_staged
+from rowpost.spark.source.job import Destinations, Job, Stored, attempt_for, full_key, queues_of, send_staged
 from rowpost.spark.source.options import APPLICATION, DIRECT, WriteOptions
 from rowpost.wire.message import OutgoingMessage, decode_headers
 
-__all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer", "check_append_only"]
+__all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer"]
 
 _LOG = logging.getLogger("rowpost.spark.sink")
 _LOG.setLevel(logging.INFO)  # for Spark's logs of its Python processes, if they are enabled; nothing else shows it
 CALL_BYTES = 8 << 20  # headers and bodies of one call; a single larger message is sent alone
 _QUEUE = "queue"
 _TYPES = {"id": (StringType,), "headers": (StringType,), "body": (BinaryType, StringType), _QUEUE: (StringType,)}
-
-
-@dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What one attempt of a task has written."""
-
-    job_key: str
-    stored: Stored
-
-
-def check_append_only(overwrite: bool) -> None:
-    """Raise SettingsError for a write that would replace the queue's messages."""
-    if overwrite:
-        raise SettingsError('A write to a queue cannot replace its messages. Use .mode("append"). `rowpost queue purge` empties a queue.')
 
 
 def batch_writer(options: WriteOptions, schema: StructType) -> StagedWriter | DirectWriter:
@@ -82,8 +65,8 @@ def batch_writer(options: WriteOptions, schema: StructType) -> StagedWriter | Di
     # without a jobKey each write is a separate job
     job = Job(full_key(options.job_key or str(uuid4()), options.queue), options.queue, uuid4().hex[:12])
     with open_database(options.environment, APPLICATION) as database:
-        state = job.begin(database, options.mode)
-    return (DirectWriter if state.mode == DIRECT else StagedWriter)(options, columns, job, state)
+        sealed, mode = job.begin(database, options.mode)
+    return (DirectWriter if mode == DIRECT else StagedWriter)(options, columns, job, sealed)
 
 
 class _Writer:
@@ -124,20 +107,14 @@ class _Writer:
             )
         return _resolved(name, self.options.environment)
 
-    def _count(self, batches: Iterator[pa.RecordBatch]) -> Tally:
-        tally = Tally()
-        for _ in self._groups(batches, tally):
-            pass
-        return tally
-
-    def _stage(self, job_key: str, attempt: str, batches: Iterator[pa.RecordBatch]) -> Written:
+    def _stage(self, job_key: str, attempt: str, batches: Iterator[pa.RecordBatch]) -> Stored:
         """Store a task's messages in the staging table, under an identifier of this attempt."""
         tally = Tally()
         with self._open() as database:
             for queue, group in self._groups(batches, tally):
                 named = attempt if self.options.queue is not None else attempt_for(attempt, queue)
                 database.call("stage_messages", job_key=job_key, attempt=named, messages=group)
-        return Written(job_key, Stored.of(attempt, tally))
+        return Stored.of(attempt, tally, job_key)
 
     def _open(self) -> Connection:
         return open_database(self.options.environment, APPLICATION)
@@ -146,9 +123,9 @@ class _Writer:
 class _JobWriter(_Writer, DataSourceArrowWriter):
     """A writer of a batch, which is one run of a job."""
 
-    def __init__(self, options: WriteOptions, columns: frozenset[str], job: Job, state: JobState) -> None:
+    def __init__(self, options: WriteOptions, columns: frozenset[str], job: Job, sealed: bool) -> None:
         super().__init__(options, columns)
-        self.job, self.state = job, state
+        self.job, self.sealed = job, sealed
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Record that the run failed. Tasks of it that are still running can store and send nothing any more."""
@@ -159,10 +136,13 @@ class _JobWriter(_Writer, DataSourceArrowWriter):
 class StagedWriter(_JobWriter):
     """Store all messages, and send them part by part when all tasks have succeeded."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
         """Stage one partition. If an earlier run was sealed, only count it."""
-        if self.state.sealed:
-            return Written(self.job.key, Stored.of("", self._count(iterator)))
+        if self.sealed:
+            tally = Tally()
+            for _ in self._groups(iterator, tally):
+                pass
+            return Stored.of("", tally)
         task = _task()
         attempt = f"{self.job.run}/{task.partitionId()}/{task.taskAttemptId()}-{uuid4().hex[:12]}"
         return self._stage(self.job.key, attempt, iterator)
@@ -170,7 +150,7 @@ class StagedWriter(_JobWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Send the parts that are not in the ledger, each in one transaction. Raises JobKeyUsed for other messages, QueueNotFound."""
         with self._open() as database:
-            if not self.state.sealed:
+            if not self.sealed:
                 Destinations(database).check(queues_of(_stored(messages)))
             sent = sum(self.job.send(database, part, stored) for part, stored in self.job.seal(database, _stored(messages)))
             self.job.finish(database)
@@ -180,16 +160,16 @@ class StagedWriter(_JobWriter):
 class DirectWriter(_JobWriter):
     """Send each partition in a separate transaction, together with its entry in the ledger."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
         """Send one partition, unless an earlier attempt of the task has sent it. Raises SparkFailed if its rows broke off."""
-        part, tally, pipe = _task().partitionId(), Tally(), InputPipe.of_task()
+        part, tally, pipe = _task().partitionId(), Tally(), pipe_of_task()
         with self._open() as database, naming_what_is_gone(database, self.options.queue), database.transaction():
             claimed, messages, digest = database.call("claim_ledger", job_key=self.job.key, part=part)[0]
             destinations = Destinations(database)
             for queue, group in self._groups(iterator, tally):
                 if claimed and (queue == self.options.queue or destinations.has(queue)):
                     database.call("send_messages", queue, messages=group)
-            pipe.check_complete()
+            check_complete(pipe)
             if claimed:
                 destinations.check(tally.queues)
                 database.call("settle_ledger", job_key=self.job.key, part=part, messages=tally.messages, digest=tally.digest)
@@ -198,7 +178,7 @@ class DirectWriter(_JobWriter):
                 f"Partition {part} of the job {self.job.key!r} was sent by an earlier attempt of its task, with {messages} messages. Now it has "
                 f"{tally.messages}, or others. They were not sent. Use mode staged for data that differ each time they are computed."
             )
-        return Written(self.job.key, Stored.of("", tally))
+        return Stored.of("", tally)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Record that all partitions are sent."""
@@ -215,17 +195,17 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         super().__init__(options, _columns(schema, options))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
         """Stage one partition of a batch."""
         query = _task().getLocalProperty("sql.streaming.queryId")
         return self._stage(full_key(f"stream {query}", self.options.queue), str(uuid4()), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Send the batch, unless the ledger has recorded it or a later one."""
-        key = next((each.job_key for each in messages if isinstance(each, Written)), None)
-        if key is None:
-            return
         stored, sent = _stored(messages), 0
+        if not stored:
+            return
+        key = stored[0].job_key
         with self._open() as database:
             with naming_what_is_gone(database, self.options.queue), database.transaction():
                 if database.call("claim_ledger", job_key=key, part=batchId, parts=0)[0].claimed:
@@ -236,7 +216,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the staged messages."""
-        for key in {each.job_key for each in messages if isinstance(each, Written)}:
+        for key in {each.job_key for each in _stored(messages)}:
             with self._open() as database:
                 database.call("drop_staged", job_key=key)
 
@@ -247,7 +227,7 @@ def _report(what: str, stored: Sequence[Stored], sent: int) -> None:
 
 
 def _stored(messages: Sequence[WriterCommitMessage | None]) -> list[Stored]:
-    return [each.stored for each in messages if isinstance(each, Written)]
+    return [each for each in messages if isinstance(each, Stored)]
 
 
 def _task() -> TaskContext:

@@ -5,32 +5,29 @@
 `QueueSource` selects the reader or writer. Its classes are imported only when they are needed, because Spark creates the
 source in several short-lived processes.
 
-The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
-version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds, includeHeaders and columns; of
-streams also mode (tail or drain), maxOffsetsPerTrigger, maxBytesPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds,
-confirmedOffsets, and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
-
-The columns are those of schemas.MESSAGE, or a subset: columns that the option columns (`row_version,headers`) or
-`.schema("row_version bigint, headers string")` omits are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
-single message.
+The options are in options.py, those of writes also in sink.py. The columns are those of schemas.MESSAGE, or a subset: columns that the option
+columns (`row_version,headers`) or `.schema("row_version bigint, headers string")` omits are not read. Arrow limits a column of one batch to
+2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a single message.
 """
 
 from __future__ import annotations
 
 import sys
-from types import FrameType
+from collections.abc import Mapping, Sequence
+from traceback import walk_stack
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
+from rowpost.archive.source.options import DRAIN
 from rowpost.errors import SettingsError
-from rowpost.spark.source.option_names import check_no_secrets
-from rowpost.spark.source.options import in_environment, read_options, write_options
-from rowpost.spark.source.selection import check_schema_is_selected, selected_columns
+from rowpost.spark.archive.schemas import MESSAGE
+from rowpost.spark.source.options import WriteOptions, check_no_secrets, flag, in_environment, read_options, write_options
 
 __all__ = ["QueueSource"]
 
+_COLUMNS = "columns"
 _PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
 
 
@@ -48,13 +45,13 @@ class QueueSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of a message, or those that the options name."""
-        return selected_columns(self.options)
+        return _selected_columns(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader of `spark.read`."""
         from rowpost.spark.source.reader import FilteringReader, QueueReader
 
-        check_schema_is_selected(self.options, schema)
+        _check_selected(self.options, schema)
         kind, options = FilteringReader if _pushes_filters() else QueueReader, in_environment(read_options(self.options))
         if options.several:
             raise SettingsError(f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use readStream.")
@@ -64,29 +61,65 @@ class QueueSource(DataSource):
         """Create the reader of `spark.readStream`."""
         from rowpost.spark.source.stream_reader import StreamReader
 
-        check_schema_is_selected(self.options, schema)
+        _check_selected(self.options, schema)
         return StreamReader(in_environment(read_options(self.options, stream=True)), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.write`. Raises SettingsError."""
-        from rowpost.spark.source.sink import batch_writer, check_append_only
+        from rowpost.spark.source.sink import batch_writer
 
-        check_append_only(overwrite)
-        return batch_writer(in_environment(write_options(self.options)), schema)
+        return batch_writer(self._write_options(overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.writeStream`. Raises SettingsError."""
-        from rowpost.spark.source.sink import StreamWriter, check_append_only
+        from rowpost.spark.source.sink import StreamWriter
 
-        check_append_only(overwrite)
-        return StreamWriter(in_environment(write_options(self.options, stream=True)), schema)
+        return StreamWriter(self._write_options(overwrite, stream=True), schema)
+
+    def _write_options(self, overwrite: bool, *, stream: bool = False) -> WriteOptions:
+        if overwrite:
+            raise SettingsError('A write to a queue cannot replace its messages. Use .mode("append"). `rowpost queue purge` empties a queue.')
+        return in_environment(write_options(self.options, stream=stream))
 
 
 def _pushes_filters() -> bool:
     """Tell whether Spark is planning a push-down of filters now. Otherwise it refuses a reader that has pushFilters."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_filename.endswith(_PUSHDOWN_WORKER):
-            return True
-        frame = frame.f_back
-    return False
+    return any(frame.f_code.co_filename.endswith(_PUSHDOWN_WORKER) for frame, _ in walk_stack(sys._getframe()))
+
+
+def _selected_columns(options: Mapping[str, str]) -> StructType:
+    """Return the columns that the option `columns` names, in their order.
+
+    Without it, these are all columns of a message, without headers if includeHeaders is false, and with the queue if several are read.
+    Raises SettingsError if a message has no such column, or the others would be lost, because the stream is a drain.
+    """
+    fields = [field for field in MESSAGE if field.name != "headers" or flag("includeHeaders", options.get("includeHeaders", "true"))]
+    if _reads_several(options):
+        fields.append(StructField("queue", StringType(), False))
+    names = _names(options)
+    if names is None:
+        return StructType(fields)
+    if options.get("mode", "").lower() == DRAIN:
+        raise SettingsError("The option columns is not for mode=drain, which removes the messages: their other columns would be lost. Remove it.")
+    known = {field.name: field for field in fields}
+    wrong = [name for name in names if name not in known]
+    if wrong or len(set(names)) < len(names):
+        why = f"{wrong[0]!r} is not a column of this read" if wrong else "a column is named twice"
+        raise SettingsError(f"The option columns cannot be {options[_COLUMNS]!r}: {why}. Its columns are {', '.join(known)}.")
+    return StructType([known[name] for name in names])
+
+
+def _check_selected(options: Mapping[str, str], schema: StructType) -> None:
+    """Raise SettingsError if `.schema(…)` and the option `columns` name different columns."""
+    if _names(options) is not None and schema.fieldNames() != _selected_columns(options).fieldNames():
+        raise SettingsError(f"The option columns ({options[_COLUMNS]}) and .schema() name different columns. Use one of them.")
+
+
+def _names(options: Mapping[str, str]) -> Sequence[str] | None:
+    text = options.get(_COLUMNS)
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def _reads_several(options: Mapping[str, str]) -> bool:
+    listed, one = options.get("subscribe") or "", options.get("queue")
+    return options.get("subscribePattern") is not None or ("," in listed and not one)

@@ -14,12 +14,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from rowpost.archive.source.bounds import Bounds
+from rowpost.archive.source.cuts import Bounds
 from rowpost.archive.source.drain import Drain
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.several import Several
 from rowpost.archive.source.streams import Offset, Tail
-from rowpost.spark.archive.schemas import arrow_schema, check_schema
+from rowpost.spark.archive.schemas import check_schema
 
 __all__ = ["StreamReader"]
 
@@ -28,8 +28,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream of one queue or of several. Raises SettingsError for a column that a message does not have."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        check_schema(StructType([field for field in schema if field.name != "queue"]) if options.several else schema)
-        self.stream: Any = (Several if options.several else Drain if options.mode == DRAIN else Tail)(options, arrow_schema(schema))
+        self._made_of = options, schema
+        columns = check_schema(schema, has_queue=options.several)
+        self.stream: Any = (Several if options.several else Drain if options.mode == DRAIN else Tail)(options, columns)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send what the stream is made of to a task, and not what its planner knows."""
+        return type(self), self._made_of
 
     def initialOffset(self) -> Offset:
         """Return the start of a stream without a checkpoint."""

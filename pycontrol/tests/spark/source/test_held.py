@@ -50,7 +50,7 @@ def short_waits(monkeypatch):
     """A run waits for open transactions for a second only."""
     from rowpost.spark.source import options
 
-    monkeypatch.setattr(options, "DEFAULT_WATERMARK_TIMEOUT_S", 1.0)
+    monkeypatch.setitem(options._DEFAULTS, "watermark_timeout_s", 1.0)
 
 
 def test_a_run_that_archives_nothing_says_how_many_wait_and_for_whom(queues, cli):

@@ -5,8 +5,7 @@ from pyspark.errors import PySparkException
 
 from rowpost.errors import SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE
-from rowpost.spark.source.options import read_options, write_options
+from rowpost.spark.source.options import BATCH, STREAM, STREAM_WRITE, WRITE, read_options, write_options
 from rowpost.spark.source.source import QueueSource
 
 MARKER = "marker-Zx81qP"

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from rowpost.archive.source.reconnect import Outage
+from rowpost.archive.source.connection import PatientConnection
+from rowpost.archive.source.options import ReadOptions
 from rowpost.cli.app import app
 from rowpost.errors import DatabaseUnavailable
 from rowpost.spark.archive.schemas import MESSAGE
@@ -163,7 +164,7 @@ class Clock:
 @pytest.fixture
 def outage():
     clock, said = Clock(), []
-    made = Outage("audit", 300, said.append, sleep=clock.sleep, monotonic=lambda: clock.now)
+    made = PatientConnection(ReadOptions("audit", connect_retry_s=300), said.append, clock.sleep, lambda: clock.now)
     made.clock, made.said = clock, said
     return made
 
@@ -171,8 +172,8 @@ def outage():
 def test_waits_grow_from_a_tenth_of_a_second_to_half_a_minute_and_are_said_once(outage):
     for _ in range(13):
         outage.failed(DatabaseUnavailable("the server is starting up"))
-    outage.ended()
-    outage.ended()
+    outage.succeeded()
+    outage.succeeded()
 
     assert outage.clock.slept[:3] == [0.1, 0.2, 0.4] and outage.clock.slept[-1] == 30
     assert len(outage.said) == 2
@@ -182,7 +183,7 @@ def test_waits_grow_from_a_tenth_of_a_second_to_half_a_minute_and_are_said_once(
 
 def test_a_connection_that_was_lost_and_is_replaced_at_once_is_not_mentioned(outage):
     outage.failed(DatabaseUnavailable("terminated"))
-    outage.ended()
+    outage.succeeded()
 
     assert (outage.said, outage.clock.slept) == ([], [])
 

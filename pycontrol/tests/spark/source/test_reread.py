@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from rowpost.archive.source.reread import _SeenRowVersions
+from rowpost.archive.source.reading import _SeenRowVersions
 
 
 def imported(rows: int) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
-from rowpost.archive.source.bounds import Bounds, shares
+from rowpost.archive.source.cuts import Bounds, shares
 from rowpost.cli.app import app
 from rowpost.deploy.queues import forget_queue
 from rowpost.errors import SettingsError

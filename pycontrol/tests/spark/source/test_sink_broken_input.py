@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
 from rowpost.errors import SettingsError, SparkFailed
-from rowpost.spark.source.broken_input import InputPipe
+from rowpost.spark.source.broken_input import check_complete, pipe_of_task
 
 pytestmark = pytest.mark.spark_version
 
@@ -187,19 +187,19 @@ def test_a_shuffle_whose_files_are_lost_while_the_sink_reads_them_loses_and_doub
 
 def test_a_direct_write_is_refused_where_the_pipe_of_its_rows_is_not_found():
     with pytest.raises(SettingsError, match="cannot find the pipe of the task's rows"):
-        InputPipe.of_task()  # this thread runs no task
+        pipe_of_task()  # this thread runs no task
 
 
 @pytest.mark.parametrize("found", [b"", b"\xff\xff\xff\xfd", b"\x00"])
 def test_a_pipe_without_its_end_mark_has_broken_off(found):
     with pytest.raises(SparkFailed, match="broke off"):
-        InputPipe(BufferedReader(BytesIO(found))).check_complete()
+        check_complete(BufferedReader(BytesIO(found)))
 
 
 @pytest.mark.parametrize("found", [b"\xff\xff\xff\xfc", b"\xff", b"\xff\xff\xff\xfcmore"])
 def test_a_pipe_with_its_end_mark_is_complete_and_keeps_it(found):
     pipe = BufferedReader(BytesIO(found))
 
-    InputPipe(pipe).check_complete()
+    check_complete(pipe)
 
     assert pipe.read() == found

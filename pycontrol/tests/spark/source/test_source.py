@@ -7,8 +7,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
-from rowpost.archive.source.cuts import divide_visible
-from rowpost.archive.source.queue_stream import QueueState, Range, split
+from rowpost.archive.source.cuts import Range, divide_visible, split
+from rowpost.archive.source.queue_stream import QueueState
 from rowpost.errors import PermissionDenied, SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.options import read_options, write_options
