@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pyarrow import ArrowInvalid, NativeFile, Table, fs, parquet
 
@@ -36,10 +37,10 @@ class ArchiveFolder:
 
     def root_exists(self) -> bool:
         """Whether the bucket or container of an object store exists."""
-        return self.files.get_file_info(self._root.partition("/")[0]).type != fs.FileType.NotFound
+        return bool(self.files.get_file_info(self._root.partition("/")[0]).type != fs.FileType.NotFound)
 
     def exists(self, path: str = "") -> bool:
-        return self.files.get_file_info(self._at(path)).type != fs.FileType.NotFound
+        return bool(self.files.get_file_info(self._at(path)).type != fs.FileType.NotFound)
 
     def contents(self, path: str = "", *, recursive: bool = True) -> Sequence[tuple[str, fs.FileInfo]]:
         """Return what is below a folder, with relative paths. Returns nothing for a folder that does not exist."""
@@ -75,7 +76,7 @@ class ArchiveFolder:
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
-        return self.files.get_file_info(self._at(path)).size
+        return int(self.files.get_file_info(self._at(path)).size)
 
     def footer(self, path: str) -> parquet.FileMetaData | None:
         """Read the footer of a Parquet file. Returns None for a file that is missing or incomplete."""
@@ -99,7 +100,7 @@ class ArchiveFolder:
                 self.files.delete_file(self._at(path))
 
     # ---------------------------------------------------------------------------------------------- metadata
-    def write(self, name: str, document: dict) -> None:
+    def write(self, name: str, document: dict[str, Any]) -> None:
         """Write a JSON file below `_rowpost` atomically."""
         path = f"{METADATA_FOLDER}/{name}"
         if self._is_object_store:
@@ -108,7 +109,7 @@ class ArchiveFolder:
             self._put(f"{path}.tmp", document)
             self.files.move(self._at(f"{path}.tmp"), self._at(path))
 
-    def create(self, name: str, document: dict) -> bool:
+    def create(self, name: str, document: dict[str, Any]) -> bool:
         """Write a JSON file below `_rowpost` unless it exists. Atomic on a local disk; elsewhere two may succeed at once."""
         path = f"{METADATA_FOLDER}/{name}"
         if isinstance(self.files, fs.LocalFileSystem):
@@ -124,7 +125,7 @@ class ArchiveFolder:
         self._put(path, document)
         return True
 
-    def _put(self, path: str, document: dict) -> None:
+    def _put(self, path: str, document: dict[str, Any]) -> None:
         with self.create_file(path) as out:
             out.write(_json(document))
 
@@ -136,17 +137,18 @@ class ArchiveFolder:
     def _create_folder_of(self, path: str) -> None:
         self.files.create_dir(self._at(path).rpartition("/")[0], recursive=True)
 
-    def read(self, name: str) -> dict | None:
+    def read(self, name: str) -> dict[str, Any] | None:
         """Read a JSON file below `_rowpost`. Returns None if it does not exist or is being written."""
         try:
-            return json.loads(self.text(f"{METADATA_FOLDER}/{name}"))
+            document: dict[str, Any] = json.loads(self.text(f"{METADATA_FOLDER}/{name}"))
         except (FileNotFoundError, json.JSONDecodeError):
             return None
+        return document
 
     def text(self, path: str) -> str:
         """Read a text file. Raises FileNotFoundError."""
         with self.files.open_input_stream(self._at(path)) as file:
-            return file.read().decode()
+            return str(file.read(), "utf-8")
 
     def read_table(self, path: str, columns: Sequence[str]) -> Table:
         """Read columns of a Parquet file."""
@@ -172,7 +174,7 @@ class ArchiveFolder:
         return f"{self._root}/{path}" if path else self._root
 
 
-def _json(document: dict) -> bytes:
+def _json(document: dict[str, Any]) -> bytes:
     return json.dumps(document, default=str).encode()
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.errors import SparkFailed
@@ -52,7 +53,7 @@ def lease(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterat
         folder.remove(_NAME)
 
 
-def _renew(folder: ArchiveFolder, own: dict, ended: threading.Event) -> None:
+def _renew(folder: ArchiveFolder, own: dict[str, Any], ended: threading.Event) -> None:
     while not ended.wait(_RENEW_S):
         folder.write(_NAME, own | _expiry())
 
@@ -61,7 +62,7 @@ def _expiry() -> dict[str, str]:
     return {"expires": (_now() + _LASTS).isoformat(timespec="seconds")}
 
 
-def _is_over(holder: dict) -> bool:
+def _is_over(holder: dict[str, Any]) -> bool:
     if datetime.fromisoformat(holder["expires"]) < _now():
         return True
     if holder["host"] != socket.gethostname() or holder["pid"] == os.getpid():
@@ -73,7 +74,7 @@ def _is_over(holder: dict) -> bool:
     return False
 
 
-def _refusal(path: str, job: str, holder: dict | None) -> str:
+def _refusal(path: str, job: str, holder: dict[str, Any] | None) -> str:
     running = "{job} has been running since {since} on {host}, process {pid}"
     known = "another job" if holder is None else running.format_map(holder)
     return f"Cannot {job} {path} now: {known}. Nothing was changed. Wait for it to end, and run the command again."

@@ -100,4 +100,4 @@ def _rows_of(files: Sequence[tuple[str, str, str]], root: str) -> Iterator[pa.Re
 
 def _small_batches(file: parquet.ParquetFile) -> Iterator[pa.RecordBatch]:
     size = sum(file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups))
-    return file.iter_batches(batch_size=max(1, min(_MAX_ROWS, _BATCH_BYTES * file.metadata.num_rows // max(size, 1))))
+    yield from file.iter_batches(batch_size=max(1, min(_MAX_ROWS, _BATCH_BYTES * file.metadata.num_rows // max(size, 1))))

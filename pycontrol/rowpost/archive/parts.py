@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -127,7 +128,7 @@ class _Parts:
         self._folder = ArchiveFolder(root)
         self._buffered: dict[tuple[str, str], list[pa.RecordBatch]] = defaultdict(list)
         self._bytes = 0
-        self._open: dict[tuple[str, str], tuple[str, parquet.ParquetWriter, list]] = {}
+        self._open: dict[tuple[str, str], tuple[str, parquet.ParquetWriter, list[Any]]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         queues, days = (pc.unique(batch.column(name)).to_pylist() for name in PARTITIONS)
@@ -163,7 +164,7 @@ class _Parts:
         self._buffered.clear()
         self._bytes = 0
 
-    def _create(self, queue: str, day: str, group_rows: int) -> tuple[str, parquet.ParquetWriter, list]:
+    def _create(self, queue: str, day: str, group_rows: int) -> tuple[str, parquet.ParquetWriter, list[Any]]:
         path = f"{partition_folder(queue, day)}/{self._name}-{uuid.uuid4().hex[:12]}.zstd.parquet"
         footers: list[parquet.FileMetaData] = []
         counted = [field.name for field in self._schema if field.name not in _NO_STATISTICS]

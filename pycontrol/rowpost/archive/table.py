@@ -138,7 +138,7 @@ class ArchiveTable:
     def _rows(self, action: Mapping[str, Any]) -> int:
         """Return the rows of a file, from its footer if its writer has not stored them in the log."""
         if action["num_records"] is not None:
-            return action["num_records"]
+            return int(action["num_records"])
         footer = self.folder.footer(unquote(action["path"]))
         return 0 if footer is None else footer.num_rows
 

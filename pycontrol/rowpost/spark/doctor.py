@@ -136,7 +136,7 @@ def _worker(spark: SparkSession) -> Check:
 
     from rowpost.spark.explain import to_rowpost_error
 
-    def versions(_number):
+    def versions(_number: int) -> str:
         import pyarrow
 
         return f"Python {sys.version.split()[0]}, pyarrow {pyarrow.__version__}"

@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rowpost.errors import SparkUnavailable
 from rowpost.spark.java import ensure_java, memory_bytes
@@ -131,10 +131,11 @@ def _running() -> SparkSession | None:
     return found if is_connect(found) or found.sparkContext._jsc is not None else None  # None after SparkContext.stop()
 
 
-def _build(builder, master: str | None, config: dict[str, str]) -> SparkSession:
+def _build(builder: Any, master: str | None, config: dict[str, str]) -> SparkSession:
     remote = os.environ.get("SPARK_REMOTE") if master is None else (master if master.startswith("sc://") else None)
     if remote is not None:
-        return builder.remote(remote).getOrCreate()
+        connected: SparkSession = builder.remote(remote).getOrCreate()
+        return connected
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         ensure_java()
@@ -150,7 +151,8 @@ def _build(builder, master: str | None, config: dict[str, str]) -> SparkSession:
             settings = {**LOCAL, "spark.driver.memory": f"{memory}g", **settings, _JAVA_OPTIONS: java_options}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    made: SparkSession = builder.getOrCreate()
+    return made
 
 
 def _register_source(spark: SparkSession) -> None:

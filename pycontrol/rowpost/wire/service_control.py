@@ -5,7 +5,6 @@ With them an endpoint appears in ServicePulse beside those of .NET.
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.message_types import enclosed_type_names, message_type
 from rowpost.wire.operation import Operation
 from rowpost.wire.saga_audit import SagaUpdatedMessage
+from rowpost.wire.user import user_name
 
 __all__ = ["EndpointHeartbeat", "RegisterEndpointStartup", "ReportCustomCheckResult", "host_properties", "report"]
 
@@ -64,11 +64,7 @@ class ReportCustomCheckResult:
 
 def host_properties(machine: str) -> dict[str, str]:
     """Return what the plugin tells about the process: machine, process id, user and program."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # the user id has no name
-        user = str(os.getuid()) if hasattr(os, "getuid") else ""
-    return {"Machine": machine, "ProcessID": str(os.getpid()), "UserName": user, "PathToExecutable": sys.argv[0]}
+    return {"Machine": machine, "ProcessID": str(os.getpid()), "UserName": user_name(), "PathToExecutable": sys.argv[0]}
 
 
 def report(

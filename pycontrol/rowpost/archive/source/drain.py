@@ -78,7 +78,7 @@ class Drain(QueueStream):
 
     def commit(self, end: Offset) -> int:
         """Delete the messages of committed batches from the spool, and return their number."""
-        return self.ask(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))[0].dropped
+        return int(self.ask(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))[0].dropped)
 
     def drop_confirmed(self, end: Offset) -> int:
         """Delete what a killed run could not delete after it had stored it, if the spool has an owner and this is its stream."""
@@ -98,13 +98,13 @@ class Drain(QueueStream):
         """
         spool = self._spool(database)
         if spool is not None and spool.owned_by == start["owner"] and (spool.last_number or 0) > start["number"]:
-            return spool.last_number
+            return int(spool.last_number)
         above = 0
         while True:
             above = upto if bounds.bytes is None else bounds.end(database, self.options.queue, above, upto)
             moved, spooled = self._move_all(database, start["owner"], bounds.messages, above)
             if moved or above >= upto:  # otherwise consumers have locked all messages up to there
-                return max(spooled, start["number"])
+                return max(spooled, int(start["number"]))
 
     def _move_all(self, database: Connection, owner: str, wanted: int | None, upto: int) -> tuple[int, int]:
         """Move up to `wanted` messages. Returns how many were moved, and the last number of the spool."""

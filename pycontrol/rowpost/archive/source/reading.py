@@ -119,7 +119,7 @@ def read_batches(
             yield pa.RecordBatch.from_arrays([_column(chunk, field) for field in schema], schema=schema)
 
 
-def _column(chunk: pa.RecordBatch | list[tuple], field: pa.Field) -> pa.Array:
+def _column(chunk: pa.RecordBatch | list[tuple[Any, ...]], field: pa.Field) -> pa.Array:
     """Return a column of what a driver has read: an Arrow batch, or rows with the columns of a message, whose times are in UTC."""
     if isinstance(chunk, pa.RecordBatch):
         return chunk.column(field.name).cast(field.type)

@@ -131,7 +131,8 @@ class Several:
     def _by_queue(self, offset: Offset) -> dict[str, Offset]:
         """Return the offset of each queue. The checkpoint of a stream of one queue continues with that queue."""
         if "queues" in offset:
-            return offset["queues"]
+            queues: dict[str, Offset] = offset["queues"]
+            return queues
         check_offset(("queue",), offset)
         for name in self.names():
             if self.reader(name).describe().identity == offset["queue"]:

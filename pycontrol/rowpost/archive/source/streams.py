@@ -130,7 +130,7 @@ class QueueStream:
 
     def confirmed(self, identity: str) -> Offset | None:
         """Return the offset at which a stream without a checkpoint continues. Raises StreamRefused if it is of the other mode."""
-        known = json.loads(self.options.confirmed).get(identity)
+        known: Offset | None = json.loads(self.options.confirmed).get(identity)
         if known is None or set(self.keys) <= known.keys():
             return known
         queue, other = self.options.queue, "a drain" if "owner" in known else "a tail"
@@ -184,7 +184,7 @@ class Tail(QueueStream):
     def estimate(self, start: Offset) -> int:
         """Return about how many messages there are to read."""
         state = self.describe()
-        return state.last - max(start["row_version"], state.last if state.first is None else state.first - 1)
+        return state.last - max(int(start["row_version"]), state.last if state.first is None else state.first - 1)
 
     def end_at_present(self) -> None:
         """Limit the run to the messages written before it."""

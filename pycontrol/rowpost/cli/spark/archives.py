@@ -99,11 +99,12 @@ def archive(
         with imported():
             check_queues(session, database, names)
         with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
+            from rowpost.archive.source.options import DEFAULT_BYTES
             from rowpost.spark.jobs import archive as jobs
 
             job = jobs.ArchiveJob(
                 name, folder, session.environment, mode, None if span is None else jobs.trigger_of(span),
-                max_rows, checkpoint, tuple(options), max_bytes or jobs.DEFAULT_BYTES,
+                max_rows, checkpoint, tuple(options), max_bytes or DEFAULT_BYTES,
             )  # fmt: skip
             try:
                 done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), [*receive, *in_spark(spark, ui)])

@@ -42,12 +42,12 @@ def parse_headers(df: DataFrame, *, day: bool = False) -> DataFrame:
 
 def read_headers(headers: Column) -> Column:
     """Parse a JSON object to a map of strings; null if it is not a JSON object."""
-    return F.arrow_udf(_maps, _MAP)(headers)  # type: ignore[call-overload]  # its annotation forgets MapType
+    return F.arrow_udf(_maps, _MAP)(headers)  # type: ignore[call-overload, no-any-return]  # its annotation forgets MapType
 
 
 def readable_headers(headers: Column, id: Column) -> Column:
     """Parse as `read_headers` does. No headers at all are null; a task that reads others which are not a JSON object raises InvalidMessage."""
-    return F.arrow_udf(_readable, _MAP)(headers, id)  # type: ignore[call-overload]  # its annotation forgets MapType
+    return F.arrow_udf(_readable, _MAP)(headers, id)  # type: ignore[call-overload, no-any-return]  # its annotation forgets MapType
 
 
 def header(headers: Column, name: str) -> Column:

@@ -120,7 +120,7 @@ def _parsed(schema: str) -> Any:
     return _library().schema.parse_schema(json.loads(schema))
 
 
-def parse_avro(body: bytes, schema: str) -> tuple[Any, list[tuple[tuple, Any]]]:
+def parse_avro(body: bytes, schema: str) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
     """Read a body with the schema of its type, and return the message, and further messages with their paths. Raises NotReadable."""
     library, parsed = _library(), _parsed(schema)
     stream = io.BytesIO(body)

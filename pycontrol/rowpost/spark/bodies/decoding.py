@@ -24,7 +24,7 @@ def decoded_type(schema: Schema) -> T.StructType:
     return T.StructType([*schema.columns, T.StructField(RESCUED, T.StringType()), T.StructField(ERROR, T.StringType())])
 
 
-def message_of(body: bytes, content_type: str | None, message_type: str, avro: str | None) -> tuple[Any, list[tuple[tuple, Any]]]:
+def message_of(body: bytes, content_type: str | None, message_type: str, avro: str | None) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
     """Parse a body. Returns the message, and what else the body holds. Raises NotReadable."""
     kind = kind_of(content_type, body)
     if kind == "avro":

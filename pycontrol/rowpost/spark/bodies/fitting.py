@@ -124,7 +124,7 @@ def _compile(kind: T.DataType, place: Path) -> Reader:
     return partial(_read_scalar, place, _scalar(kind), kind.simpleString().upper())
 
 
-def _parts(value: Any, kind: type[dict | list]) -> Iterable[Any] | None:
+def _parts(value: Any, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any] | None:
     """Return the pairs of an object or the values of an array, which an element of XML may be too. None for another value."""
     if isinstance(value, Text):
         return None if value.strip() else ()
@@ -158,7 +158,7 @@ def _read_struct(place: Path, readers: Mapping[str, Reader], required: list[str]
     return found
 
 
-def _read_array(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> list | None:
+def _read_array(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> list[Any] | None:
     values = _parts(value, list)
     if values is None:
         rest.misfit(path, value, "an array", place)

@@ -39,7 +39,7 @@ class Text(str):
     __slots__ = ()
 
 
-class Nodes(list):
+class Nodes(list[Any]):
     """The children of an XML element: pairs of a name and a value, in order. Attributes are pairs whose name starts with @."""
 
 
@@ -51,7 +51,7 @@ def kind_of(content_type: str | None, body: bytes) -> str:
     return "xml" if body.removeprefix(_BOM).lstrip()[:1] == b"<" else "json"
 
 
-def parse_json(body: bytes) -> tuple[Any, list[tuple[tuple, Any]]]:
+def parse_json(body: bytes) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
     """Parse a body, and return the message and what else the body holds, with its path.
 
     A body that is a list holds several messages. The first is the message. Raises NotReadable.
@@ -73,7 +73,7 @@ def _refuse(constant: str) -> Any:
     raise ValueError(constant)
 
 
-def parse_xml(body: bytes, name: str) -> tuple[Any, list[tuple[tuple, Any]]]:
+def parse_xml(body: bytes, name: str) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
     """Parse a body, and return the message and what else the body holds, with its path.
 
     `name` is the message's type. NServiceBus writes one message as the root, or several in a root `Messages`. Of several,

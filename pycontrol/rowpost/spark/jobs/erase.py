@@ -7,7 +7,6 @@ so are leftovers of killed jobs, and the copies in tables of decoded messages (c
 
 from __future__ import annotations
 
-import getpass
 import socket
 import uuid
 from collections.abc import Callable, Iterator
@@ -37,6 +36,7 @@ from rowpost.spark.jobs.decoded_tables import KEY, sources
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
 from rowpost.spark.jobs.replay import filtered, stored
 from rowpost.spark.jobs.retain import is_redacted
+from rowpost.wire.user import user_name
 
 __all__ = ["Selection", "phases", "read_lines", "run"]
 
@@ -133,7 +133,7 @@ def run(
         swept, unsure = _sweep(spark, table, selection.change, idle=idle)
         replayed = sum(_erase_replay(spark, table, selection, place) for place in table.folder.replays())
     receipt = {
-        "time": now.isoformat(timespec="seconds"), "reason": reason, "user": _user(), "host": socket.gethostname(), "archive": table.path,
+        "time": now.isoformat(timespec="seconds"), "reason": reason, "user": user_name(), "host": socket.gethostname(), "archive": table.path,
         "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used], "ids": len(selection.ids),
         "erased": counts.rows_before - counts.rows_after, "files_rewritten": counts.files_before,
         "leftovers_deleted": swept, "replayed_erased": replayed, "copies_erased": copied.deleted, "copies_redacted": copied.redacted,
@@ -207,10 +207,3 @@ def _as_archived(df: DataFrame, schema: StructType) -> DataFrame:
     missing = [column for column in MESSAGE if column.name not in names]
     whole = parse_headers(df.withColumns({column.name: F.lit(None).cast(column.dataType) for column in missing}))
     return whole.withColumns({c.name: F.lit(None).cast(c.dataType) for c in schema if c.name not in whole.columns})
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
-        return "unknown"

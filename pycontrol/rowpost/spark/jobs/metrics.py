@@ -135,7 +135,7 @@ class Lateness:
         late = sum(each["count"] for each in observed["hours"] or () if each["item"] is not None and (each["item"] + _HOUR_S) * 1000 <= closed)
         self.late += late
         self.skipped += observed["skipped"] or 0
-        return late
+        return int(late)
 
     def _before(self, batch: int) -> int:
         """Return the watermark of the batch before, in milliseconds since 1970."""

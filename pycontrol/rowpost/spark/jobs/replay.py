@@ -256,7 +256,7 @@ def _plan(
     attempt = store.new_attempt()
     chosen.drop("day").write.partitionBy("step").parquet(store.rows(attempt))
     counted = stored(spark, store.rows(attempt)).groupBy("step", "destination").count().orderBy("step", "destination").collect()
-    steps: list[list[dict]] = [[] for _ in range(max((row.step + 1 for row in counted), default=0))]
+    steps: list[list[dict[str, Any]]] = [[] for _ in range(max((row.step + 1 for row in counted), default=0))]
     for row in counted:
         steps[row.step].append({"destination": row.destination, "messages": row["count"]})
     messages = sum(row["messages"] for step in steps for row in step)

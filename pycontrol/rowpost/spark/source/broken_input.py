@@ -28,7 +28,8 @@ def pipe_of_task() -> BufferedReader:
         code = frame.f_code
         is_worker = code.co_name == _WORKER_FUNCTION and code.co_filename.replace("\\", "/").endswith(_WORKER_FILE)
         if is_worker and hasattr(frame.f_locals.get(_PIPE), "peek"):
-            return frame.f_locals[_PIPE]
+            pipe: BufferedReader = frame.f_locals[_PIPE]
+            return pipe
     raise SettingsError(
         "The mode direct cannot be used with this version of Spark: rowpost cannot find the pipe of the task's rows, and so cannot see "
         'whether they are complete. Nothing was sent. Remove .option("mode", "direct").'

@@ -126,7 +126,7 @@ def finalize(
 
     def drop(database: Connection, queue: str, offset: Offset) -> int:
         kept = _confirmed(offset, confirmed or {})
-        return database.call("drop_spool", queue, owner=kept["owner"], upto=kept["number"], release=release)[0].dropped
+        return int(database.call("drop_spool", queue, owner=kept["owner"], upto=kept["number"], release=release)[0].dropped)
 
     return sum(_for_each_queue({**options, "mode": "drain"}, checkpoint, spark, "owner", drop))
 

@@ -13,7 +13,6 @@ list: the digest of its messages includes the queues.
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import socket
 from collections.abc import Iterable, Sequence
@@ -27,6 +26,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey, QueueNotFound
 from rowpost.spark.source.digest import Tally, total
 from rowpost.wire.address import parse_address
+from rowpost.wire.user import user_name
 
 __all__ = ["Destinations", "Job", "Stored", "attempt_for", "full_key", "queues_of", "send_staged"]
 
@@ -76,7 +76,7 @@ class Job:
             destination=self.queue or _SEVERAL,
             run=self.run,
             mode=mode,
-            started_by=f"{getpass.getuser()}@{socket.gethostname()}",
+            started_by=f"{user_name()}@{socket.gethostname()}",
         )[0]
         return row.state in SEALED, row.mode
 

@@ -30,7 +30,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._made_of = options, schema
         columns = check_schema(schema, has_queue=options.several)
-        self.stream: Any = (Several if options.several else Drain if options.mode == DRAIN else Tail)(options, columns)
+        self.stream: Several | Drain | Tail = (Several if options.several else Drain if options.mode == DRAIN else Tail)(options, columns)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what the stream is made of to a task, and not what its planner knows."""
