@@ -46,7 +46,7 @@ USERS = {
     "spark.sql.sources.partitionOverwriteMode": "STATIC",
     "spark.sql.parquet.compression.codec": "snappy",
     "spark.sql.parquet.outputTimestampType": "INT96",
-    "spark.sql.python.filterPushdown.enabled": "false",
+    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "10000",
 }

@@ -60,6 +60,14 @@ def test_the_queue_is_read_in_parallel_by_ranges(queues, hundred):
     assert messages.select("row_version").distinct().count() == 100
 
 
+@pytest.fixture
+def pushing(spark):
+    """Let the session push filters down."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 #: Each kind of filter that the database can apply, alone and with others, and filters that it cannot apply.
 CONDITIONS = [
     "row_version = 7", "row_version IN (3, 5)", "row_version > 90 AND row_version <= 95", "row_version >= 10 AND row_version < 20 AND row_version <> 15",
@@ -68,6 +76,7 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("pushing")
 def test_filters_give_what_they_give_in_spark(queues, hundred):
     read = queues.read(hundred)
     in_spark = queues.spark.createDataFrame(read.collect(), read.schema)  # only Spark's own filters work on it
@@ -79,6 +88,7 @@ def test_filters_give_what_they_give_in_spark(queues, hundred):
     assert {len(each) for each in found} >= {0, 1, 2, 100}
 
 
+@pytest.mark.usefixtures("pushing")
 def test_ids_are_looked_up_in_the_database_as_texts_are_compared_in_spark(queues, hundred):
     first, second = (row.id for row in queues.read(hundred).limit(2).collect())
 
@@ -86,6 +96,7 @@ def test_ids_are_looked_up_in_the_database_as_texts_are_compared_in_spark(queues
     assert queues.read(hundred).where(f.col("id") == first.upper()).count() == 0
 
 
+@pytest.mark.usefixtures("pushing")
 def test_bounds_of_row_versions_narrow_the_partitions(queues, hundred):
     narrow = queues.read(hundred, minPartitions=8).where("row_version > 98")
 
@@ -93,12 +104,13 @@ def test_bounds_of_row_versions_narrow_the_partitions(queues, hundred):
     assert narrow.count() == 2
 
 
-def test_a_session_that_pushes_nothing_down_reads_the_same(queues, hundred, spark):
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    try:
-        assert queues.read(hundred).where("row_version > 98").count() == 2
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+def test_a_dataframe_that_is_used_again_gives_what_each_query_asks_for(queues, hundred):
+    """If filters are pushed down, Spark keeps the ranges of one query for the next ones of the same DataFrame."""
+    read = queues.read(hundred)
+
+    found = [read.where(each).count() for each in ("row_version = 7", "row_version > 5 OR id IS NULL", "row_version > 98")]
+
+    assert (found, read.count()) == ([1, 95, 2], 100)
 
 
 def test_columns_that_the_schema_or_the_option_leaves_out_are_not_read(queues, hundred):
