@@ -79,7 +79,8 @@ def _quicken_spark() -> None:
     os.environ["SPARK_CONF_DIR"] = str(SPARK / "conf")
     # the default code cache of a JVM with one compiler is too small for Spark, which then compiles methods again and again
     os.environ["SPARK_SUBMIT_OPTS"] = (
-        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn200m"
+        " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     )
 
 

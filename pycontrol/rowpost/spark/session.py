@@ -33,7 +33,6 @@ QUERY = {
     "spark.sql.session.timeZone": "UTC",  # times are shown, and conditions are read, as the archive has them
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark's default is INT96
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": "8m",  # Spark's default of 64 MB exhausts a worker's memory with large bodies
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # Spark's default starts a task for each file of an archive
 }

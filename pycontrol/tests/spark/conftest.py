@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from rowpost.cli.app import app
 from rowpost.spark.session import session
 from tests.support.postgres import Server
+from tests.support.spark.fork_server import serving
 from tests.support.spark.outages import own_server
 from tests.support.spark.queues import Queues
 
@@ -27,11 +28,12 @@ def spark_url(lasting_database: Callable[[str], str]) -> str:
 
 @pytest.fixture(scope="package")
 def spark(spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two cores and four attempts for each task, because retries are tested too. Its shuffles are in a folder of its own."""
+    """A session with two cores and two attempts for each task, because retries are tested too. Its shuffles are in a folder of its own."""
     config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.local.dir": str(tmp_path_factory.mktemp("shuffles"))}
-    spark = session("rowpost tests", master="local[2,4]", config=config)
-    yield spark
-    spark.stop()
+    with serving():
+        spark = session("rowpost tests", master="local[2,2]", config=config)
+        yield spark
+        spark.stop()
 
 
 @pytest.fixture(scope="package")
@@ -54,6 +56,18 @@ def served(lasting: tuple[Server, Queues]) -> tuple[Server, Queues]:
     if not server.running:
         server.start()
     return lasting
+
+
+@pytest.fixture(scope="package")
+def archive_without_spark(queues: Queues) -> Callable[..., dict]:
+    """Archive queues without Spark, as `rowpost archive` does, for tests of what comes afterwards. Returns the JSON of its last line."""
+
+    def call(*arguments: object) -> dict:
+        ended = CliRunner().invoke(app, ["--env", queues.environment, "archive", *map(str, arguments)])
+        assert ended.exit_code == 0, ended.output
+        return json.loads(ended.stdout.strip().splitlines()[-1])
+
+    return call
 
 
 @pytest.fixture

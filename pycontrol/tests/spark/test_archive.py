@@ -40,7 +40,7 @@ def checkpoint(tmp_path):
 @pytest.fixture(scope="module")
 def one(spark, tmp_path_factory) -> ArchiveMaker:
     """An archive of one message."""
-    made = ArchiveMaker(spark, tmp_path_factory.mktemp("one"))
+    made = ArchiveMaker(tmp_path_factory.mktemp("one"))
     made.batch(0, [audit_row("m1")])
     return made
 

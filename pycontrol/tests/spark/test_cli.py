@@ -11,22 +11,19 @@ import pytest
 from typer.testing import CliRunner
 
 from rowpost.cli.app import app
-from rowpost.spark.jobs.archive import BatchWriter, archive
 from rowpost.version import install_command
-from tests.support.spark.messages import NOON, audit_row, error_row, messages
+from tests.support.spark.archives import ArchiveMaker
+from tests.support.spark.messages import NOON, audit_row, error_row
 
 OK, FINDING, USAGE, SETTINGS, UNAVAILABLE, NOT_FOUND, FAILED = 0, 1, 2, 3, 4, 6, 7
 
 
 @pytest.fixture(scope="module")
-def made(spark, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cli")
-    (folder / "metadata").write_text(json.dumps({"id": "1f0c2a9e-0"}))
-    write = BatchWriter(str(folder / "out"), str(folder))
+def made(tmp_path_factory):
+    made = ArchiveMaker(tmp_path_factory.mktemp("cli"))
     for number in range(2):
-        rows = [audit_row(f"m{number}{n}", ConversationId=f"c{number}") for n in range(3)] + [error_row(f"e{number}", at=NOON)]
-        write(archive(messages(spark, *rows), "audit").coalesce(1), number)
-    return folder / "out"
+        made.batch(number, [audit_row(f"m{number}{n}", ConversationId=f"c{number}") for n in range(3)] + [error_row(f"e{number}", at=NOON)])
+    return made.path
 
 
 @pytest.fixture
@@ -212,7 +209,8 @@ def test_schemas_are_proposed_checked_and_used_to_decode(cli, out, tmp_path):
 
 
 def test_erase_and_retain_name_the_copies_that_they_do_not_find(cli, out, tmp_path):
-    cli("schemas", out, "--propose", tmp_path / "schemas")
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "Shop.PlaceOrder.ddl").write_text("Number BIGINT")
     cli("decode", out, tmp_path / "tables", "--schemas", tmp_path / "schemas")
     (tmp_path / "ids").write_text("m00\n")
 

@@ -63,7 +63,7 @@ pytestmark = [
 @pytest.fixture
 def made(spark, tmp_path):
     """An archive of three batches with two messages each."""
-    made = ArchiveMaker(spark, tmp_path / "made")
+    made = ArchiveMaker(tmp_path / "made")
     for number in range(3):
         made.batch(number, [audit_row(f"m{number}{n}", body=b"%d" % n) for n in range(2)])
     return made

@@ -23,8 +23,9 @@ from rowpost.errors import SparkFailed
 from rowpost.spark.jobs import erase
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.conversations import one_conversation
+from tests.support.spark.archives import message_batch
 from tests.support.spark.messages import audit_row
-from tests.support.spark.row_groups import add_file, damage, message_batch
+from tests.support.spark.row_groups import add_file, damage
 
 MESSAGES, CONVERSATIONS, BATCH = 2000, 200, 50
 LOST = "c-17"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from rowpost.archive.columns import MESSAGE
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.merging import small_files
 from rowpost.archive.opening import open_table
@@ -17,7 +18,7 @@ from rowpost.spark.archive.searching import contains
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import compact, retain, verify
 from rowpost.spark.jobs.archive import read_archive
-from tests.support.spark.archives import QUERY, ArchiveMaker
+from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
 NOW = NOON + timedelta(days=10)
@@ -40,13 +41,13 @@ def fill(made: ArchiveMaker) -> None:
         ]
         made.batch(number, rows)
     failed = [error_row("f", at=NOON, **{"ExceptionInfo.Message": SECRET}), raw("{broken", SECRET.encode())]
-    ArchiveMaker(made.spark, made.folder, OTHER).batch(0, failed, "error")
+    ArchiveMaker(made.folder, OTHER).batch(0, failed, "error")
 
 
 @pytest.fixture(scope="module")
-def made(spark, tmp_path_factory) -> Path:
+def made(tmp_path_factory) -> Path:
     """The folder of a Delta table, which can be copied."""
-    made = ArchiveMaker(spark, tmp_path_factory.mktemp("made"))
+    made = ArchiveMaker(tmp_path_factory.mktemp("made"))
     fill(made)
     return made.path
 
@@ -61,8 +62,8 @@ def root(out: str) -> Path:
     return Path(out)
 
 
-def ids(spark, path) -> list[str]:
-    return sorted(row.message_id for row in read_archive(spark, path).select("message_id").collect())
+def ids(path) -> list[str]:
+    return sorted(row["message_id"] for row in archived_rows(path, "message_id"))
 
 
 def files(path) -> dict[tuple[str, str], int]:
@@ -80,11 +81,11 @@ def holding(path: str, text: str) -> list[str]:
 
 # ---------------------------------------------------------------------------------------------- compact
 def test_compact_merges_the_files_of_a_day_and_keeps_the_old_ones_for_a_day(spark, out):
-    before = ids(spark, out)
+    before = ids(out)
 
     counts = compact.run(spark, out, datetime.now(UTC))
 
-    assert ids(spark, out) == before
+    assert ids(out) == before
     assert {day: count for day, count in files(out).items() if day[0] == "audit"} == {("audit", "2024-05-17"): 1, ("audit", "2024-05-18"): 1}
     assert counts == {"days": 2, "files_before": 8, "files_after": 2, "messages": 16, "skipped": 0, "vacuumed": 0}
     assert len(open_table(out).replaced()) == 8
@@ -114,13 +115,13 @@ def test_only_files_of_similar_size_are_merged_by_the_archiver_and_none_beyond_t
 
 # ---------------------------------------------------------------------------------------------- retain
 def test_retain_shows_first_and_changes_nothing(spark, out):
-    before = ids(spark, out)
+    before = ids(out)
     policy = Policy(rules=(Rule("delete", queue="audit", older_than=timedelta(days=9)),))
 
     steps, counts = retain.run(spark, out, policy, NOW)
 
     assert steps == [{"queue": "audit", "day": "2024-05-17", "action": "delete", "messages": 8, "bytes": 8 * len(SECRET)}]
-    assert counts["deleted"] == 0 and ids(spark, out) == before
+    assert counts["deleted"] == 0 and ids(out) == before
 
 
 def test_retain_deletes_and_redacts_and_a_second_time_finds_nothing(spark, out):
@@ -134,12 +135,12 @@ def test_retain_deletes_and_redacts_and_a_second_time_finds_nothing(spark, out):
 
     assert (counts["deleted"], counts["redacted"]) == (8, 9)
     assert again[0] == [] and again[1]["days"] == 0
-    left = read_archive(spark, out).collect()
+    left = archived_rows(out)
     assert len(left) == 10
-    redacted = [row for row in left if row.body is None]
-    assert len(redacted) == 9 and all(row.body_bytes == len(SECRET) for row in redacted)
-    assert {row.message_type for row in redacted} == {"Shop.PlaceOrder", None}
-    assert {(row.sending_endpoint, row.endpoint) for row in redacted} == {("Web", "Sales"), (None, None)}
+    redacted = [row for row in left if row["body"] is None]
+    assert len(redacted) == 9 and all(row["body_bytes"] == len(SECRET) for row in redacted)
+    assert {row["message_type"] for row in redacted} == {"Shop.PlaceOrder", None}
+    assert {(row["sending_endpoint"], row["endpoint"]) for row in redacted} == {("Web", "Sales"), (None, None)}
     report = verify.run(spark, out)
     assert (report.findings, report.notes) == ([], [])
     assert [name for name in holding(out, SECRET) if "queue=audit" in name] == []
@@ -211,16 +212,16 @@ def test_what_killed_writers_left_is_a_note_that_readers_never_see(spark, out):
 
     report = verify.run(spark, out)
 
-    assert report.findings == [] and report.counts["messages"] == 18 == len(ids(spark, out))
+    assert report.findings == [] and report.counts["messages"] == 18 == len(ids(out))
     assert [note.what for note in report.notes] == [f"queue=audit/day=2024-05-17/{QUERY}-9-1.zstd.parquet"]
     assert verify.sweep_all(out) == 1
     assert verify.run(spark, out).notes == []
 
 
 def test_messages_that_two_streams_archived_are_found_and_repaired(spark, out, tmp_path):
-    rows = read_archive(spark, out).where("queue = 'audit' and day = '2024-05-17'").orderBy("row_version").limit(3).collect()
-    again = [(r.id, r.correlation_id, r.reply_to_address, r.recoverable, r.expires, r.headers, r.body, r.row_version) for r in rows]
-    second = ArchiveMaker(spark, tmp_path, "33333333-0000-0000-0000-000000000000")
+    rows = [row for row in archived_rows(out) if (row["queue"], str(row["day"])) == ("audit", "2024-05-17")][:3]
+    again = [tuple(row[name] for name in MESSAGE.names) for row in rows]
+    second = ArchiveMaker(tmp_path, "33333333-0000-0000-0000-000000000000")
     second.batch(0, again)
 
     report = verify.run(spark, out)
@@ -244,7 +245,7 @@ def test_a_file_that_cannot_be_read_is_named_and_stops_a_compaction_and_can_be_t
         compact.run(spark, out, datetime.now(UTC))
     assert verify.repair(spark, out) == {"files_taken_out": 1, "messages_lost": file.rows, "copies_removed": 0}
     assert verify.run(spark, out).findings == []
-    assert len(ids(spark, out)) == 18 - file.rows
+    assert len(ids(out)) == 18 - file.rows
 
 
 def test_what_a_queue_still_holds_is_told_apart_from_what_was_missed(spark, out):

@@ -38,7 +38,7 @@ WITH_CODE = [page for page in PAGES if any(block.language in ("console", "python
 @pytest.fixture(scope="module")
 def made(spark, queues, tmp_path_factory) -> Path:
     """The guides' archive, and their queues with messages."""
-    made = ArchiveMaker(spark, tmp_path_factory.mktemp("guide"))
+    made = ArchiveMaker(tmp_path_factory.mktemp("guide"))
     for queue in ("audit", "error", "Sales"):
         queues.make(queue)
         queues.send(queue, [b"{}"], audit_row()[5])

@@ -34,7 +34,6 @@ def test_a_checkpoint_that_is_older_than_its_table_is_refused_and_the_way_out_lo
     shutil.rmtree(checkpoint)
     code, counts, _ = cli(*asked)
     assert (code, counts["messages"], queues.archived(out)) == (OK, 3, list(range(20)))
-    assert cli("verify", out, queue)[0] == OK
 
 
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
@@ -72,5 +71,4 @@ def test_a_queue_that_is_archived_with_others_later_continues_where_it_was_whate
 
     assert [(code, counts["messages"]) for code, counts, _ in (first, both, turned)] == [(OK, 4), (OK, 6), (OK, 1)]
     assert alone[0] == FAILED and one in alone[2] and "--checkpoint" in alone[2]
-    assert len(queues.archived(out)) == 11
-    assert cli("metrics", out)[1]["messages"] == 11
+    assert queues.archived(out) == sorted([*range(7), *range(4)])

@@ -1,9 +1,11 @@
 """The choice of a Java, the errors if there is none, and the translation of Spark's errors. No JVM is started."""
 
+import ast
 import re
 import stat
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -131,3 +133,10 @@ def test_an_error_of_a_worker_comes_back_as_what_it_was(text, kind, says):
 def test_a_jvm_that_died_is_explained_with_a_remedy():
     with pytest.raises(SparkFailed, match="Run the command again"), explained():
         raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_the_modules_that_the_tests_processes_have_before_exist():
+    text = (Path(__file__).parents[1] / "support" / "spark" / "start" / "sitecustomize.py").read_text()
+    names = ast.literal_eval(text.partition("PRELOADED = ")[2].partition("\nSERVER")[0])
+
+    assert [name for name in names if find_spec(name) is None] == []

@@ -107,7 +107,7 @@ def test_a_replay_survives_kills(queues, environment, seed, tmp_path):
 
 def test_decoded_tables_survive_kills(spark, environment, seed, tmp_path):
     """Each round adds messages to the archive, and kills runs at any time of their life until one completes."""
-    made, killed, chooses = ArchiveMaker(spark, tmp_path / "made"), Counter(), random.Random(seed)
+    made, killed, chooses = ArchiveMaker(tmp_path / "made"), Counter(), random.Random(seed)
     schemas, out, types = tmp_path / "schemas", tmp_path / "decoded", ("Shop.PlaceOrder", "Shop.Paid")
     schemas.mkdir()
     for name in types:

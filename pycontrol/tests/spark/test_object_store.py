@@ -128,7 +128,7 @@ def in_workers(spark, variables, store):
 @pytest.mark.usefixtures("in_workers")
 def test_a_queue_is_archived_in_a_store_without_a_jar_and_what_reads_it_names_the_jar(queues, cli, tmp_path):
     queue, out = queues.make(), f"s3a://{BUCKET}/whole"
-    queues.send(queue, [b"%d" % n for n in range(50)], audit_row()[5])
+    queues.send(queue, [b"%d" % n for n in range(30)], audit_row()[5])
 
     refused = cli("archive", queue, out)
     ended = [cli("archive", queue, out, "--checkpoint", tmp_path / "c", "--max-rows", 20), cli("compact", out)]
@@ -138,4 +138,4 @@ def test_a_queue_is_archived_in_a_store_without_a_jar_and_what_reads_it_names_th
     assert "--checkpoint" in refused[2] and f"hadoop-aws:{hadoop_version()}" in reading[2]
     assert [code for code, *_ in ended] == [OK, OK], ended
     assert not any(word in f"{counts} {said}" for _, counts, said in (refused, reading, *ended) for word in ("marker-secret", "Traceback"))
-    assert [file.rows for file in open_table(out).files()] == [50]
+    assert [file.rows for file in open_table(out).files()] == [30]

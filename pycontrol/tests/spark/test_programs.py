@@ -57,7 +57,7 @@ for condition in asked["unreadable"]:
 
 begin("enough")
 log = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": "file://" + asked["log"], "spark.eventLog.compress": "false"}
-spark = session(master="local[2]", config={**log, asked["static"]: "7"})
+spark = session(master="local[2]", config={**log, asked["static"]: "7", "spark.sql.shuffle.partitions": "2"})
 reader = spark.read.format("rowpost").option("environment", asked["environment"]).option("queue", asked["large"])
 print(json.dumps([len(reader.option("maxBytesPerBatch", 1024).load().limit(1).collect()), spark.conf.get(asked["static"])]))
 
@@ -91,7 +91,7 @@ def ended(spark, queues, spark_url, tmp_path_factory) -> Ended:
     large, queue, target = queues.make(), queues.make(), queues.make()
     queues.send(large, [bytes(2000)] * 3000)
     queues.send(queue, [b"1"] * 3, audit_row()[5])
-    made = ArchiveMaker(spark, folder / "made")
+    made = ArchiveMaker(folder / "made")
     made.batch(0, [audit_row("m")])
     with queues.connect() as database:
         database.driver_connection.execute(f"DROP ROLE IF EXISTS {role}")

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ from rowpost.spark.jobs.failures import failures
 from rowpost.spark.session import session
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
-from tests.support.spark.archives import ArchiveMaker
+from tests.support.spark.archives import ArchiveMaker, archived_rows
 from tests.support.spark.killing import python_of
 from tests.support.spark.messages import audit_row, error_row, messages
 from tests.support.workers import eventually
@@ -46,13 +46,37 @@ USERS = {
     "spark.sql.sources.partitionOverwriteMode": "STATIC",
     "spark.sql.parquet.compression.codec": "snappy",
     "spark.sql.parquet.outputTimestampType": "INT96",
-    "spark.sql.python.filterPushdown.enabled": "false",
+    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "10000",
 }
 #: Half an hour after midnight in UTC, which is the day and the month before for that user. That user's day has 25 hours.
 LATE = datetime(2026, 11, 1, 0, 30, tzinfo=UTC)
 NOW = LATE + timedelta(days=1)
+ROWS = [
+    audit_row("m1", sent=LATE, body=b'{"OrderId": 1, "At": "2026-11-01T00:30:00", "Day": "2026-11-01"}', ConversationId="c1"),
+    audit_row("m2", sent=LATE + timedelta(minutes=29), RelatedTo="m1", ConversationId="c2"),
+    audit_row("m3", sent=LATE - timedelta(days=40), body=b"x" * 2000),
+    error_row("e1", at=LATE),
+]
+EARLY, TODAY = date(2026, 9, 22), date(2026, 11, 1)
+#: What each job that writes has done with these messages, in every session.
+DONE = {
+    "archive": (4, [("e1", "2026-11-01"), ("m1", "2026-11-01"), ("m2", "2026-11-01"), ("m3", "2026-09-22")]),
+    "metrics --live": [(datetime(2026, 9, 22, tzinfo=UTC), 1)],  # the hour of the others has not ended
+    "decode": [
+        ("e1", None, None, None, TODAY, True),
+        ("m1", 1, LATE, TODAY, TODAY, True),
+        ("m2", None, None, None, TODAY, True),
+        ("m3", None, None, None, EARLY, False),
+    ],
+    "replay --dry-run": [3],
+    "replay": (3, 2, 3),
+    "retain": ([("2026-09-22", "redact", 1)], 1, 1),
+    "compact": [1, 3],
+    "erase": (1, 1),
+    "verify": ([("audit", "2026-09-22", 1), ("audit", "2026-11-01", 2)], [], []),
+}
 
 
 @contextmanager
@@ -100,19 +124,25 @@ def test_an_overwrite_of_the_users_own_table_replaces_all_of_it(spark, tmp_path)
 
 
 def test_every_job_does_the_same_in_a_session_of_the_user_and_leaves_its_settings(spark, queues, tmp_path):
-    expected = [*jobs(spark, queues, tmp_path / "own")]
+    made = ArchiveMaker(tmp_path / "made")
+    for number in range(2):
+        made.batch(number, ROWS[number::2])
+    expected = frames(spark, made) | DONE
 
     with set_by_the_user(spark) as before:
+        own = dict(spark.conf.getAll)
         spark.sparkContext.setJobDescription("the user's")
-        for (name, wanted), (_, found) in zip(expected, jobs(session(), queues, tmp_path / "users"), strict=True):
-            assert found == wanted, name
-            assert settings(spark) == before, name
+        of_the_user = session()
+        for name, found in (*frames(of_the_user, made).items(), *jobs(of_the_user, queues, made)):
+            assert found == expected.pop(name), name
+            assert dict(spark.conf.getAll) == own, name
             assert spark.sparkContext.getLocalProperty("spark.job.description") == "the user's", name
         spark.sparkContext.setLocalProperty("spark.job.description", None)
+        assert settings(spark) == before
 
-    folder = tmp_path / "users" / "made"
-    said, folder = descriptions(spark), tmp_path / "users" / "made" / "out"
-    assert {f"rowpost {job} {folder}" for job in ("retain", "erase", "verify", "decode", "replay")} <= said
+    assert expected == {}
+    said = descriptions(spark)
+    assert {f"rowpost {job} {made.address}" for job in ("retain", "erase", "verify", "decode", "replay")} <= said
     assert {each.partition(" q")[0] for each in said if each.endswith(", batch 0")} >= {"rowpost archive", "rowpost metrics"}
 
 
@@ -123,56 +153,50 @@ def descriptions(spark: SparkSession) -> set[str]:
     return {each.get() for each in found if each.isDefined()}
 
 
-def jobs(spark: SparkSession, queues, folder: Path) -> Iterator[tuple[str, object]]:
-    """Run each job, and yield its name and what it has done."""
-    folder.mkdir()
-    (folder / "schemas").mkdir()
-    (folder / "schemas" / "Shop.PlaceOrder.ddl").write_text("OrderId BIGINT, At TIMESTAMP, Day DATE")
-    rows = [
-        audit_row("m1", sent=LATE, body=b'{"OrderId": 1, "At": "2026-11-01T00:30:00", "Day": "2026-11-01"}', ConversationId="c1"),
-        audit_row("m2", sent=LATE + timedelta(minutes=29), RelatedTo="m1", ConversationId="c2"),
-        audit_row("m3", sent=LATE - timedelta(days=40), body=b"x" * 2000),
-        error_row("e1", at=LATE),
-    ]
-    yield "archive(df)", shown(archive(messages(spark, *rows), "audit").drop("archived_at", "id", "row_version"))
-
-    queue, to, environment = queues.make(), queues.make(), queues.environment
-    with queues.connect() as database:
-        Queue(queue, database).send_many([OutgoingMessage(row[6], row[5]) for row in rows])
-    tail = run_archive(spark, ArchiveJob(queue, str(folder / "tail"), environment))
-    yield "archive", (tail["messages"], shown(read_archive(spark, str(folder / "tail")).drop("archived_at", "id", "queue")))
-    live = metrics.start_live(spark, queue, str(folder / "live"), str(folder / "checkpoint"), environment=environment, lateness="0 seconds")
-    live.awaitTermination()
-    yield "metrics --live", shown(read_archive(spark, str(folder / "live")).drop("queue", "processing_ms_sketch", "critical_ms_sketch"))
-
-    made = ArchiveMaker(spark, folder / "made")
-    for number in range(2):
-        made.batch(number, rows[number::2])
+def frames(spark: SparkSession, made: ArchiveMaker) -> dict[str, list[str]]:
+    """Compute each DataFrame of the jobs that only read. Returns the rows by the name of the job."""
     kept = read_archive(spark, made.address)
     hours = metrics.metrics(kept)
-    for name, df in {
+    found = {
+        "archive(df)": archive(messages(spark, *ROWS), "audit").drop("archived_at"),
         "metrics": hours, "days": metrics.merged(hours, "day"), "months": metrics.merged(hours, "month"),
         "edges": edges(kept), "conversations": conversations(kept), "failures": failures(kept, NOW),
-    }.items():  # fmt: skip
-        yield name, shown(df.drop("processing_ms_sketch", "critical_ms_sketch"))
-    decoded_tables.run(spark, made.address, str(folder / "decoded"), read_schemas(folder / "schemas"))
-    decoded = read_archive(spark, str(folder / "decoded" / "Shop.PlaceOrder"))
-    yield "decode", shown(decoded.drop("id", "row_version"))
+    }  # fmt: skip
+    return {name: shown(df.drop("processing_ms_sketch", "critical_ms_sketch")) for name, df in found.items()}
 
-    asked = replay.Replay(folder.name, to, where="message_id <> 'e1'", ramp=(1,), pause_s=0)
+
+def jobs(spark: SparkSession, queues, made: ArchiveMaker) -> Iterator[tuple[str, object]]:
+    """Run each job that writes, and yield its name and what it has done."""
+    folder = made.folder
+    (folder / "schemas").mkdir()
+    (folder / "schemas" / "Shop.PlaceOrder.ddl").write_text("OrderId BIGINT, At TIMESTAMP, Day DATE")
+    queue, to, environment = queues.make(), queues.make(), queues.environment
+    with queues.connect() as database:
+        Queue(queue, database).send_many([OutgoingMessage(row[6], row[5]) for row in ROWS])
+    tail = run_archive(spark, ArchiveJob(queue, str(folder / "tail"), environment))
+    yield "archive", (tail["messages"], sorted((row["message_id"], str(row["day"])) for row in archived_rows(folder / "tail")))
+    live = metrics.start_live(spark, queue, str(folder / "live"), str(folder / "checkpoint"), environment=environment, lateness="0 seconds")
+    live.awaitTermination()
+    yield "metrics --live", [(row["hour"], row["messages"]) for row in archived_rows(folder / "live")]
+
+    decoded_tables.run(spark, made.address, str(folder / "decoded"), read_schemas(folder / "schemas"))
+    decoded = sorted(archived_rows(folder / "decoded" / "Shop.PlaceOrder"), key=lambda row: row["message_id"])
+    yield "decode", [(row["message_id"], row["OrderId"], row["At"], row["body_Day"], row["day"], row["_error"] is None) for row in decoded]
+
+    asked = replay.Replay("k", to, where="message_id <> 'e1'", ramp=(1,), pause_s=0)
     yield "replay --dry-run", [group["messages"] for group in replay.rehearse(spark, made.address, asked, same)["would_send"]]
     sent = replay.run(spark, made.address, asked, environment=environment, resolve_queues=same)
     yield "replay", (sent["messages"], sent["steps"], queues.depth(to))
 
     (folder / "policy.yml").write_text("rules:\n  - {queue: audit, older_than: 20d, action: redact}\n")
     changes, done = retain.run(spark, made.address, read_policy(folder / "policy.yml"), NOW, apply=True)
-    yield "retain", ([(each["day"], each["action"], each["messages"]) for each in changes], done)
-    compact.run(spark, made.address, NOW)
+    yield "retain", ([(str(each["day"]), each["action"], each["messages"]) for each in changes], done["redacted"], done["copies_redacted"])
+    compact.run(spark, made.address, datetime.now(UTC))
     yield "compact", sorted(file.rows for file in open_table(made.address).files())
     receipt = erase.run(spark, made.address, erase.Selection(where="message_id = 'm1'"), "asked for", NOW)
     yield "erase", (receipt["erased"], receipt["copies_erased"])
     report = verify.run(spark, made.address)
-    yield "verify", ([day[:3] for day in report.days], report.findings, verify.absent(spark, made.address, ["2026-11-01T00:30:00"]))
+    yield "verify", ([day[:3] for day in report.days], report.findings, verify.absent(spark, made.address, ['"OrderId": 1']))
 
 
 def same(names):

@@ -1,6 +1,5 @@
 """Wrong folders, options and settings end in one sentence of rowpost, and change nothing."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,18 +10,17 @@ from typer.testing import CliRunner
 
 from rowpost.archive.opening import open_table
 from rowpost.cli.app import app
-from rowpost.spark.jobs.archive import BatchWriter, archive
-from tests.support.spark.messages import audit_row, messages
+from tests.support.spark.archives import ArchiveMaker
+from tests.support.spark.messages import audit_row
 
 OK, USAGE, SETTINGS, UNAVAILABLE, NOT_FOUND, FAILED = 0, 2, 3, 4, 6, 7
 
 
 @pytest.fixture(scope="module")
-def made(spark, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wrong")
-    (folder / "metadata").write_text(json.dumps({"id": "1f0c2a9e-0"}))
-    BatchWriter(str(folder / "out"), str(folder))(archive(messages(spark, audit_row("m")), "audit").coalesce(1), 0)
-    return folder / "out"
+def made(tmp_path_factory):
+    made = ArchiveMaker(tmp_path_factory.mktemp("wrong"))
+    made.batch(0, [audit_row("m")])
+    return made.path
 
 
 @pytest.fixture

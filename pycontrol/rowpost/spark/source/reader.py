@@ -78,7 +78,7 @@ def _is_canonical(text: str) -> bool:
 
 
 class QueueReader(DataSourceReader):
-    """The queue's current messages, in ranges of row versions. Each Spark action determines the ranges again."""
+    """The queue's messages, in ranges of row versions. Spark plans the ranges once for each DataFrame, when it is first read."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options, self.schema = options, check_schema(schema)
@@ -112,7 +112,11 @@ class QueueReader(DataSourceReader):
 
 
 class FilteringReader(QueueReader):
-    """A QueueReader for sessions that push filters down. Other sessions refuse a reader with pushFilters."""
+    """A QueueReader for sessions that push filters down. Other sessions refuse a reader with pushFilters.
+
+    Spark 4.3 keeps the ranges of a filter that was pushed down, and also uses them for later queries of the same DataFrame whose filters it
+    cannot push down, which then lack rows. Sessions that rowpost starts therefore push nothing down.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Accept the filters that the database can apply, and return the others to Spark."""

@@ -82,9 +82,7 @@ CASES = pytest.mark.parametrize(
     ("fault", "place", "key"),
     [
         *(("an overflow", place, {}) for place in PLACES),
-        ("an overflow", "a row within a batch", {"jobKey": "above"}),
         ("raise_error", "a row within a batch", {"jobKey": "above"}),
-        ("raise_error", "the last row", {}),
         ("a Python function that raises", "a row within a batch", {}),
         ("a Python function that raises", "the last row", {"jobKey": "above"}),
         ("a Python process that exits", "a row within a batch", {"jobKey": "above"}),

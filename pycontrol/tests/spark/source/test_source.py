@@ -28,13 +28,6 @@ def hundred(queues):
     return queue
 
 
-@pytest.fixture(scope="module")
-def in_spark(queues, hundred):
-    """The same messages, on which only Spark's own filters work."""
-    read = queues.read(hundred)
-    return queues.spark.createDataFrame(read.collect(), read.schema)
-
-
 def test_every_column_is_read_as_it_is_stored(queues):
     queue = queues.make()
     large = bytes(range(256)) * 4096
@@ -67,20 +60,35 @@ def test_the_queue_is_read_in_parallel_by_ranges(queues, hundred):
     assert messages.select("row_version").distinct().count() == 100
 
 
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "row_version = 7", "row_version IN (3, 5)", "row_version > 90", "row_version >= 90", "row_version < 3", "row_version <= 3",
-        "row_version BETWEEN 10 AND 20 AND row_version <> 15", "row_version > 200", "body = X'3432'", "headers LIKE '%Kind%'",
-        "headers LIKE '%kind%'", "headers LIKE 'Kind%'", "expires IS NULL", "expires > now()", "id = 'no uuid'", "row_version > 5 OR id IS NULL",
-    ],
-)  # fmt: skip
-def test_a_filter_gives_what_it_gives_in_spark(queues, hundred, in_spark, condition):
-    found, wanted = (df.where(condition).collect() for df in (queues.read(hundred), in_spark))
-
-    assert sorted(row.row_version for row in found) == sorted(row.row_version for row in wanted)
+@pytest.fixture
+def pushing(spark):
+    """Let the session push filters down."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+#: Each kind of filter that the database can apply, alone and with others, and filters that it cannot apply.
+CONDITIONS = [
+    "row_version = 7", "row_version IN (3, 5)", "row_version > 90 AND row_version <= 95", "row_version >= 10 AND row_version < 20 AND row_version <> 15",
+    "row_version > 200", "body = X'3432'", "headers LIKE '%Kind%'", "headers LIKE '%kind%'", "headers LIKE 'Kind%'",
+    "expires IS NULL AND row_version < 4", "expires > now()", "id = 'no uuid'", "row_version > 5 OR id IS NULL",
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("pushing")
+def test_filters_give_what_they_give_in_spark(queues, hundred):
+    read = queues.read(hundred)
+    in_spark = queues.spark.createDataFrame(read.collect(), read.schema)  # only Spark's own filters work on it
+    (wanted,) = in_spark.select(*(f.sort_array(f.collect_list(f.expr(f"IF({each}, row_version, NULL)"))) for each in CONDITIONS)).collect()
+
+    found = [sorted(row.row_version for row in queues.read(hundred).where(each).select("row_version").collect()) for each in CONDITIONS]
+
+    assert found == list(wanted)
+    assert {len(each) for each in found} >= {0, 1, 2, 100}
+
+
+@pytest.mark.usefixtures("pushing")
 def test_ids_are_looked_up_in_the_database_as_texts_are_compared_in_spark(queues, hundred):
     first, second = (row.id for row in queues.read(hundred).limit(2).collect())
 
@@ -88,6 +96,7 @@ def test_ids_are_looked_up_in_the_database_as_texts_are_compared_in_spark(queues
     assert queues.read(hundred).where(f.col("id") == first.upper()).count() == 0
 
 
+@pytest.mark.usefixtures("pushing")
 def test_bounds_of_row_versions_narrow_the_partitions(queues, hundred):
     narrow = queues.read(hundred, minPartitions=8).where("row_version > 98")
 
@@ -95,12 +104,13 @@ def test_bounds_of_row_versions_narrow_the_partitions(queues, hundred):
     assert narrow.count() == 2
 
 
-def test_a_session_that_pushes_nothing_down_reads_the_same(queues, hundred, spark):
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    try:
-        assert queues.read(hundred).where("row_version > 98").count() == 2
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+def test_a_dataframe_that_is_used_again_gives_what_each_query_asks_for(queues, hundred):
+    """If filters are pushed down, Spark keeps the ranges of one query for the next ones of the same DataFrame."""
+    read = queues.read(hundred)
+
+    found = [read.where(each).count() for each in ("row_version = 7", "row_version > 5 OR id IS NULL", "row_version > 98")]
+
+    assert (found, read.count()) == ([1, 95, 2], 100)
 
 
 def test_columns_that_the_schema_or_the_option_leaves_out_are_not_read(queues, hundred):

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.spark.fork_server import SOCKET
+
 __all__ = ["ANYTHING", "EXECUTORS", "ROWPOST", "children", "fill", "kill_until_done", "python_of"]
 
 PROGRESS_TIMEOUT_S = 240.0  # for each start
@@ -28,7 +30,8 @@ ROWPOST = "from rowpost.cli import main; main()"
 def python_of(code_path: Path) -> dict[str, str]:
     """Return the environment of a program that imports this checkout's package."""
     path = os.pathsep.join([str(code_path), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    own = {name: value for name, value in os.environ.items() if name != SOCKET}  # its Spark starts its processes itself
+    return {**own, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def children(pid: int) -> list[tuple[int, str]]:

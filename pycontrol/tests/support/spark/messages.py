@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from uuid import UUID
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from rowpost.spark.archive.schemas import MESSAGE
+from rowpost.spark.archive.schemas import MESSAGE, arrow_schema
 from rowpost.wire.message import format_timestamp
 
 __all__ = ["NOON", "audit_row", "error_row", "messages", "raw"]
@@ -60,5 +61,8 @@ def error_row(message_id: str = "m", *, at: datetime = NOON, **headers: str | No
 
 
 def messages(spark: SparkSession, *rows: tuple) -> DataFrame:
-    """Create a DataFrame like that of the data source."""
-    return spark.createDataFrame(list(rows), MESSAGE)
+    """Create a DataFrame like that of the data source. From rows of Python, Spark would make it in a Python process each time that it is read."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(MESSAGE)
+    schema = arrow_schema(MESSAGE)
+    table = pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+    return spark.createDataFrame(table, MESSAGE)

@@ -13,9 +13,9 @@ from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
-from rowpost.spark.jobs.archive import read_archive
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
+from tests.support.spark.archives import archived_rows
 
 __all__ = ["Queues"]
 
@@ -71,7 +71,7 @@ class Queues:
 
     def archived(self, place: object) -> list[int]:
         """Return the numbers that the bodies in an archive are."""
-        return sorted(int(bytes(row.body)) for row in read_archive(self.spark, str(place)).collect())
+        return sorted(int(row["body"]) for row in archived_rows(place, "body"))
 
     def read(self, queue: str, **options: object) -> DataFrame:
         return self.reader(self.spark.read, queue, **options).load()

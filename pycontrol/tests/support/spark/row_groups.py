@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
-from rowpost.archive.arrow_headers import archived
+from rowpost.archive.columns import ARCHIVE
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.opening import create_table
-from rowpost.archive.parts import PARTITIONS, SEARCHED, write_parts
+from rowpost.archive.parts import SEARCHED, write_parts
 from rowpost.archive.table import ArchiveTable
-from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE, arrow_schema
 
-__all__ = ["add_file", "bloom_filters_with", "damage", "message_batch"]
-
-_FILES = arrow_schema(StructType([column for column in ARCHIVE if column.name not in PARTITIONS]))
-
-
-def message_batch(rows: Iterable[tuple], queue: str = "audit") -> pa.RecordBatch:
-    """Return messages of a queue as the archiver writes them."""
-    own = [{**dict(zip(MESSAGE.fieldNames(), row, strict=True)), "archived_at": datetime.now(UTC), "queue": queue} for row in rows]
-    schema = [*arrow_schema(MESSAGE), pa.field("archived_at", pa.timestamp("us", "UTC")), pa.field("queue", pa.string())]
-    return archived(pa.RecordBatch.from_pylist(own, schema=pa.schema(schema)))
+__all__ = ["add_file", "bloom_filters_with", "damage"]
 
 
 def add_file(path: Path, batches: Iterable[pa.RecordBatch], name: str = "part") -> ArchiveTable:
     """Add the messages of one queue and day to an archive as one file."""
     table = create_table(str(path), ARCHIVE)
-    assert table.commit(list(write_parts(batches, str(path), _FILES, name)), note={})
+    assert table.commit(list(write_parts(batches, str(path), table.arrow_schema, name)), note={})
     return table
 
 
