@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from rowpost.archive.arrow_headers import archived
-from rowpost.archive.columns import ARCHIVE, MESSAGE
+from rowpost.archive.columns import MESSAGE
 from rowpost.archive.identity import Batch
 from rowpost.archive.opening import create_table
 from rowpost.archive.parts import NewFile, write_parts
@@ -44,7 +44,7 @@ class ArchiveMaker:
 
     def batch(self, number: int, rows: Sequence[tuple], queue: str = "audit") -> None:
         """Write one batch with one file for each day."""
-        table = create_table(self.address, ARCHIVE)
+        table = create_table(self.address)
 
         def write(name: str) -> list[NewFile]:
             return list(write_parts([message_batch(rows, queue)], table.folder.path, table.arrow_schema, name))
@@ -62,7 +62,7 @@ class ArchiveMaker:
 def message_batch(rows: Iterable[tuple], queue: str = "audit") -> pa.RecordBatch:
     """Return messages of a queue as the archiver writes them."""
     own = [{**dict(zip(MESSAGE.names, row, strict=True)), "archived_at": datetime.now(UTC), "queue": queue} for row in rows]
-    schema = [*MESSAGE.arrow(), pa.field("archived_at", pa.timestamp("us", "UTC")), pa.field("queue", pa.string())]
+    schema = [*MESSAGE, pa.field("archived_at", pa.timestamp("us", "UTC")), pa.field("queue", pa.string())]
     return archived(pa.RecordBatch.from_pylist(own, schema=pa.schema(schema)))
 
 
