@@ -51,7 +51,7 @@ def below(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", LITERAL)
 def test_an_archive_is_in_the_folder_whose_name_was_written(tmp_path, name):
-    table = create_table(str(tmp_path / name), ARCHIVE)
+    table = create_table(str(tmp_path / name))
 
     batch_of(table, 0)
 
@@ -73,23 +73,23 @@ def test_a_name_that_libraries_read_differently_is_refused_before_anything_is_wr
 def test_a_folder_above_the_archive_counts_too_and_a_link_is_followed(tmp_path):
     (tmp_path / "a%20b").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a%20b")
-    create_table(str(tmp_path / "a b" / "archive"), ARCHIVE)
+    create_table(str(tmp_path / "a b" / "archive"))
     before = below(tmp_path)
 
     for place in ("a%20b", "link"):
         with pytest.raises(SettingsError, match="%20"):
-            create_table(str(tmp_path / place / "archive"), ARCHIVE)
+            create_table(str(tmp_path / place / "archive"))
 
     assert below(tmp_path) == before
 
 
 def test_a_drain_into_a_name_that_means_another_archive_is_refused_and_touches_neither(tmp_path):
-    other = create_table(str(tmp_path / "c d"), ARCHIVE)
+    other = create_table(str(tmp_path / "c d"))
     batch_of(other, 0)
     before = below(tmp_path)
 
     with pytest.raises(SettingsError, match="c%20d"):
-        create_table(str(tmp_path / "c%20d"), ARCHIVE)
+        create_table(str(tmp_path / "c%20d"))
     with pytest.raises(SettingsError, match="c%20d"):
         open_table(str(tmp_path / "c%20d"))
 
@@ -107,7 +107,7 @@ def test_the_command_refuses_a_drain_into_such_a_name_before_it_connects(tmp_pat
 
 
 def test_nothing_is_a_leftover_of_a_folder_whose_log_is_in_another_one(tmp_path):
-    one, other = (create_table(str(tmp_path / name), ARCHIVE) for name in ("one", "other"))
+    one, other = (create_table(str(tmp_path / name)) for name in ("one", "other"))
     batch_of(one, 0)
     for number in range(2):
         batch_of(other, number)
@@ -124,7 +124,7 @@ def test_nothing_is_a_leftover_of_a_folder_whose_log_is_in_another_one(tmp_path)
 
 def test_the_forms_of_an_address_name_one_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    batch_of(create_table("a #b", ARCHIVE), 0)
+    batch_of(create_table("a #b"), 0)
 
     for address in ("./a #b/", f"file:{tmp_path}/a #b", f"file://{tmp_path}/a #b", str(tmp_path / "x" / ".." / "a #b")):
         assert located(address) == str(tmp_path / "a #b")
@@ -145,7 +145,7 @@ def test_a_checkpoint_that_spark_would_read_as_a_pattern_is_refused():
 
 @pytest.mark.parametrize("name", LITERAL)
 def test_spark_reads_what_was_written_and_names_its_files_alike(spark, tmp_path, name):
-    table = create_table(str(tmp_path / name), ARCHIVE)
+    table = create_table(str(tmp_path / name))
     batch_of(table, 0)
 
     rows = read_files(spark, open_table(str(tmp_path / name)), table.files(), with_file=True).select("queue", "_file").collect()
@@ -157,7 +157,7 @@ def test_spark_reads_what_was_written_and_names_its_files_alike(spark, tmp_path,
 @pytest.mark.parametrize("name", [*LITERAL, "a\u2603"])
 def test_the_key_of_an_object_store_is_what_was_written(store, variables, name):
     address = f"s3a://{BUCKET}/keys/{name}"
-    table = create_table(address, ARCHIVE)
+    table = create_table(address)
 
     batch_of(table, 0)
 
@@ -175,13 +175,13 @@ def test_a_key_that_libraries_read_differently_is_refused(store, variables, name
 
     for address in (f"s3a://{BUCKET}/{name}", f"abfss://c@account.dfs.core.windows.net/{name}", f"gs://{BUCKET}/{name}"):
         with pytest.raises(SettingsError):
-            create_table(address, ARCHIVE)
+            create_table(address)
 
     assert store.stored() == before
 
 
 def test_a_bucket_itself_can_be_an_archive(store, variables):
-    table = create_table(f"s3a://{BUCKET}", ARCHIVE)
+    table = create_table(f"s3a://{BUCKET}")
 
     batch_of(table, 0)
 

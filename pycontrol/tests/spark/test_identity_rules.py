@@ -12,7 +12,6 @@ from rowpost.archive.address import located
 from rowpost.archive.identity import Batch, Progress, Recorded, by_epoch, check_known, check_start, is_new, recorded_after
 from rowpost.archive.opening import create_table, open_table
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.jobs.archive import default_checkpoint
 
 QUERY, OTHER = "1f0c2a9e-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
@@ -153,7 +152,7 @@ def test_a_checkpoint_that_does_not_is_refused_before_anything_is_read(stored, r
 
 
 def test_the_last_commit_of_an_earlier_version_is_the_start_although_it_has_no_offsets(tmp_path):
-    table = create_table(str(tmp_path), ARCHIVE)
+    table = create_table(str(tmp_path))
     assert table.commit(batches={QUERY: 1}, recorded={}, note={"job": "archive"})
 
     records, last = table.recorded(), table.last_batch(QUERY)
@@ -174,7 +173,7 @@ def test_a_new_checkpoint_of_a_queue_whose_offset_is_not_known_is_refused():
 
 
 def test_what_the_table_confirms_outlives_commits_of_other_jobs_and_programs_and_old_entries_of_the_log(tmp_path):
-    table = create_table(str(tmp_path), ARCHIVE)
+    table = create_table(str(tmp_path))
     assert table.commit(batches={QUERY: 1}, recorded=WRITTEN, note={"job": "archive"})
     assert table.commit(note={"job": "compact"})
     DeltaTable(str(tmp_path)).alter.add_columns([Field("team", "string")])
@@ -189,7 +188,7 @@ def test_what_the_table_confirms_outlives_commits_of_other_jobs_and_programs_and
 
 
 def test_a_commit_whose_snapshot_is_old_changes_nothing_that_another_query_has_confirmed(tmp_path):
-    one, other = (create_table(str(tmp_path), ARCHIVE) for _ in range(2))
+    one, other = (create_table(str(tmp_path)) for _ in range(2))
     assert one.commit(batches={QUERY: 1}, recorded=WRITTEN, note={"job": "archive"})
 
     assert not other.commit(batches={OTHER: 0}, recorded=after(batch(0, {}, tail(30), OTHER)), note={"job": "archive"})

@@ -10,7 +10,6 @@ from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import write_parts
 from rowpost.archive.table import ArchiveTable
 from rowpost.errors import SparkFailed, SparkUnavailable
-from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.doctor import check_store
 from rowpost.spark.explain import to_rowpost_error
 from rowpost.spark.stores import check_reachable, hadoop_version, store_of
@@ -34,7 +33,7 @@ def variables(store: ObjectStore, monkeypatch):
 
 @pytest.fixture
 def table(variables, request) -> ArchiveTable:
-    return create_table(f"s3a://{BUCKET}/{request.node.originalname}", ARCHIVE)
+    return create_table(f"s3a://{BUCKET}/{request.node.originalname}")
 
 
 def written(table: ArchiveTable, name: str, rows: int = 3):

@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from rowpost.archive.columns import ARCHIVE
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.opening import create_table
 from rowpost.archive.parts import SEARCHED, write_parts
@@ -20,7 +19,7 @@ __all__ = ["add_file", "bloom_filters_with", "damage"]
 
 def add_file(path: Path, batches: Iterable[pa.RecordBatch], name: str = "part") -> ArchiveTable:
     """Add the messages of one queue and day to an archive as one file."""
-    table = create_table(str(path), ARCHIVE)
+    table = create_table(str(path))
     assert table.commit(list(write_parts(batches, str(path), table.arrow_schema, name)), note={})
     return table
 
