@@ -7,7 +7,7 @@ that ServiceControl reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from rowpost.errors import SettingsError
 from rowpost.recoverability.policy import Host
@@ -28,7 +28,7 @@ from rowpost.wire.headers import (
     RETRY_UNIQUE_MESSAGE_ID,
     TIME_SENT,
 )
-from rowpost.wire.message import Message, format_timestamp, storable
+from rowpost.wire.message import Message, format_timestamp, storable, timestamp_now
 from rowpost.wire.message_types import split_enclosed_types, type_key
 from rowpost.wire.operation import Operation
 
@@ -78,7 +78,7 @@ def audited(message: Message, queue: str, host: Host, started: datetime, headers
         **storable(headers),
         MESSAGE_ID: headers.get(MESSAGE_ID) or str(message.id),
         PROCESSING_STARTED: format_timestamp(started),
-        PROCESSING_ENDED: format_timestamp(datetime.now(UTC)),
+        PROCESSING_ENDED: timestamp_now(),
         PROCESSING_ENDPOINT: host.endpoint,
         PROCESSING_MACHINE: host.machine,
         HOST_ID: host.id,
@@ -104,9 +104,9 @@ def acknowledgement(headers: Headers, resolve: Callable[[str], str]) -> list[Ope
     if not queue:
         return []
     confirmation: dict[str, str | None] = {
-        RETRY_SUCCESSFUL: format_timestamp(datetime.now(UTC)),
+        RETRY_SUCCESSFUL: timestamp_now(),
         RETRY_UNIQUE_MESSAGE_ID: retried,
         CONTROL_MESSAGE: "True",
-        TIME_SENT: format_timestamp(datetime.now(UTC)),
+        TIME_SENT: timestamp_now(),
     }
     return [Operation(confirmation, b"", resolve(queue))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -44,7 +44,7 @@ from rowpost.wire.headers import (
     W3C_TRACE,
     saga_of_the_request,
 )  # fmt: skip
-from rowpost.wire.message import Message, format_timestamp, moment_after, new_id
+from rowpost.wire.message import Message, format_timestamp, moment_after, new_id, timestamp_now
 from rowpost.wire.message_types import enclosed_type_names, named_types, time_to_be_received_of
 from rowpost.wire.operation import Operation, Outgoing
 from rowpost.wire.return_codes import as_return_code
@@ -227,7 +227,7 @@ class Bus(Collecting):
             ORIGINATING_ENDPOINT: endpoint.name,
             ORIGINATING_MACHINE: endpoint.host.machine,
             ORIGINATING_HOST_ID: endpoint.host.id,
-            TIME_SENT: format_timestamp(datetime.now(UTC)),
+            TIME_SENT: timestamp_now(),
         }
         if not isinstance(message, bytes):
             headers[ENCLOSED_MESSAGE_TYPES] = enclosed_type_names(type(message))

@@ -22,7 +22,7 @@ from rowpost.handling.observer import HandlerObserver
 from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.policy import describe
 from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES
-from rowpost.wire.message import Message, format_timestamp
+from rowpost.wire.message import Message, format_timestamp, timestamp_now
 from rowpost.wire.message_types import split_enclosed_types, type_key
 from rowpost.wire.serialization import Serializers, named_in_body
 
@@ -121,7 +121,7 @@ class RegisteredHandler:
             "Message type": self.type_name,
             "Handler type": self.full_name,
             "Handler start time": format_timestamp(datetime.fromtimestamp(start, UTC)),
-            "Handler failure time": format_timestamp(datetime.now(UTC)),
+            "Handler failure time": timestamp_now(),
             "Handler canceled": "False",
         }
 

@@ -5,7 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from os import urandom
+from time import time_ns
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +30,7 @@ __all__ = [
     "parse_timestamp",
     "storable",
     "time_until",
+    "timestamp_now",
 ]
 
 Headers = Mapping[str, str | None]
@@ -37,6 +40,8 @@ MessageRow = tuple[UUID, int, bool, str, bytes | None]
 _encode_quickly = msgspec.json.Encoder().encode
 _decode_quickly = msgspec.json.Decoder(dict[str, str | None]).decode
 _PLAIN = {str, type(None)}
+#: the digit of a random UUID that names its variant, by a random digit
+_VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}):([0-9]{6}) Z")
 
 
@@ -144,12 +149,21 @@ def parse_timestamp(text: str) -> datetime:
     return datetime.fromisoformat(f"{match[1]}.{match[2]}+00:00")
 
 
+def timestamp_now() -> str:
+    """Return the present time as `format_timestamp` does, in half of its time."""
+    seconds, microseconds = divmod(time_ns() // 1000, 1_000_000)
+    return f"{_second(seconds)}:{microseconds:06d} Z"
+
+
+@lru_cache(maxsize=8)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def new_id() -> str:
     """Return a random id as text, as str(uuid4()) gives it, in a third of its time."""
-    octets = bytearray(urandom(16))
-    octets[6], octets[8] = octets[6] & 0x0F | 0x40, octets[8] & 0x3F | 0x80
-    text = octets.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    text = urandom(16).hex()
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANTS[text[16]]}{text[17:20]}-{text[20:]}"
 
 
 class _Stored:

@@ -3,7 +3,7 @@
 import doctest
 import json
 from datetime import UTC, datetime, timedelta, timezone
-from uuid import UUID
+from uuid import RFC_4122, UUID
 
 import pytest
 
@@ -15,7 +15,9 @@ from rowpost.wire.message import (
     decode_headers,
     encode_headers,
     format_timestamp,
+    new_id,
     parse_timestamp,
+    timestamp_now,
 )
 from rowpost.wire.message_types import enclosed_type_names, message_type
 
@@ -76,6 +78,20 @@ def test_a_timestamp_has_28_characters_in_utc():
 def test_any_other_time_is_refused(text):
     with pytest.raises(ValueError, match=r"\S"):
         parse_timestamp(text)
+
+
+def test_the_present_time_is_written_as_any_other_time():
+    before = datetime.now(UTC)
+    now = parse_timestamp(timestamp_now())
+
+    assert before <= now <= datetime.now(UTC)
+
+
+def test_a_new_id_is_a_random_uuid_of_version_4():
+    ids = {new_id() for _ in range(2000)}
+
+    assert len(ids) == 2000
+    assert {(UUID(each).version, UUID(each).variant, str(UUID(each)) == each) for each in ids} == {(4, RFC_4122, True)}
 
 
 def test_the_message_id_is_the_header_or_else_the_rows_id():
