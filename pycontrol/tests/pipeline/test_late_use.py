@@ -177,6 +177,7 @@ def test_the_connection_of_a_plain_function_is_refused_too(queue, open_database,
 
 KEEPS = {
     "a cursor": (lambda connection: connection.cursor(), lambda kept: kept.execute(INSERT)),
+    "a cursor with a result": (lambda connection: connection.execute("SELECT 1"), lambda kept: kept.execute(INSERT)),
     "a method": (lambda connection: connection.execute, lambda kept: kept(INSERT)),
     "a weak reference to something else that keeps it": (
         lambda connection: [connection, weakref.ref(connection)],
@@ -205,24 +206,38 @@ def test_whatever_keeps_a_connection_does_not_reach_the_next_messages_transactio
     assert (kinds, business()) == ([Kind.HANDLED] * 2, [2])
 
 
+def set_factories(connection):
+    connection.row_factory = psycopg.rows.dict_row
+    connection.cursor_factory = psycopg.ClientCursor
+
+
+def add_an_attribute(connection):
+    connection.note = "mine"
+
+
+@pytest.mark.parametrize("change", [set_factories, add_an_attribute])
 @pytest.mark.parametrize("batch", [1, 3], ids=["one by one", "in a batch"])
-def test_a_handler_gets_a_connection_on_which_no_other_handler_has_set_anything(work, business, database, batch):
+def test_a_handler_gets_a_connection_on_which_no_other_handler_has_set_anything(work, business, database, batch, change):
     if database.engine != "postgresql":
         pytest.skip("pyodbc lends the connection itself")
     found = []
-
-    def change(context):
-        context.connection.row_factory = psycopg.rows.dict_row
-        context.connection.cursor_factory = psycopg.ClientCursor
-        context.connection.note = "mine"
 
     def look(context):
         connection = context.connection
         found.append((connection.execute("SELECT 1").fetchone(), hasattr(connection, "note"), connection.cursor().connection is connection))
 
-    kinds = work(look, change, look, batch=batch)
+    kinds = work(look, lambda context: change(context.connection), look, batch=batch)
 
     assert (kinds, found) == ([Kind.HANDLED] * 3, [((1,), False, True)] * 2)
+
+
+def test_a_connection_that_is_lent_again_is_guarded_as_before(work, business, database):
+    if database.engine != "postgresql":
+        pytest.skip("pyodbc lends the connection itself")
+
+    kinds = work(lambda context: context.connection.execute(INSERT), lambda context: context.connection.execute("COMMIT AND CHAIN"))
+
+    assert (kinds, business()) == ([Kind.HANDLED, Kind.MOVED_TO_ERROR], [99])
 
 
 def test_the_connection_that_is_lent_is_one_of_the_driver(work, database):
