@@ -12,7 +12,7 @@ OTHER_SPARK := $(VENV)/spark-$(SPARK)
 VERSION = $(shell $(BIN)/python -c 'from rowpost.version import __version__; print(__version__)')
 KEPT = pycontrol/tests/data/releases/$(VERSION)
 # what a test target runs, by the markers of pyproject.toml; each test is in one of those that test/all makes, or slow
-LONG := spark or browser or dist or lint or bench
+LONG := spark or browser or dist or lint or bench or faults
 PYTEST = $(BIN)/python -m pytest -n $(JOBS)
 JOBS ?= auto
 YES := $(if $(filter 1 yes true,$(YES)),--yes)
@@ -22,7 +22,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python
 # The tests start hundreds of programs, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run example/shop example/flow test test/all test/rest test/spark test/browser test/dist test/bench check check/tests test/dotnet test/faults test/spark-slow test/spark-version coverage lint lint/python lint/sql lint/rules types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files pictures clean
+.PHONY: help run example/shop example/flow test test/all test/rest test/spark test/browser test/dist test/bench test/faults-sample check check/tests test/dotnet test/faults test/spark-slow test/spark-version coverage lint lint/python lint/sql lint/rules types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files pictures clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z/-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
@@ -52,11 +52,14 @@ test/dist: $(VENV)/.developer ## wheel, sdist, upgrades of kept releases, enviro
 test/bench: $(VENV)/.developer ## the programs of benchmarks/ run, and compare commits
 	$(PYTEST) -m 'bench and not slow' $(ARGS)
 
+test/faults-sample: $(VENV)/.developer ## minutes of what test/faults does in an hour
+	$(PYTEST) -m 'faults and not slow' $(ARGS)
+
 test/all: test test/rest ## make test, and every other target that ends by itself in minutes
 
 # two at a time, each in one process
 test/rest:
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target JOBS=0 lint test/spark test/dist test/browser test/bench test/spark-version
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target JOBS=0 lint test/spark test/dist test/faults-sample test/browser test/bench test/spark-version
 
 check: $(VENV)/.developer ## between two edits, in 90 seconds: Python's linters, the tests without a database, the core of the procedures' tests
 	@$(MAKE) --no-print-directory -j 2 lint/python types types/windows check/tests

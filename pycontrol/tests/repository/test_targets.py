@@ -13,7 +13,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 OPTIONS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
 MARKERS = [re.match(r"\w+", each)[0] for each in OPTIONS["markers"]]
 #: what `make test/all` makes, and the targets whose tests take hours
-ALL = ("test", "test/spark", "test/browser", "test/dist", "test/bench", "lint")
+ALL = ("test", "test/spark", "test/browser", "test/dist", "test/bench", "test/faults-sample", "lint")
 HOURS = ("test/spark-slow",)
 
 
@@ -59,7 +59,7 @@ def test_a_test_with_any_markers_is_in_a_target_of_all_or_among_those_that_take_
     assert [marks for marks in combined if not any(selects(each, marks) for each in expressions)] == []
 
 
-@pytest.mark.parametrize("marker", ["browser", "bench", "dist", "lint", "slow", "spark"])
+@pytest.mark.parametrize("marker", ["browser", "bench", "dist", "faults", "lint", "slow", "spark"])
 def test_a_test_that_is_long_is_not_in_make_test(marker):
     (call,) = runs("test")
 
