@@ -33,8 +33,8 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.address import DEFAULT_SCHEMA
 from tests.support import babelfish, schema
 from tests.support.engines_report import PLUGIN, EnginesReport, note_engine
+from tests.support.fork_server import FORK_SERVER
 from tests.support.probe import Probe, probe_for
-from tests.support.program import FORK_SERVER
 from tests.support.workers import shop
 
 __all__ = ["shop"]  # a fixture

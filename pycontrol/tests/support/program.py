@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fork_server import ForkServer
+from tests.support.fork_server import FORK_SERVER
 
-__all__ = ["FORK_SERVER", "Ended", "Program", "Started", "environment_file", "program", "rowpost"]
+__all__ = ["Ended", "Program", "Started", "environment_file", "program", "rowpost"]
 
 ROWPOST = Path(sys.executable).with_name("rowpost")
 TIMEOUT = 120  # seconds
-FORK_SERVER = ForkServer()
 # by the label of the test's target
 ENGINES = {"embedded": "postgresql", "postgresql": "postgresql", "babelfish": "sqlserver", "sqlserver": "sqlserver"}
 FEATURES = "features: [maintenance, outbox, sagas, spark, transactions]\n"
@@ -78,16 +77,22 @@ class Program:
     def __call__(self, *arguments: object, stdin: bytes | str = b"") -> Ended:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         options = {"env": self.variables, "cwd": self.folder, "timeout": TIMEOUT}
-        if self.babelfish or self.installed:
+        if not self._is_forked:
             done = subprocess.run([*self._command, *map(str, arguments)], input=given, capture_output=True, check=False, **options)
             return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
-        code, out, err = FORK_SERVER.call(ROWPOST, [*map(str, arguments)], stdin=given, **options)
+        code, out, err = FORK_SERVER.call([ROWPOST, *arguments], stdin=given, **options)
         return Ended(code, out.decode(), err.decode())
+
+    @property
+    def _is_forked(self) -> bool:
+        """Whether calls are forked. Another rowpost, and one whose modules come from somewhere else, is started as usual."""
+        return not (self.babelfish or self.installed or self.variables.get("PYTHONPATH") != os.environ.get("PYTHONPATH"))
 
     @contextmanager
     def started(self, *arguments: object, **options: object) -> Iterator["Started"]:
         """Start a call, and kill it at the end of the block if it still runs."""
-        process = subprocess.Popen(
+        start = FORK_SERVER.start if self._is_forked else subprocess.Popen
+        process = start(
             [*self._command, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=options.get("stdout", subprocess.PIPE),
