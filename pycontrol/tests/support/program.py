@@ -132,21 +132,25 @@ def environment_file(folder: Path, engine: str = "postgresql", rest: str = QUEUE
 
 
 @pytest.fixture(scope="module")
-def program(lasting_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
+def program(deployed_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Program:
     """Return the program on a database of the embedded server, with its four queues deployed."""
     folder = tmp_path_factory.mktemp("program")
-    return _deployed(Program(environment_file(folder), folder, SHOP_URL=lasting_database("embedded")))
+    return _deployed(Program(environment_file(folder), folder), "embedded", deployed_database)
 
 
 @pytest.fixture(scope="module")
-def rowpost(target, lasting_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
+def rowpost(target, deployed_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Program:
     """Return the same for each engine."""
     engine = ENGINES[target.label]
     folder = tmp_path_factory.mktemp("program")
-    url = lasting_database("sqlserver" if engine == "sqlserver" else target.label)
-    return _deployed(Program(environment_file(folder, engine), folder, babelfish=target.babelfish, SHOP_URL=url))
+    label = "sqlserver" if engine == "sqlserver" else target.label
+    return _deployed(Program(environment_file(folder, engine), folder, babelfish=target.babelfish), label, deployed_database)
 
 
-def _deployed(program: Program) -> Program:
-    assert program("apply").code == 0
+def _deployed(program: Program, label: str, deployed_database: Callable[..., str]) -> Program:
+    def deploy(url: str) -> None:
+        program.variables["SHOP_URL"] = url
+        assert program("apply").code == 0
+
+    program.variables["SHOP_URL"] = deployed_database(label, "program", deploy)
     return program
