@@ -1,4 +1,4 @@
-"""The periodic task that maintains the tables of queues, and deletes old lines of the record of acts."""
+"""The periodic task that maintains the tables of queues, and deletes old lines of the operation log."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rowpost.database.contract import load_contract
 from rowpost.deploy.grants import grant_execute
 from rowpost.errors import LockTimeout, PermissionDenied
 from rowpost.settings.environment import Settings
-from rowpost.transport.acts import KEPT_DAYS, clean_acts
 from rowpost.transport.maintenance import maintain_queue
+from rowpost.transport.operation_log import KEPT_DAYS, clean_operation_log
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["ACTS", "make_queue_maintenance", "not_allowed"]
+__all__ = ["OPERATIONS", "make_queue_maintenance", "not_allowed"]
 
-#: the unit of work that is no queue: the record of acts
-ACTS = "(acts)"
+#: the unit of work that is no queue: the operation log
+OPERATIONS = "(operations)"
 CLEAN_INTERVAL_S = 3600.0
 
 
@@ -33,8 +33,8 @@ class _Maintenance:
         self._elected: Connection | None = None
 
     def __call__(self, database: Connection, queue: str) -> float | None:
-        if queue == ACTS:
-            return self._clean_acts(database)
+        if queue == OPERATIONS:
+            return self._clean_operation_log(database)
         try:
             if self._elected is not database:
                 if not database.call("elect", duty="maintenance")[0].elected:
@@ -53,15 +53,17 @@ class _Maintenance:
                 self._emit(events.Maintained(queue=queue, at=time.time(), action=step.action, text=step.reason))
         return self._every
 
-    def _clean_acts(self, database: Connection) -> float | None:
+    def _clean_operation_log(self, database: Connection) -> float | None:
         """Delete old lines once an hour, in whichever processes may: rows that another one has locked are skipped."""
         try:
-            removed = clean_acts(database)
+            removed = clean_operation_log(database)
         except PermissionDenied:  # most logins of supervisors are no operators
             return None
         if removed:
             self._emit(
-                events.Maintained(queue="", at=time.time(), action="acts", text=f"deleted {removed} acts that began more than {KEPT_DAYS} days ago")
+                events.Maintained(
+                    queue="", at=time.time(), action="operations", text=f"deleted {removed} operations that began more than {KEPT_DAYS} days ago"
+                )
             )
         return CLEAN_INTERVAL_S
 
@@ -85,7 +87,7 @@ def make_queue_maintenance(
 ) -> PeriodicTask:
     """Return the maintenance task of a process. The database elects one of all processes to maintain queues.
 
-    Off with maintenance_every: 0, and on an engine where the feature maintenance is neither declared nor in every deployment. Acts are
+    Off with maintenance_every: 0, and on an engine where the feature maintenance is neither declared nor in every deployment. Operations are
     deleted there too.
     """
     every = settings.supervisor.maintenance_every
@@ -93,7 +95,7 @@ def make_queue_maintenance(
     queues = [queue.name for queue in settings.queues if queue.kind != "external"] if on else []
     return PeriodicTask(
         settings,
-        [*queues, ACTS] if every > 0 else [],
+        [*queues, OPERATIONS] if every > 0 else [],
         _Maintenance(every, emit),
         name="rowpost maintenance",
         activity="maintain",
