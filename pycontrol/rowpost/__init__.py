@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rowpost.transport.queue import Queue
     from rowpost.wire.message import BrowsedMessage, Message, OutgoingMessage
     from rowpost.wire.message_types import message_type
-    from rowpost.workers.supervisor import Supervisor
+    from rowpost.workers.supervision.supervisor import Supervisor
 
 __all__ = [
     "BrowsedMessage",
@@ -119,7 +119,7 @@ _MODULES = {
     "Message": "rowpost.wire.message",
     "OutgoingMessage": "rowpost.wire.message",
     "message_type": "rowpost.wire.message_types",
-    "Supervisor": "rowpost.workers.supervisor",
+    "Supervisor": "rowpost.workers.supervision.supervisor",
 }
 
 

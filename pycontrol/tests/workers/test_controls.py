@@ -13,12 +13,11 @@ from rowpost.transport.queue import Queue
 from rowpost.transport.supervisors import Worker, supervisors_of
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
-from rowpost.workers.answers import Answer, NotReported
-from rowpost.workers.control import Control
-from rowpost.workers.lifelines import Lifeline
-from rowpost.workers.monitor import QueueMonitor
-from rowpost.workers.presence import PresenceReports
+from rowpost.workers.answers import Answer, Control, NotReported
 from rowpost.workers.protocol import Exit
+from rowpost.workers.supervision.lifelines import Lifeline
+from rowpost.workers.supervision.monitor import QueueMonitor
+from rowpost.workers.supervision.presence import PresenceReports
 from tests.support.pool_history import History, idle_history
 from tests.support.workers import Running, eventually, running, shop, supervisor_process
 

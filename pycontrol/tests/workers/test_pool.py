@@ -8,8 +8,8 @@ from rowpost.errors import DatabaseUnavailable, Deadlock, LockTimeout, SettingsE
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.workers import events
 from rowpost.workers.answers import Answer
-from rowpost.workers.pool_members import respawn_delay
 from rowpost.workers.protocol import Exit, Progress, Receive, ReceiveFailed, ReceiveRecovered, Refused
+from rowpost.workers.supervision.pool_members import respawn_delay
 from tests.support.pool_history import History, idle_history
 
 

@@ -22,7 +22,7 @@ from rowpost.cli.run.depths import DepthWatch
 from rowpost.cli.run.workers import supervise
 from rowpost.cli.session import Session
 from rowpost.errors import DatabaseError
-from rowpost.workers.supervisor import Supervisor
+from rowpost.workers.supervision.supervisor import Supervisor
 
 __all__ = ["show"]
 

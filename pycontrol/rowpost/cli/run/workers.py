@@ -42,7 +42,7 @@ from rowpost.settings.environment import Settings
 from rowpost.settings.password import hurry
 from rowpost.workers.events import Event, level_of
 from rowpost.workers.snapshot import QueueSnapshot
-from rowpost.workers.supervisor import Supervisor
+from rowpost.workers.supervision.supervisor import Supervisor
 
 __all__ = ["Supervised", "supervise", "work"]
 

@@ -24,10 +24,11 @@ The caller passes the current time in seconds, so that tests need no clock.
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass, field
 
-__all__ = ["ReceiveCursor", "SharedHighWaterMark"]
+from rowpost.workers.protocol import SharedHighWaterMark
+
+__all__ = ["ReceiveCursor"]
 
 SCAN_INTERVAL_S = 1.0
 # After a full scan that took t seconds, the next one starts at least this many times t later.
@@ -36,18 +37,6 @@ SCAN_COST_FACTOR = 20
 LONGEST_SCAN_PAUSE_S = 10.0
 # Assumed duration of a full scan that has not ended.
 ASSUMED_SCAN_S = 0.1
-
-
-class SharedHighWaterMark(ctypes.Structure):
-    """State that all workers of a queue share, in shared memory; initially zero.
-
-    `row_version`: the workers know of no free row at or below it; 0 means unknown. `scanned_at`: when the last full scan
-    ended, by the monotonic clock, which all processes of a machine share. `scan_seconds`: how long it took.
-
-    The fields are read and written without a lock. A lost update costs at most an extra scan.
-    """
-
-    _fields_ = (("row_version", ctypes.c_int64), ("scanned_at", ctypes.c_double), ("scan_seconds", ctypes.c_double))
 
 
 @dataclass(slots=True)

@@ -7,32 +7,11 @@ goes before what the environment says, until they clear it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rowpost.workers import events
+from rowpost.workers.answers import Control
 
-__all__ = ["Control", "Controls"]
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """What operators have set for a queue.
-
-    Attributes:
-        paused: whether nothing new is received.
-        limit: how many workers this supervisor runs at most; None: what its environment says. 0 pauses it: other supervisors have all.
-        reason, by: why, and by which login; empty if nobody has set anything.
-    """
-
-    paused: bool = False
-    limit: int | None = None
-    reason: str = ""
-    by: str = ""
-
-    @property
-    def stops(self) -> bool:
-        """Whether this supervisor receives nothing new."""
-        return self.paused or self.limit == 0
+__all__ = ["Controls"]
 
 
 class Controls:

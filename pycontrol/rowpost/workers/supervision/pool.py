@@ -17,15 +17,15 @@ from rowpost.workers import concurrency, events, protocol
 from rowpost.workers.answers import Answer, Crash
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.concurrency import Observation, Strategy, make_strategy, spare_workers
-from rowpost.workers.control import Controls
-from rowpost.workers.health import Health
-from rowpost.workers.peek_watch import PeekWatch
-from rowpost.workers.pool_members import KILLED, OVERDUE, State, WorkerHandle, WorkerHandles
 from rowpost.workers.protocol import Assignment, CrashPolicy
-from rowpost.workers.reporter import EventReporter
 from rowpost.workers.snapshot import Figures, QueueSnapshot
-from rowpost.workers.spawning import Spawner
-from rowpost.workers.throttle import Throttle
+from rowpost.workers.supervision.control import Controls
+from rowpost.workers.supervision.health import Health
+from rowpost.workers.supervision.peek_watch import PeekWatch
+from rowpost.workers.supervision.pool_members import KILLED, OVERDUE, State, WorkerHandle, WorkerHandles
+from rowpost.workers.supervision.reporter import EventReporter
+from rowpost.workers.supervision.spawning import Spawner
+from rowpost.workers.supervision.throttle import Throttle
 
 __all__ = ["WorkerPool"]
 

@@ -34,11 +34,10 @@ from rowpost.transport.queue import Queue
 from rowpost.transport.supervisors import Worker
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.operation import Call
-from rowpost.workers.answers import Answer, Crash, MonitorFailure, NotReported, WakeUp
-from rowpost.workers.control import Control
-from rowpost.workers.lifelines import Lifeline
-from rowpost.workers.presence import PresenceReports
+from rowpost.workers.answers import Answer, Control, Crash, MonitorFailure, NotReported, WakeUp
 from rowpost.workers.protocol import CrashPolicy
+from rowpost.workers.supervision.lifelines import Lifeline
+from rowpost.workers.supervision.presence import PresenceReports
 
 __all__ = ["QueueMonitor"]
 

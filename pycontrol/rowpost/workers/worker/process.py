@@ -21,15 +21,14 @@ from multiprocessing.connection import Connection as PipeEnd
 from typing import Any
 from uuid import UUID
 
-from rowpost.workers.isolation import kill_group, kill_worker, safe_path, signals_blocked
-from rowpost.workers.protocol import Assignment, InFlight
-from rowpost.workers.receive_cursor import SharedHighWaterMark
-from rowpost.workers.temporary import use_own_folder
-from rowpost.workers.worker_process import run_worker
+from rowpost.workers.protocol import Assignment, InFlight, SharedHighWaterMark
+from rowpost.workers.worker.isolation import kill_group, kill_worker, safe_path, signals_blocked
+from rowpost.workers.worker.temporary import use_own_folder
+from rowpost.workers.worker.worker_process import run_worker
 
 __all__ = ["WorkerProcess", "shared_high_water_mark", "spawn_worker"]
 
-PRELOAD = ["rowpost.workers.worker_process", "rowpost.database.dialects.postgresql", "rowpost.database.dialects.sqlserver"]
+PRELOAD = ["rowpost.workers.worker.worker_process", "rowpost.database.dialects.postgresql", "rowpost.database.dialects.sqlserver"]
 # What multiprocessing says of a process whose fork server has ended: only the end of its pipe shows that it has ended, too.
 UNKNOWN = 255
 

@@ -33,17 +33,17 @@ from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.events import Critical, DelayedMoved, Event, Reloaded, Trouble, Warned, log_event
 from rowpost.workers.exposition.observations import Observations, Status
 from rowpost.workers.exposition.serve import serve
-from rowpost.workers.monitor import QueueMonitor
-from rowpost.workers.pool import WorkerPool
-from rowpost.workers.pool_members import WorkerHandle
-from rowpost.workers.pools import Pools, place
-from rowpost.workers.presence import REPORT_INTERVAL_S
-from rowpost.workers.process import spawn_worker
 from rowpost.workers.protocol import Assignment, Progress
-from rowpost.workers.rehearsal import Rehearsal
 from rowpost.workers.snapshot import Snapshot
-from rowpost.workers.stop_signals import stop_signals
+from rowpost.workers.supervision.monitor import QueueMonitor
+from rowpost.workers.supervision.pool import WorkerPool
+from rowpost.workers.supervision.pool_members import WorkerHandle
+from rowpost.workers.supervision.pools import Pools, place
+from rowpost.workers.supervision.presence import REPORT_INTERVAL_S
+from rowpost.workers.supervision.rehearsal import Rehearsal
+from rowpost.workers.supervision.stop_signals import stop_signals
 from rowpost.workers.tasks.group import MakeTask, TaskGroup
+from rowpost.workers.worker.process import spawn_worker
 
 __all__ = ["Supervisor"]
 

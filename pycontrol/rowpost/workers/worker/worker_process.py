@@ -11,10 +11,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection as PipeEnd
 
 from rowpost.settings.password import watch
-from rowpost.workers.isolation import become_a_group, end_with_the_supervisor, forget_safe_path, in_forked_children
-from rowpost.workers.log_forwarding import forward_logs
 from rowpost.workers.protocol import Assignment, InFlight
-from rowpost.workers.worker import Worker
+from rowpost.workers.worker.isolation import become_a_group, end_with_the_supervisor, forget_safe_path, in_forked_children
+from rowpost.workers.worker.log_forwarding import forward_logs
+from rowpost.workers.worker.worker import Worker
 
 __all__ = ["run_worker"]
 

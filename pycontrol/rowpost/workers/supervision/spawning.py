@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rowpost.workers import events
-from rowpost.workers.pool_members import State, WorkerHandle, WorkerHandles, respawn_delay
 from rowpost.workers.protocol import Assignment
+from rowpost.workers.supervision.pool_members import State, WorkerHandle, WorkerHandles, respawn_delay
 
 __all__ = ["Spawner"]
 

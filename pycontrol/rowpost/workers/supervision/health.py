@@ -12,7 +12,7 @@ from typing import Any
 from rowpost.errors import RowpostError
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker, arms_circuit_breaker
-from rowpost.workers.throttle import Throttle
+from rowpost.workers.supervision.throttle import Throttle
 
 __all__ = ["Health"]
 

@@ -13,11 +13,10 @@ from rowpost.settings.worker import WorkerSettings
 from rowpost.workers.answers import Crash
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.events import Event
-from rowpost.workers.pool import WorkerPool
-from rowpost.workers.process import shared_high_water_mark
-from rowpost.workers.protocol import Assignment
-from rowpost.workers.receive_cursor import SharedHighWaterMark
+from rowpost.workers.protocol import Assignment, SharedHighWaterMark
 from rowpost.workers.snapshot import Figures
+from rowpost.workers.supervision.pool import WorkerPool
+from rowpost.workers.worker.process import shared_high_water_mark
 
 __all__ = ["Pools", "place"]
 

@@ -48,9 +48,10 @@ from rowpost.workers.protocol import (
     ReceiveFailed,
     ReceiveRecovered,
     Refused,
+    SharedHighWaterMark,
     Tally,
 )
-from rowpost.workers.receive_cursor import ReceiveCursor, SharedHighWaterMark
+from rowpost.workers.worker.receive_cursor import ReceiveCursor
 
 __all__ = ["Worker"]
 
