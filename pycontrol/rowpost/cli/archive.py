@@ -114,7 +114,7 @@ def _run(
     recreated: bool,
     fail_when_held: bool,
 ) -> ExitCode:
-    from rowpost.archive.archiver import Checkpoint, QueueArchiver
+    from rowpost.archive.archiver import ConfirmedOffsets, QueueArchiver
     from rowpost.archive.opening import create_table
     from rowpost.archive.running import run
     from rowpost.archive.source.connection import PatientConnection
@@ -123,7 +123,7 @@ def _run(
     name = ",".join(each.queue for each in options)
     with stop.on_signals():
         writer = TableWriter(create_table(folder))
-        noted, connect = Checkpoint(checkpoint), partial(PatientConnection, sleep=stop.sleep)
+        noted, connect = ConfirmedOffsets(checkpoint), partial(PatientConnection, sleep=stop.sleep)
         archivers = [QueueArchiver(writer, each, recreated=recreated, checkpoint=noted, receivers=receive, connect=connect) for each in options]
         try:
             held = run(archivers, every_s, stop, counter(session, "{of} messages archived in {done} batches"))

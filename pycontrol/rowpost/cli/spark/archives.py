@@ -186,7 +186,7 @@ def erase(
     with running(session, master, conf, "erase") as spark:
         from rowpost.spark.jobs import erase as job
 
-        selection = job.Selection(where, () if ids is None else job.read_lines(ids))
+        selection = job.Erasure(where, () if ids is None else job.read_lines(ids))
         done = job.run(
             spark, archive, selection, reason, datetime.now(UTC), idle=idle, progress=counter(session, "{done} messages erased in {of} files")
         )

@@ -16,7 +16,7 @@ from rowpost.cli.session import Session
 from rowpost.cli.spark.running import ArchiveArgument, ConfOption, MasterOption, counter, counts, local_folder, running
 
 if TYPE_CHECKING:
-    from rowpost.spark.jobs.schemas import Change, Proposal
+    from rowpost.spark.jobs.schemas import Proposal, SchemaChange
 
 __all__ = ["register"]
 
@@ -101,7 +101,7 @@ def _print_proposals(session: Session, folder: Path, found: Sequence[Proposal], 
     return ExitCode.OK
 
 
-def _print_changes(session: Session, changes: Sequence[Change]) -> ExitCode:
+def _print_changes(session: Session, changes: Sequence[SchemaChange]) -> ExitCode:
     if not session.as_json:
         names = ("message type", "field", "change", "schema", "messages", "of", "example")
         cells = [(c.message_type, c.field, c.kind, c.expected or "", f"{c.messages:,}", f"{c.of:,}", c.example or "") for c in changes]
