@@ -26,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: The offset of a queue in a checkpoint: `queue` is its epoch; row_version for a tail, owner and number for a drain.
-Offset = Mapping[str, Any]
+Offset = dict[str, Any]
 _POSITION = ("queue", "owner", "row_version", "number")
 
 
@@ -91,7 +91,7 @@ def by_queue(offset: Mapping[str, Any] | None, queue: str) -> dict[str, Offset]:
     `queue` is the name of the only queue.
     """
     found = (offset or {}).get("queues", {queue: offset})
-    return {name: one for name, one in found.items() if isinstance(one, Mapping) and isinstance(one.get("queue"), str)}
+    return {name: one for name, one in found.items() if isinstance(one, dict) and isinstance(one.get("queue"), str)}
 
 
 def by_epoch(offset: Mapping[str, Any] | None) -> dict[str, Offset]:

@@ -83,8 +83,8 @@ def archive(
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     try:
         from rowpost.archive.address import delta_uri
-        from rowpost.archive.running import Stop
         from rowpost.archive.source.options import DEFAULT_BYTES, DEFAULT_ROWS, ReadOptions
+        from rowpost.archive.standalone.running import Stop
     except ImportError as error:
         raise _missing(error) from error
     delta_uri(folder)
@@ -114,10 +114,10 @@ def _run(
     recreated: bool,
     fail_when_held: bool,
 ) -> ExitCode:
-    from rowpost.archive.archiver import ConfirmedOffsets, QueueArchiver
     from rowpost.archive.opening import create_table
-    from rowpost.archive.running import run
     from rowpost.archive.source.connection import PatientConnection
+    from rowpost.archive.standalone.archiver import ConfirmedOffsets, QueueArchiver
+    from rowpost.archive.standalone.running import run
     from rowpost.archive.writer import TableWriter
 
     name = ",".join(each.queue for each in options)

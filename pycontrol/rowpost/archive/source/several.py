@@ -16,12 +16,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from rowpost.archive.identity import Offset
 from rowpost.archive.source.connection import PatientConnection
 from rowpost.archive.source.cuts import Bounds
 from rowpost.archive.source.drain import Drain
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.queue_stream import StreamRefused
-from rowpost.archive.source.streams import BatchPart, Offset, Tail, check_offset
+from rowpost.archive.source.streams import BatchPart, Tail, check_offset
 from rowpost.errors import QueueNotFound
 
 __all__ = ["Several"]

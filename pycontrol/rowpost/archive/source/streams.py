@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 
+from rowpost.archive.identity import Offset
 from rowpost.archive.source.connection import PatientConnection, Say, naming_what_is_gone, say, say_nothing
 from rowpost.archive.source.cuts import Bounds, Range, Sampled, divide, split
 from rowpost.archive.source.lag import backlog, holders
@@ -33,11 +34,10 @@ from rowpost.archive.source.reading import read_queue_range
 from rowpost.archive.source.watermark import Notes, Watermark
 from rowpost.database.connection import Connection
 
-__all__ = ["BatchPart", "Offset", "QueueStream", "Tail", "check_offset"]
+__all__ = ["BatchPart", "QueueStream", "Tail", "check_offset"]
 
 LAG_INTERVAL_S = 5.0
 Connect = Callable[[ReadOptions, Say], PatientConnection]
-Offset = dict[str, Any]
 Result = TypeVar("Result")
 
 

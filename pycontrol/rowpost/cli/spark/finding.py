@@ -16,7 +16,7 @@ from rowpost.cli.spark.running import ArchiveArgument, counts, imported, local_f
 from rowpost.wire.message import Message
 
 if TYPE_CHECKING:
-    from rowpost.archive.finding import FoundMessage
+    from rowpost.archive.finding import ArchivedMessage
 
 __all__ = ["register"]
 
@@ -49,11 +49,11 @@ def find(
     counts(session, {"id": id, "messages": len(shown), "more": len(found) > count, **documents})
 
 
-def _message(found: FoundMessage) -> Message:
+def _message(found: ArchivedMessage) -> Message:
     return Message(UUID(found.id), found.row_version, False, found.headers, found.body or b"")
 
 
-def _document(found: FoundMessage) -> dict[str, Any]:
+def _document(found: ArchivedMessage) -> dict[str, Any]:
     document = message_document(found.queue, _message(found))
     del document["expired"]  # nothing expires in an archive
     return {"day": found.day.isoformat(), **document}

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from rowpost.archive.arrow_headers import archived
 from rowpost.archive.columns import MESSAGE
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.identity import CheckpointProgress, Recorded, StreamBatch, check_known, is_before, is_same
+from rowpost.archive.identity import CheckpointProgress, Offset, Recorded, StreamBatch, check_known, is_before, is_same
 from rowpost.archive.parts import NewFile, write_parts
 from rowpost.archive.progress import Measured, Receiver
 from rowpost.archive.source.connection import PatientConnection, Say
@@ -34,7 +34,7 @@ from rowpost.archive.source.lag import Held, held_above
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.queue_stream import StreamRefused
 from rowpost.archive.source.reading import read_ahead
-from rowpost.archive.source.streams import BatchPart, Offset, Tail
+from rowpost.archive.source.streams import BatchPart, Tail
 from rowpost.archive.writer import TableWriter
 from rowpost.errors import SparkFailed
 
