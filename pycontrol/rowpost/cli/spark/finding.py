@@ -8,7 +8,6 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import message_document, print_message, visible
 from rowpost.cli.session import Session
@@ -18,12 +17,7 @@ from rowpost.wire.message import Message
 if TYPE_CHECKING:
     from rowpost.archive.finding import ArchivedMessage
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to a group."""
-    command(app, "find")(find)
+__all__ = ["find"]
 
 
 def find(
