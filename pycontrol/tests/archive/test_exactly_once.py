@@ -18,7 +18,7 @@ from tests.support.fork_server import ForkServer
 from tests.support.spark.killing import ROWPOST
 from tests.support.spark.outages import own_server
 
-ARCHIVERS = ForkServer("rowpost", "rowpost.archive.archiver", "rowpost.archive.merging")
+ARCHIVERS = ForkServer("rowpost", "rowpost.archive.standalone.archiver", "rowpost.archive.merging")
 OK, FAILED, INTERRUPTED = 0, 7, 130
 DEADLINE_S = 60
 
