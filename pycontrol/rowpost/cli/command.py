@@ -60,7 +60,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
             raise typer.Exit(_run_to_exit_code(session, function, values))
 
         parameters = [parameter.replace(kind=keyword) for parameter in own] + shared
-        vars(run)["__signature__"] = inspect.Signature(parameters)  # an attribute that inspect reads, and type checkers do not know
+        vars(run)["__signature__"] = inspect.Signature(parameters)  # an attribute that inspect reads and type checkers do not have
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__doc__, run.__name__ = function.__doc__, function.__name__
         app.command(name)(run)

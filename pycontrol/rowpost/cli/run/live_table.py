@@ -11,9 +11,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from rowpost.cli.formats import format_seconds
+from rowpost.cli.formats import PEEK_LIMIT, format_seconds
 from rowpost.cli.printing import visible
-from rowpost.cli.run.depths import COUNT_LIMIT
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
 __all__ = ["describe_figures", "queue_table", "show_depth"]
@@ -125,7 +124,7 @@ def show_depth(depth: int | None) -> Text:
     """Format a depth: a question mark if it is unknown, a plus sign if counting stopped at the limit."""
     if depth is None:
         return Text("?")
-    return Text(f"{depth:,}+" if depth >= COUNT_LIMIT else f"{depth:,}")
+    return Text(f"{depth:,}+" if depth >= PEEK_LIMIT else f"{depth:,}")
 
 
 def describe_figures(queue: QueueSnapshot) -> str:

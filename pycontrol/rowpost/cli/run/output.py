@@ -3,7 +3,7 @@
     with patient(session, lines_left_out(as_json=False)):
         session.out.print("a line")     # returns at once
 
-A log that nobody reads blocks who writes to it, for ever. Therefore a thread writes, and what waits for it is bounded: what does not fit is
+A pipe that its reader does not read blocks the writer. Therefore a thread writes, and what waits for it is bounded: what does not fit is
 left out, and a line says how many lines that were. A terminal is written to directly.
 """
 
@@ -127,7 +127,7 @@ def lines_left_out(*, as_json: bool) -> Callable[[int], str]:
 
 @contextmanager
 def patient(session: Session, left_out: Callable[[int], str]) -> Iterator[None]:
-    """Let nobody wait for the reader of the results within the block, if it is no terminal.
+    """Write results within the block without waiting for their reader, unless they go to a terminal.
 
     At the end, a reader gets two seconds for what is left. If it does not read, the errors that the same reader would get are dropped too.
     """

@@ -21,7 +21,6 @@ from rowpost.cli.run.depths import watched_depths
 from rowpost.cli.run.event_text import print_event
 from rowpost.cli.run.live_table import describe_figures, queue_table
 from rowpost.cli.run.output import lines_left_out, patient
-from rowpost.cli.run.selection import Selection
 from rowpost.cli.run.supervise import pending, supervise
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.deploy.apply import apply
@@ -46,12 +45,12 @@ __all__ = ["work"]
 FIGURES_INTERVAL_S = 10.0
 
 
-def work(session: Session, selection: Selection, until_idle: bool, *, install: bool = False, plain: bool = False) -> None:
+def work(session: Session, load: Callable[[Session], Settings], until_idle: bool, *, install: bool = False, plain: bool = False) -> None:
     """Run the given endpoints, or the environment's workers, until a signal arrives or all queues are idle.
 
     Args:
         session: the call of the program.
-        selection: what the command line selects of the environment.
+        load: reads the environment with the workers that the command line selects.
         until_idle: stop when no messages are waiting.
         install: first deploy what the workers need and the databases do not have.
         plain: write lines on a terminal too.
@@ -64,11 +63,11 @@ def work(session: Session, selection: Selection, until_idle: bool, *, install: b
         Interrupted: Ctrl-C was pressed.
     """
     import_from_current_folder()
-    settings = selection.settings(session)
+    settings = load(session)
     if install:
         _install(session, settings)
     queued: SimpleQueue[Event] = SimpleQueue()
-    supervisor = Supervisor(settings, on_event=queued.put, load=lambda: selection.settings(Session(session.environment, session.as_json)))
+    supervisor = Supervisor(settings, on_event=queued.put, load=lambda: load(Session(session.environment, session.as_json)))
     _prepare(session, settings)
     as_json, live = _as_json(session), not plain and session.out.is_terminal and not session.out.is_dumb_terminal
     with patient(session, lines_left_out(as_json=as_json)):
