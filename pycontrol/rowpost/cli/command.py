@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from rowpost.cli.completion import environment_names, queue_names
-from rowpost.cli.exits import ExitCode, Interrupted, exit_code
+from rowpost.cli.exits import CommandInterrupted, ExitCode, exit_code
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.errors import RowpostError
@@ -92,7 +92,7 @@ def _message_and_code(error: BaseException) -> tuple[str, ExitCode]:
     match error:
         case RowpostError():
             result = str(error), exit_code(error)
-        case Interrupted():
+        case CommandInterrupted():
             result = f"stopped by Ctrl-C: {error}", ExitCode.INTERRUPTED
         case KeyboardInterrupt() | typer.Abort():
             result = "stopped by Ctrl-C: nothing was changed", ExitCode.INTERRUPTED

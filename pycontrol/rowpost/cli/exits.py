@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from rowpost import errors
 
-__all__ = ["ExitCode", "Interrupted", "Refused", "exit_code", "stop_before_start"]
+__all__ = ["CommandInterrupted", "ExitCode", "Refused", "exit_code", "stop_before_start"]
 
 
 class ExitCode(IntEnum):
@@ -61,7 +61,7 @@ _BY_ERROR: dict[ExitCode, tuple[type[Exception], ...]] = {
 }
 
 
-class Interrupted(Exception):
+class CommandInterrupted(Exception):
     """Ctrl-C was pressed. The text says what had been done until then."""
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowpost.cli.command import YesOption, command
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.database.connection import connect
 from rowpost.settings.bridge import BridgeSettings, load_bridge
@@ -74,7 +74,7 @@ def run(
         stopped_by = supervise(running, draw, (lambda snapshot: snapshot.idle) if until_idle else None)
         _print_totals(session, running)
     if stopped_by is Signals.SIGINT:
-        raise Interrupted("what was being moved is finished; waiting messages stay in their queues")
+        raise CommandInterrupted("what was being moved is finished; waiting messages stay in their queues")
 
 
 def _print_totals(session: Session, running: Bridge) -> None:

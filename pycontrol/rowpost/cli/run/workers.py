@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rowpost.cli.current_folder import import_from_current_folder
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import watched_depths
 from rowpost.cli.run.event_text import print_event
@@ -60,7 +60,7 @@ def work(session: Session, load: Callable[[Session], Settings], until_idle: bool
         SettingsError: a named queue has no worker, or metrics cannot be served.
         QueueNotFound: a needed queue is not deployed.
         HandlerNotFound: a handler cannot be imported.
-        Interrupted: Ctrl-C was pressed.
+        CommandInterrupted: Ctrl-C was pressed.
     """
     import_from_current_folder()
     settings = load(session)
@@ -83,7 +83,7 @@ def work(session: Session, load: Callable[[Session], Settings], until_idle: bool
             stopped_by = supervise(supervisor, draw, until, on_hangup=supervisor.reload)
         _print_totals(session, supervisor.snapshot().queues, plain=plain)
     if stopped_by is Signals.SIGINT:
-        raise Interrupted("running handlers finished; waiting messages stay in their queues")
+        raise CommandInterrupted("running handlers finished; waiting messages stay in their queues")
 
 
 def _install(session: Session, settings: Settings) -> None:

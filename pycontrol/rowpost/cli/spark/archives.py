@@ -11,7 +11,7 @@ import typer
 
 from rowpost.cli.archiving import ArchivingOptions, QueuesArgument, check_queues
 from rowpost.cli.completion import queue_names
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import ExitCode, CommandInterrupted, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
@@ -58,7 +58,7 @@ def archive(
             try:
                 done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), [*receive, *stream.in_spark(spark)])
             except KeyboardInterrupt:
-                raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
+                raise CommandInterrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
     return archiving.report(session, name, {**done, "out": folder})
 
 

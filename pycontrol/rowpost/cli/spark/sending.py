@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rowpost.cli.completion import queue_names
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
@@ -76,7 +76,7 @@ def replay(
             except KeyboardInterrupt:
                 if dry_run:
                     raise
-                raise Interrupted("some messages were sent; run the same command again to send the rest") from None
+                raise CommandInterrupted("some messages were sent; run the same command again to send the rest") from None
     if not session.as_json and done.get("would_send"):
         rows = [(each["queue"], each["message_type"] or "-", f"{each['messages']:,}", f"{each['body_bytes']:,}") for each in done["would_send"]]
         table(session.out, ("queue", "message type", "messages", "body bytes"), rows, right=("messages", "body bytes"))
