@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from rowpost.transport.supervisors import Worker
 from rowpost.workers.concurrency import LONG_RECEIVE_S
 from rowpost.workers.events import Emit, Trouble
 from rowpost.workers.protocol import Assignment, Exit, Receive
+from rowpost.workers.worker.process import WorkerProcess
 
 __all__ = ["KILLED", "OVERDUE", "WorkerHandle", "WorkerHandles", "WorkerState", "respawn_delay"]
 
@@ -41,7 +41,7 @@ class WorkerHandle:
     """
 
     number: int
-    process: Any
+    process: WorkerProcess
     state: WorkerState
     since: float
     reported_at: float
@@ -111,7 +111,7 @@ class WorkerHandles(dict[int, WorkerHandle]):
         next_start_at: when the next worker may start, by the supervisor's clock.
     """
 
-    def __init__(self, queue: str, assign: Callable[[int, bool], Assignment], spawn: Callable[[Assignment], Any], emit: Emit) -> None:
+    def __init__(self, queue: str, assign: Callable[[int, bool], Assignment], spawn: Callable[[Assignment], WorkerProcess], emit: Emit) -> None:
         super().__init__()
         self._queue, self._assign, self._spawn, self._emit = queue, assign, spawn, emit
         self._last_number = self._deaths = 0

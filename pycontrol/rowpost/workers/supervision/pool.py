@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.worker import WorkerSettings
@@ -25,6 +24,7 @@ from rowpost.workers.supervision.handles import KILLED, OVERDUE, WorkerHandle, W
 from rowpost.workers.supervision.health import Health, Throttle
 from rowpost.workers.supervision.peek_watch import PeekWatch
 from rowpost.workers.supervision.reporter import EventReporter
+from rowpost.workers.worker.process import WorkerProcess
 
 __all__ = ["WorkerPool"]
 
@@ -55,7 +55,7 @@ class WorkerPool:
         worker: WorkerSettings,
         *,
         assign: Callable[[int, bool], Assignment],
-        spawn: Callable[[Assignment], Any],
+        spawn: Callable[[Assignment], WorkerProcess],
         ask: Callable[..., None],
         count_crash: Callable[[Crash], None],
         emit: events.Emit,

@@ -43,7 +43,7 @@ from rowpost.workers.supervision.presence import REPORT_INTERVAL_S
 from rowpost.workers.supervision.rehearsal import Rehearsal
 from rowpost.workers.supervision.stop_signals import stop_signals
 from rowpost.workers.tasks.group import TaskGroup
-from rowpost.workers.worker.process import spawn_worker
+from rowpost.workers.worker.process import WorkerProcess, spawn_worker
 
 __all__ = ["Supervisor"]
 
@@ -75,7 +75,7 @@ class Supervisor:
         on_event: Emit | None = None,
         *,
         load: Callable[[], Settings] | None = None,
-        spawn: Callable[[Assignment], Any] = spawn_worker,
+        spawn: Callable[[Assignment], WorkerProcess] = spawn_worker,
         monitor: Callable[..., QueueMonitor] = QueueMonitor,
         tasks: Callable[..., TaskGroup] = TaskGroup,
         breaker: CircuitBreaker | None = None,
