@@ -148,7 +148,7 @@ class Shop:
 
     def run(self, handler: str = "note", **options) -> Running:
         """Return a supervisor for the queue, as a context manager."""
-        arguments = {key: options.pop(key) for key in ("breaker", "spawn", "monitor", "delayed_mover") if key in options}
+        arguments = {key: options.pop(key) for key in ("breaker", "spawn", "monitor", "tasks") if key in options}
         return Running(self.settings(handler, **options), **arguments)
 
     @property
