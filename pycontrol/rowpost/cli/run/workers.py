@@ -19,7 +19,7 @@ from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import watched_depths
 from rowpost.cli.run.event_text import print_event
-from rowpost.cli.run.live_table import describe_figures, queue_table
+from rowpost.cli.run.live_table import QueueTable, describe_figures
 from rowpost.cli.run.output import lines_left_out, patient
 from rowpost.cli.run.supervise import pending, supervise
 from rowpost.cli.session import PRODUCTION, Session
@@ -137,7 +137,7 @@ def _figures(session: Session, settings: Settings, supervisor: Supervisor, *, li
         title = Text(f"rowpost run · {visible(settings.environment)} · {visible(settings.target)} · Ctrl-C stops", "dim")
         counted = [*(each.name for each in settings.queues if each.worker is not None), settings.supervisor.error_queue]
         with watched_depths(settings, counted) as depths, Live(console=session.out, auto_refresh=False) as display:
-            yield lambda: display.update(Group(title, queue_table(supervisor.snapshot(), depths)), refresh=True)
+            yield lambda: display.update(Group(title, QueueTable(supervisor.snapshot(), depths)), refresh=True)
 
 
 def _lines_of_figures(session: Session, supervisor: Supervisor, *, plain: bool) -> Callable[[], None]:

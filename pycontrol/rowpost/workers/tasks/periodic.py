@@ -187,18 +187,15 @@ class PeriodicTask:
         known = queue in self._breaker.failing
         self._breaker = self._breaker.after_failure(time.monotonic(), queue)
         if self._breaker.change == "triggered" or (unexpected and not known):
-            self._report(events.Critical, queue, error=text)
+            self._emit(events.Critical(queue=queue, error=text))
         elif not known:
-            self._report(events.Trouble, queue, error=text)
+            self._emit(events.Trouble(queue=queue, error=text))
         return self._breaker.wait
 
     def _record_success(self, queue: str) -> None:
         self._breaker = self._breaker.after_success(queue)
         if self._breaker.change == "recovered":
-            self._report(events.Recovered, queue)
-
-    def _report(self, kind: type[events.Event], queue: str, **fields: Any) -> None:
-        self._emit(kind(queue=queue, **fields))
+            self._emit(events.Recovered(queue=queue))
 
     def _disconnect(self) -> None:
         if self._database is not None:
