@@ -9,7 +9,7 @@ import typer
 
 from rowpost.cli.archiving import ArchivingOptions, ProgressOptions, QueuesArgument, check_queues, counter
 from rowpost.cli.command import command
-from rowpost.cli.exits import ExitCode, CommandInterrupted
+from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.option_groups import grouped
 from rowpost.cli.session import Session
 from rowpost.errors import SparkUnavailable

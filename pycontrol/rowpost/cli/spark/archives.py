@@ -11,7 +11,7 @@ import typer
 
 from rowpost.cli.archiving import ArchivingOptions, QueuesArgument, check_queues
 from rowpost.cli.completion import queue_names
-from rowpost.cli.exits import ExitCode, CommandInterrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from rowpost.transport.supervisors import Worker
@@ -67,15 +67,8 @@ class WorkerHandle:
     def described(self, queue: str, now: float) -> Worker:
         """Return the worker as a report shows it. Its message is the one that a handler has."""
         message, since = self.process.in_flight, self.process.in_flight_since
-        handles = message is not None and since is not None
-        return Worker(
-            queue=queue,
-            process_id=self.process.pid,
-            state=self.state.value,
-            seconds=round(now - self.since, 1),
-            message=str(message[0]) if handles else None,
-            message_seconds=round(now - since, 1) if handles else None,
-        )
+        shown = Worker(queue=queue, process_id=self.process.pid, state=self.state.value, seconds=round(now - self.since, 1))
+        return shown if message is None or since is None else replace(shown, message=str(message[0]), message_seconds=round(now - since, 1))
 
     def enter(self, state: WorkerState, now: float) -> None:
         self.state, self.since = state, now

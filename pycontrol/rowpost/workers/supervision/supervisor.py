@@ -249,7 +249,7 @@ class Supervisor:
             match self._inbox.popleft():
                 case "stop":
                     self._stop(now)
-                case (queue, limit):
+                case (str(queue), int(limit)):
                     self._pools.by_name[queue].set_limit(limit)
                 case "reload":
                     self._reload()
