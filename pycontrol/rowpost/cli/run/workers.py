@@ -20,7 +20,7 @@ from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import watched_depths
 from rowpost.cli.run.event_text import print_event
 from rowpost.cli.run.live_table import QueueTable, describe_figures
-from rowpost.cli.run.output import lines_left_out, patient
+from rowpost.cli.run.output import patient
 from rowpost.cli.run.supervise import pending, supervise
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.deploy.apply import apply
@@ -70,7 +70,7 @@ def work(session: Session, load: Callable[[Session], Settings], until_idle: bool
     supervisor = Supervisor(settings, on_event=queued.put, load=lambda: load(Session(session.environment, session.as_json)))
     _prepare(session, settings)
     as_json, live = _as_json(session), not plain and session.out.is_terminal and not session.out.is_dumb_terminal
-    with patient(session, lines_left_out(as_json=as_json)):
+    with patient(session, as_json=as_json):
         with _figures(session, settings, supervisor, live=live, plain=plain) as show_figures:
 
             def draw() -> None:
