@@ -288,15 +288,10 @@ class ArchiveTable:
                 f"Cannot search {self.path}: {str(error).splitlines()[0]}. `rowpost spark verify` lists files that are missing or incomplete."
             ) from error
 
-    @property
-    def has_plain_log(self) -> bool:
-        """Whether the table's log was always without statistics of columns that can name people."""
-        columns = self._table.metadata().configuration.get(STATISTICS_OF)
-        return columns is not None and {name.strip() for name in columns.split(",")} <= set(STATISTICS)
-
     def check_plain_log(self) -> None:
         """Raise SparkFailed if the log may have statistics of columns that can name people, because `erase` does not change them."""
-        if not self.has_plain_log:
+        columns = self._table.metadata().configuration.get(STATISTICS_OF)
+        if columns is None or not {name.strip() for name in columns.split(",")} <= set(STATISTICS):
             raise SparkFailed(
                 f"Cannot erase in {self.path}: its property {STATISTICS_OF} allows statistics of ids and headers in the log, which stay there. "
                 f"Copy the rows to a new table with {STATISTICS_OF} = '{','.join(STATISTICS)}', erase there, and delete this one."

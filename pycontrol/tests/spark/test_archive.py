@@ -138,7 +138,7 @@ def test_a_table_has_statistics_of_columns_that_it_has(spark, tmp_path):
     for name, table in tables.items():
         named = DeltaTable(tmp_path / name).metadata().configuration["delta.dataSkippingStatsColumns"].split(",")
         assert named and set(named) <= set(table.names)
-        assert table.has_plain_log
+        table.check_plain_log()
 
 
 def test_duckdb_reads_the_table_with_delta_scan(spark, tmp_path, checkpoint):

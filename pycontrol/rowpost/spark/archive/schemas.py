@@ -1,7 +1,7 @@
 """Define the columns of what the data source reads and the jobs write, as Spark's schemas.
 
-All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark-columns.md shows the
-schemas in OUTPUTS; tests/docs/test_spark_guide.py compares it with this module.
+All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark-columns.md shows them
+as tables, which tests/docs/test_spark_guide.py compares with this module.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, DateType, DoubleType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
@@ -19,12 +20,10 @@ from rowpost.archive.columns import in_log
 from rowpost.errors import SettingsError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from rowpost.archive.table import ArchiveTable
 
 __all__ = [
-    "ARCHIVE", "CONVERSATIONS", "EDGES", "ESSENTIAL", "FAILURE_GROUPS", "FLOW_HOURLY", "FLOW_MERGED", "LIVE", "MESSAGE", "OUTPUTS", "PARSED",
+    "ARCHIVE", "CONVERSATIONS", "EDGES", "ESSENTIAL", "FAILURE_GROUPS", "FLOW_HOURLY", "FLOW_MERGED", "LIVE", "MESSAGE", "PARSED",
     "arrow_schema", "check_schema", "schema_of", "shaped",
 ]  # fmt: skip
 
@@ -122,15 +121,6 @@ FAILURE_GROUPS = StructType(
         _column("trend", _NUMBER, "last_24h / previous_24h; null if there were none"),
     ]
 )
-
-#: The schemas that the guide shows.
-OUTPUTS = {
-    "archive": ARCHIVE,
-    "flow_hourly": FLOW_HOURLY,
-    "edges": EDGES,
-    "conversations": CONVERSATIONS,
-    "failure_groups": FAILURE_GROUPS,
-}
 
 
 def shaped(df: DataFrame, schema: StructType) -> DataFrame:

@@ -60,8 +60,6 @@ __all__ = [
 TAIL_ROWS = 250_000
 _POLL_INTERVAL_S = 0.3
 
-Progress = Callable[[int, int], None]
-
 
 def archive(df: DataFrame, queue: str) -> DataFrame:
     """Convert messages (schemas.MESSAGE) to archived messages (schemas.ARCHIVE). Works on streams too."""
@@ -134,7 +132,7 @@ def default_checkpoint(path: str, queue: str, mode: str) -> str:
 
 
 def run(
-    spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = ()
+    spark: SparkSession, job: ArchiveJob, progress: Callable[[int, int], None] = lambda batches, rows: None, receivers: Sequence[Receiver] = ()
 ) -> dict[str, object]:
     """Archive all current messages, or run until stopped if `every` is set.
 
@@ -181,7 +179,7 @@ def _finish(spark: SparkSession, job: ArchiveJob, table: ArchiveTable) -> int:
 
 
 def follow(
-    query: StreamingQuery, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = (),
+    query: StreamingQuery, progress: Callable[[int, int], None] = lambda batches, rows: None, receivers: Sequence[Receiver] = (),
     late: Callable[[Mapping[str, Any]], int] | None = None, counted: dict[int, int] | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted.
