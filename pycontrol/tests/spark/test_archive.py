@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 
-from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import NewFile
+from rowpost.archive.table import create_table, open_table
 from rowpost.errors import ArchiveNotFound, SparkFailed
 from rowpost.spark.archive.policy import Retention, Rule
 from rowpost.spark.archive.schemas import ARCHIVE, LIVE

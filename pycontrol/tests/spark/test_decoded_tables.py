@@ -9,8 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.opening import open_table
-from rowpost.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable, open_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import file_name, read_schemas

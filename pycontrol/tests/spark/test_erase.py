@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyarrow import parquet
 
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.opening import open_table
+from rowpost.archive.table import open_table
 from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.archive.policy import Limit, Retention, Rule
 from rowpost.spark.archive.searching import contains

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rowpost.archive.opening import open_table
+from rowpost.archive.table import open_table
 from rowpost.spark.archive.policy import read_policy
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.bodies.schema_files import read_schemas

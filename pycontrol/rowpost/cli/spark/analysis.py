@@ -124,7 +124,7 @@ def _print_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str
 
 
 def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tuple[str | None, str], receive: list[Receiver]) -> None:
-    from rowpost.archive.opening import create_table
+    from rowpost.archive.table import create_table
     from rowpost.spark.archive.schemas import LIVE
     from rowpost.spark.jobs.archive import follow, trigger_of
     from rowpost.spark.jobs.metrics import Lateness, start_live

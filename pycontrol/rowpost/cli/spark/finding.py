@@ -30,7 +30,7 @@ def find(
     local_folder(archive)
     with imported():
         from rowpost.archive.finding import find as search
-        from rowpost.archive.opening import open_table
+        from rowpost.archive.table import open_table
 
         found = search(open_table(archive), id, count + 1)
     if not found:

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, DateType, DoubleType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from rowpost.archive import columns
-from rowpost.archive.columns import in_log
+from rowpost.archive.columns import columns_in_log
 from rowpost.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _column(name: str, kind: DataType, comment: str, nullable: bool = True) -> S
 
 
 def _struct(schema: pa.Schema) -> StructType:
-    return StructType.fromJson(json.loads(in_log(schema)))
+    return StructType.fromJson(json.loads(columns_in_log(schema)))
 
 
 #: A message as it is stored in its queue.

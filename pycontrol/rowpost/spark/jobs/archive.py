@@ -24,9 +24,8 @@ from pyspark.sql.types import StructType
 from rowpost.archive.address import check_checkpoint, located
 from rowpost.archive.folder import METADATA_FOLDER
 from rowpost.archive.identity import Offset, StreamBatch, by_epoch, by_queue, check_known, check_start
-from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.source.options import DEFAULT_BYTES
-from rowpost.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable, create_table, open_table
 from rowpost.archive.writer import TableWriter
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import parse_headers

@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 
 from rowpost.archive.lease import lease
 from rowpost.archive.merging import FILE_BYTES, small_files
-from rowpost.archive.opening import open_table
 from rowpost.archive.parts import NewFile
-from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.rows import merge_files
 from rowpost.spark.describing import describing

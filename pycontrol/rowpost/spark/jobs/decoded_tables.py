@@ -23,9 +23,8 @@ from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.lease import lease
 from rowpost.archive.merging import AUTOMATIC_FILES, merge, small_files
-from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import NewFile
-from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.archive.table import ArchiveTable, DataFile, create_table, open_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.records import remember_copy
 from rowpost.spark.archive.rows import read_files, write_files

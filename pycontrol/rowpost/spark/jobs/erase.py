@@ -23,8 +23,7 @@ from pyspark.sql.types import StructType
 
 from rowpost.archive.lease import lease
 from rowpost.archive.leftovers import find_leftovers, sweep
-from rowpost.archive.opening import open_table
-from rowpost.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable, open_table
 from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.records import places

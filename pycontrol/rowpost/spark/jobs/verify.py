@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.lease import lease
 from rowpost.archive.leftovers import find_leftovers, sweep
-from rowpost.archive.opening import open_table
-from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.spark.archive.records import places, removed_row_versions
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
