@@ -11,7 +11,11 @@ DECLARE @operation bigint = SCOPE_IDENTITY();
 
 EXEC rowpost.cancel_operation @operation_id = @operation, @user_name = N'ada';
 
-DECLARE @right int = (SELECT COUNT(*) FROM rowpost.operation_log AS a WHERE a.operation_state = N'running' AND a.ended_at IS NULL AND a.cancelled_by LIKE N'ada (%');
+DECLARE @right int = (
+    SELECT COUNT(*)
+    FROM rowpost.operation_log AS a
+    WHERE a.operation_state = N'running' AND a.ended_at IS NULL AND a.cancelled_by LIKE N'ada (%'
+);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 GO
 CREATE OR ALTER PROCEDURE operations_cancel_operation.[test cancel_operation ends an operation whose process is silent]

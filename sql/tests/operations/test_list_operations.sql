@@ -21,14 +21,14 @@ DECLARE @second bigint = SCOPE_IDENTITY();
 
 INSERT INTO #listed
 (
-    operation_id, operation_name, operation_state, client, login_name, user_name, queue_name, message_id, details, reason, outcome, started_at, changed_at, ended_at,
-    total_count, done_count, gone_count, refused_count, reached, up_to, cancelled_by
+    operation_id, operation_name, operation_state, client, login_name, user_name, queue_name, message_id, details, reason, outcome, started_at,
+    changed_at, ended_at, total_count, done_count, gone_count, refused_count, reached, up_to, cancelled_by
 )
 EXEC rowpost.list_operations @count = 1;
 INSERT INTO #listed
 (
-    operation_id, operation_name, operation_state, client, login_name, user_name, queue_name, message_id, details, reason, outcome, started_at, changed_at, ended_at,
-    total_count, done_count, gone_count, refused_count, reached, up_to, cancelled_by
+    operation_id, operation_name, operation_state, client, login_name, user_name, queue_name, message_id, details, reason, outcome, started_at,
+    changed_at, ended_at, total_count, done_count, gone_count, refused_count, reached, up_to, cancelled_by
 )
 EXEC rowpost.list_operations @count = 1, @before_id = @second;
 

@@ -18,7 +18,8 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 GO
 CREATE OR ALTER PROCEDURE operations_record_operation.[test record_operation records an operation that goes on as running]
 AS
-EXEC rowpost.record_operation @operation_name = N'retry', @client = N'test', @queue_name = N'Sample', @up_to = 90, @executor = 'aaaaaaaa-0000-0000-0000-000000000001';
+EXEC rowpost.record_operation
+    @operation_name = N'retry', @client = N'test', @queue_name = N'Sample', @up_to = 90, @executor = 'aaaaaaaa-0000-0000-0000-000000000001';
 
 DECLARE @right int = (
     SELECT COUNT(*)

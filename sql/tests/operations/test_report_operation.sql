@@ -10,7 +10,8 @@ VALUES (N'retry', N'running', N'test', N'x', SYSUTCDATETIME(), DATEADD(MINUTE, -
 DECLARE @operation bigint = SCOPE_IDENTITY();
 
 EXEC rowpost.report_operation @operation_id = @operation, @executor = 'aaaaaaaa-0000-0000-0000-000000000001', @total = 7, @done = 3, @reached = 40;
-EXEC rowpost.report_operation @operation_id = @operation, @executor = 'aaaaaaaa-0000-0000-0000-000000000001', @gone = 1, @refused = 2, @up_to = 90, @outcome = N'x';
+EXEC rowpost.report_operation
+    @operation_id = @operation, @executor = 'aaaaaaaa-0000-0000-0000-000000000001', @gone = 1, @refused = 2, @up_to = 90, @outcome = N'x';
 
 DECLARE @right int = (
     SELECT COUNT(*)

@@ -11,7 +11,11 @@ DECLARE @operation bigint = SCOPE_IDENTITY();
 
 EXEC rowpost.resume_operation @operation_id = @operation, @executor = 'aaaaaaaa-0000-0000-0000-000000000002';
 
-DECLARE @right int = (SELECT COUNT(*) FROM rowpost.operation_log AS a WHERE a.operation_state = N'running' AND a.executor = 'aaaaaaaa-0000-0000-0000-000000000002');
+DECLARE @right int = (
+    SELECT COUNT(*)
+    FROM rowpost.operation_log AS a
+    WHERE a.operation_state = N'running' AND a.executor = 'aaaaaaaa-0000-0000-0000-000000000002'
+);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 GO
 CREATE OR ALTER PROCEDURE operations_resume_operation.[test resume_operation leaves an operation to a process that reports]

@@ -2,8 +2,8 @@ CREATE OR REPLACE FUNCTION rowpost.list_operations(
     p_count integer, -- maximum number of operations, 1 to 1000
     p_before_id bigint DEFAULT NULL -- only operations with a lower number
 ) RETURNS TABLE (
-    operation_id bigint, operation_name text, operation_state text, client text, login_name text, user_name text, queue_name text, message_id text, details text,
-    reason text, outcome text, started_at timestamp, changed_at timestamp, ended_at timestamp, total_count bigint, done_count bigint,
+    operation_id bigint, operation_name text, operation_state text, client text, login_name text, user_name text, queue_name text, message_id text,
+    details text, reason text, outcome text, started_at timestamp, changed_at timestamp, ended_at timestamp, total_count bigint, done_count bigint,
     gone_count bigint, refused_count bigint, reached bigint, up_to bigint, cancelled_by text
 )
 LANGUAGE plpgsql
