@@ -54,6 +54,11 @@ class Checkpoint:
         line = "-" if text is None else text.splitlines()[_HEADER_LINES + source]
         return None if line == "-" else json.loads(line)
 
+    def watermark_ms(self, number: int) -> int:
+        """Return the event-time watermark of a batch, in milliseconds since 1970; 0 if it is not stored."""
+        text = self._text(f"offsets/{number}")
+        return 0 if text is None else int(json.loads(text.splitlines()[1])["batchWatermarkMs"])
+
     def progress(self) -> CheckpointProgress:
         """Return what an archive compares with its table."""
 
