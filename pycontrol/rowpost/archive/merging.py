@@ -37,7 +37,6 @@ def small_files(files: Iterable[DataFile], at_least: int, *, tiers: Sequence[int
     """Return groups of small files of one queue and day, each for one new file of at most FILE_BYTES.
 
     Args:
-        files: the files of a snapshot.
         at_least: the number of files for which a group is worth rewriting, 2 or more.
         tiers: upper limits of size, in bytes. Only files of one tier are merged.
     """

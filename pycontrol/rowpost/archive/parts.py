@@ -105,9 +105,8 @@ def write_parts(batches: Iterable[pa.RecordBatch], root: str, schema: pa.Schema,
     """Write rows to one file for each partition, and return the files when all rows are written.
 
     Args:
-        batches: rows with the columns of `schema` and of PARTITIONS.
+        batches: rows with the columns of `schema`, which are those of the files, and of PARTITIONS.
         root: the table's folder.
-        schema: the columns of the files.
         name: the start of the files' names.
     """
     parts = _Parts(root, schema, name)

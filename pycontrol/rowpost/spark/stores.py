@@ -94,12 +94,7 @@ def is_reachable(spark: SparkSession, path: str) -> bool:
 
 
 def check_reachable(spark: SparkSession, path: str, what: str, instead: str) -> None:
-    """Raise SparkUnavailable if Spark cannot read a path.
-
-    Args:
-        what: names it, such as "the checkpoint".
-        instead: what else the user can do.
-    """
+    """Raise SparkUnavailable if Spark cannot read a path. `what` names it, such as "the checkpoint", and `instead` says what else users can do."""
     if is_reachable(spark, path):
         return
     store = store_of(path)

@@ -82,11 +82,8 @@ class QueueArchiver:
 
     Args:
         writer: adds the batches to the table. Several archivers may share it, in one thread.
-        options: the queue, the mode and the bounds of a batch.
         recreated: archive a queue from its beginning that was dropped and created again after the table has archived it.
-        checkpoint: notes how far the archive is.
         receivers: are called with the numbers of each batch.
-        connect: makes the connections.
     """
 
     def __init__(

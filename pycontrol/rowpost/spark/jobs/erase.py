@@ -105,11 +105,7 @@ def run(
     """Erase messages, and return the receipt.
 
     Args:
-        spark: the session.
-        path: the archive.
-        selection: the messages.
-        reason: for the receipt. It must not contain what is erased.
-        now: the time of the receipt.
+        reason: for the receipt, as `now`. It must not contain what is erased.
         idle: no job writes to the archive now, so that all leftovers can be deleted.
         progress: called with the number of erased messages.
 

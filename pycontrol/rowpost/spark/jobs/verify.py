@@ -71,8 +71,6 @@ def compare(archived: DataFrame, waiting: DataFrame, removed: DataFrame | None =
     """Count a queue's messages (id, row_version) that its archive lacks: removed, not archived yet, and missed.
 
     Args:
-        archived: the archived messages of the queue.
-        waiting: the messages that are in the queue.
         removed: the row versions that `erase` and `retain` have deleted from the archive.
         upto: the row version up to which the queue was archived; None for that of the newest archived message.
     """

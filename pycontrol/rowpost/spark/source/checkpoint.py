@@ -105,7 +105,6 @@ def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, 
     """Return the offset of the last batch that a query has committed. Returns None before its first commit.
 
     Args:
-        checkpoint: a path or URI.
         spark: reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does.
         source: position of the source in the query, from 0.
     """
@@ -121,7 +120,6 @@ def finalize(
 
     Args:
         options: the stream's options; queue and environment are enough.
-        checkpoint: the query's checkpoint.
         spark: reads a checkpoint that is not a local folder.
         release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
         confirmed: the offsets, by the identity of the queue, up to which the target has the messages. Messages above stay in the spool.
