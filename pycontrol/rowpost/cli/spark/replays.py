@@ -14,7 +14,7 @@ from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, counter, counts, imported, local_folder, registered_queues, running
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, counter, counts, imported, local_folder, registered_queues, running, show
 from rowpost.transport.maintenance import waiting
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ def replay(
                 if dry_run:
                     raise
                 raise Interrupted("some messages were sent; run the same command again to send the rest") from None
-    if not session.as_json and done.get("would_send"):
-        rows = [(each["queue"], each["message_type"] or "-", f"{each['messages']:,}", f"{each['body_bytes']:,}") for each in done["would_send"]]
-        table(session.out, ("queue", "message type", "messages", "body bytes"), rows, right=("messages", "body bytes"))
+    if done.get("would_send"):
+        rows = [(each["queue"], each["message_type"] or "-", each["messages"], each["body_bytes"]) for each in done["would_send"]]
+        show(session, ("queue", "message type", "messages", "body bytes"), rows)
     counts(session, done)
 
 

@@ -47,6 +47,10 @@ ESSENTIAL = columns.ESSENTIAL
 #: The result of `archive`. The columns queue and day are folders.
 ARCHIVE = _struct(columns.ARCHIVE)
 
+_MEASURED = {
+    "processing": "processing_ended - processing_started, milliseconds",
+    "critical": "processing_ended - time_sent (delayed messages: - deliver_at), milliseconds",
+}
 #: The result of `metrics`: throughput and times by hour.
 FLOW_HOURLY = StructType(
     [
@@ -55,14 +59,11 @@ FLOW_HOURLY = StructType(
         _column("message_type", _TEXT, "type of the handled message"),
         _column("messages", _COUNT, "handled messages, from the audit queue", False),
         _column("failed", _COUNT, "messages moved to the error queue", False),
-        _column("processing_ms_p50", _NUMBER, "processing_ended - processing_started, milliseconds"),
-        _column("processing_ms_p95", _NUMBER, ""),
-        _column("processing_ms_p99", _NUMBER, ""),
-        _column("processing_ms_max", _NUMBER, ""),
-        _column("critical_ms_p50", _NUMBER, "processing_ended - time_sent (delayed messages: - deliver_at), milliseconds"),
-        _column("critical_ms_p95", _NUMBER, ""),
-        _column("critical_ms_p99", _NUMBER, ""),
-        _column("critical_ms_max", _NUMBER, ""),
+        *(
+            _column(f"{name}_ms_{of}", _NUMBER, text if of == "p50" else "")
+            for name, text in _MEASURED.items()
+            for of in ("p50", "p95", "p99", "max")
+        ),
         _column("clamped", _COUNT, "negative times, from clocks that differ, counted as 0", False),
         _column("bytes", _COUNT, "size of all bodies", False),
         _column("processing_ms_sketch", BinaryType(), "KLL sketch of the processing times, which `merged` merges; null if there are none"),
