@@ -16,7 +16,7 @@ from rowpost.errors import ArchiveNotFound, SparkFailed
 from rowpost.spark.archive.policy import Retention, Rule
 from rowpost.spark.archive.schemas import ARCHIVE, LIVE
 from rowpost.spark.explain import explained
-from rowpost.spark.jobs import decoded_tables, erase, retain
+from rowpost.spark.jobs import decode, erase, retain
 from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
 from rowpost.wire.message import format_timestamp
 from tests.support.spark.archives import ArchiveMaker
@@ -239,7 +239,7 @@ def test_a_table_that_needs_deltas_jar_is_refused_in_one_sentence(spark, made, t
         with pytest.raises(SparkFailed, match=f"{named}.*does not write"):
             change_it()
     with pytest.raises(SparkFailed, match=f"Cannot decode.*{named}"):
-        decoded_tables.run(spark, made.address, str(tmp_path / "decoded"), {})
+        decode.run(spark, made.address, str(tmp_path / "decoded"), {})
 
 
 def with_row_tracking(out) -> None:

@@ -31,7 +31,7 @@ def decode(
     local_folder(archive)
     with running(session, options, "decode") as spark:
         from rowpost.spark.bodies.schema_files import read_schemas
-        from rowpost.spark.jobs.decoded_tables import run
+        from rowpost.spark.jobs.decode import run
 
         done = run(spark, archive, out, read_schemas(schemas), counter(session, "{done} of {of} types decoded"))
     rows, missing = [asdict(each) for each in done["tables"]], done["without_schema"]

@@ -19,7 +19,7 @@ from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound
 from rowpost.spark.archive.records import places, tables_in
 from rowpost.spark.archive.rows import FILE
-from rowpost.spark.jobs.decoded_tables import KEY, ROW
+from rowpost.spark.jobs.decode import KEY, ROW
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, RewriteCounts, RowChange, work
 
 __all__ = ["MATCHES", "ChangedCopies", "follow", "has_body"]

@@ -31,7 +31,7 @@ from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import MESSAGE, schema_of
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.copied import MATCHES, ChangedCopies, follow, has_body
-from rowpost.spark.jobs.decoded_tables import KEY, sources
+from rowpost.spark.jobs.decode import KEY, sources
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, RewriteCounts, RowChange, work
 from rowpost.spark.jobs.replay import filtered, stored
 from rowpost.spark.jobs.retain import is_redacted
