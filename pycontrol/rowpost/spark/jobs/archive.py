@@ -3,8 +3,8 @@
 `ArchiveJob` describes a job, `run` executes it, and `read_archive` reads the result.
 
 Spark logs the range of a batch before it reads the rows, and logs the batch as done after it was written. An interrupted
-batch is read again with the same rows. The table's log has the offsets of each queue (archive/identity.py), so that a repeated batch
-is not added again, and a checkpoint that does not belong to the table is refused. A new checkpoint continues where the table ends. The day of a message must not depend on the time of writing: `archived_at` is the batch time in Spark's log.
+batch is read again with the same rows, and archive/identity.py decides whether the table has it. The day of a message must not depend on
+the time of writing: `archived_at` is the batch time in Spark's log.
 """
 
 from __future__ import annotations
