@@ -50,14 +50,15 @@ def archive(
     every_s = None if options.interval is None else max(options.interval.total_seconds(), _SHORTEST_S)
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     try:
-        from rowpost.archive.address import delta_uri
-        from rowpost.archive.opening import create_table
-        from rowpost.archive.source.connection import PatientConnection
-        from rowpost.archive.standalone.archiver import ConfirmedOffsets, QueueArchiver
         from rowpost.archive.standalone.running import Stop, run
-        from rowpost.archive.writer import TableWriter
     except ImportError as error:
         raise _missing(error) from error
+    from rowpost.archive.address import delta_uri
+    from rowpost.archive.source.connection import PatientConnection
+    from rowpost.archive.standalone.archiver import ConfirmedOffsets, QueueArchiver
+    from rowpost.archive.table import create_table
+    from rowpost.archive.writer import TableWriter
+
     delta_uri(folder)
     with session.deployed() as database:
         names = list(dict.fromkeys(check_queues(session, database, names)))
