@@ -22,7 +22,7 @@ from rowpost.deploy.diff import PlanDiff
 from rowpost.deploy.features import Kept
 from rowpost.deploy.parts import parts_by_queue
 from rowpost.deploy.plan import Plan, plan
-from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
+from rowpost.deploy.release import go_back, open_release, undo_scripts, write_release_archive
 from rowpost.deploy.review import Review, compare_releases, read_definition, review
 from rowpost.deploy.taken import dotted
 from rowpost.deploy.verify import verify
@@ -96,7 +96,7 @@ def show_plan(
     session, *others = session.databases(outbox)
     planned = _planned(session)
     if archive is not None:
-        session.note(f"Wrote {write_bundle(archive)} scripts of rowpost {__version__} to {archive}.")
+        session.note(f"Wrote {write_release_archive(archive)} scripts of rowpost {__version__} to {archive}.")
         return ExitCode.OK
     if sql or output is not None:
         _print_script(session, planned, output)

@@ -7,9 +7,9 @@ import pytest
 from rowpost.database.contract import load_contract
 from rowpost.database.sql_folder import dialect_folder, sql_folder
 from rowpost.deploy.contract_sql import role_grants
-from rowpost.deploy.plan import contract_fragments
-from rowpost.deploy.scripts import Script, database_scripts, hash_text, load_scripts, read_script, render_script
+from rowpost.deploy.scripts import Script, hash_text, load_scripts, read_script, render_script
 from rowpost.deploy.sql_text import SqlTextError, code_line, expand, render, split_batches
+from rowpost.deploy.steps import contract_fragments
 from rowpost.errors import DeployError
 from rowpost.wire.address import IDENTIFIER_LIMIT, Address, queue_key
 
@@ -46,7 +46,7 @@ def batches(text, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_tables_run_first_in_number_order_then_deploy_s_procedures_then_helpers(engine):
-    names = [script.name for script in database_scripts(engine)]
+    names = [script.name for script in load_scripts(engine).database]
 
     kinds = ["tables" if name.startswith("tables/") else name.split("/")[1] for name in names]
     assert names[0] == "tables/001_schema.sql"
@@ -56,7 +56,7 @@ def test_tables_run_first_in_number_order_then_deploy_s_procedures_then_helpers(
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_script_of_tables_since_the_first_release_has_one_that_undoes_it(engine):
-    later = [script.name for script in database_scripts(engine) if script.kind == "once" and script.name > "tables/024"]
+    later = [script.name for script in load_scripts(engine).database if script.kind == "once" and script.name > "tables/024"]
 
     for name in later:
         assert read_script(engine, name.replace("tables/", "tables/undo/")).text
@@ -67,7 +67,7 @@ def test_tables_run_by_number_and_not_by_alphabet(folder):
     for name in ("0910_ten.sql", "909_nine.sql"):
         (folder / "tables" / name).write_text("SELECT 1;\nGO\n")
 
-    names = [script.name for script in database_scripts("sqlserver", folder) if script.kind == "once"]
+    names = [script.name for script in load_scripts("sqlserver", folder).database if script.kind == "once"]
 
     assert names[-2:] == ["tables/909_nine.sql", "tables/0910_ten.sql"]
     assert load_scripts("sqlserver", folder).schema_version == 910
@@ -77,7 +77,7 @@ def test_two_one_time_scripts_of_one_number_are_refused(folder):
     (folder / "tables" / "001_again.sql").write_text("SELECT 1;")
 
     with pytest.raises(DeployError, match=r"001_schema\.sql and tables/001_again\.sql|001_again.*001_schema"):
-        database_scripts("sqlserver", folder)
+        load_scripts("sqlserver", folder)
 
 
 def test_a_file_that_cannot_be_read_is_named(folder):
@@ -90,7 +90,7 @@ def test_both_dialects_bring_the_same_files(engine):
     scripts, twin = (load_scripts(each) for each in ENGINES)
 
     assert [script.name for script in scripts.database] == [script.name for script in twin.database]
-    assert {script.stem for script in scripts.templates} == {script.stem for script in twin.templates}
+    assert {script.stem for script in scripts.queue.procedures} == {script.stem for script in twin.queue.procedures}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -98,7 +98,7 @@ def test_both_dialects_bring_the_same_files(engine):
 @pytest.mark.parametrize("character", ["n", "é", "🚀"])
 def test_every_template_s_name_fits_the_identifier_limit_for_names_of_every_length(engine, schema, character):
     scripts = load_scripts(engine)
-    stems = {script.stem for script in (*scripts.templates, *scripts.saga_templates)}
+    stems = {script.stem for script in (*scripts.queue.procedures, *scripts.saga.procedures)}
     size = {"postgresql": lambda text: len(text.encode()), "sqlserver": lambda text: len(text.encode("utf-16-le")) // 2}[engine]
     names = [character * length for length in range(1, IDENTIFIER_LIMIT[engine] + 1) if size(character * length) <= IDENTIFIER_LIMIT[engine]]
 
@@ -113,7 +113,7 @@ def test_every_template_s_name_fits_the_identifier_limit_for_names_of_every_leng
 def test_every_procedure_of_the_contract_has_its_file(engine):
     scripts = load_scripts(engine)
 
-    files = {script.name for script in (*scripts.database, *scripts.templates, *scripts.saga_templates)}
+    files = {script.name for script in (*scripts.database, *scripts.queue.procedures, *scripts.saga.procedures)}
 
     assert {f"procedures/{each.folder}/{each.name}.sql" for each in load_contract().procedures} <= files
 
@@ -121,7 +121,7 @@ def test_every_procedure_of_the_contract_has_its_file(engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_file_of_the_product_can_be_rendered_and_split(engine):
     scripts = load_scripts(engine)
-    of_queues = (scripts.create, scripts.queue_grants, scripts.forget, scripts.drop, *scripts.templates)
+    of_queues = (*scripts.queue.tables, *scripts.queue.procedures, *scripts.queue.grants, *scripts.queue.removal)
     fragments = contract_fragments(scripts) | {"procedure_grants": role_grants(engine, load_contract().templates())}
 
     expanded = [Script(script.name, expand(script.text, fragments)) for script in of_queues]
