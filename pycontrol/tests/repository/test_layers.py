@@ -35,7 +35,7 @@ FLOORS = {
     "rowpost.archive": (("columns",), ("source",), (REST,)),
     "rowpost.cli": ((REST,), ("errors", "queue", "run"), ("acts", "demo", "spark"), ("app",)),
     "rowpost.database": (("sql_folder", "moments"), ("contract",), ("dialects",), (REST,)),
-    "rowpost.database.dialects": (("protocol", "relations"), ("postgresql", "sqlserver"), ("choice",)),
+    "rowpost.database.dialects": (("protocol", "relations"), ("explanations",), ("postgresql", "sqlserver"), ("choice",)),
     "rowpost.pipeline": ((REST,), ("telemetry",)),
     "rowpost.spark": ((REST,), ("archive",), ("bodies", "source"), ("jobs",)),
     "rowpost.workers": ((REST,), ("bridge", "exposition", "tasks"), ("supervisor",)),
