@@ -74,7 +74,7 @@ class _Entry:
         return f"{self.noun} {self.name}"
 
     @property
-    def record(self) -> dict[str, object]:
+    def record(self) -> dict[str, Any]:
         """The arguments of the procedure that enters it."""
         return {self.columns.get(each, each): getattr(self, each) for each in _columns(type(self))}
 
@@ -85,7 +85,7 @@ class _Entry:
 
 
 @cache
-def _columns(kind: type[_Entry]) -> tuple[str, ...]:
+def _columns(kind: Any) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind) if each.compare)
 
 
@@ -226,7 +226,9 @@ def describe_queue(queue: QueueSettings, engine: str, *, wake_up: bool = False) 
     own = queue.kind != "external"
     return QueueEntry(
         *name,
-        *(full.catalog, str(full.schema), full.table),
+        full.catalog,
+        str(full.schema),
+        full.table,
         queue.kind,
         body_string=queue.body_string,
         clustered=queue.clustered,

@@ -190,11 +190,12 @@ def build_plan(environment: str, scripts: ScriptSet, entries: Iterable[Entry], w
     features = frozenset(features) | ({"sagas"} if sagas else frozenset())
     rendering = Rendering(scripts, features)
     items: list[ScriptStep | Entry] = [*rendering.shared()] if whole else []
-    for entry in (*subscriptions, *queues, *sagas):
+    registered: list[Entry] = [*subscriptions, *queues, *sagas]
+    for entry in registered:
         items += [entry, *rendering.steps_of(entry)]
     if whole:
         items.append(rendering.grants())
-    for entry in (*queues, *sagas):
+    for entry in registered:
         items += rendering.grants_of(entry)
     return Plan(environment, scripts, tuple(items), whole=whole, features=features)
 

@@ -11,7 +11,7 @@ from rowpost.errors import SchemaMissing, SchemaTooNew
 
 __all__ = ["JournalEntry", "ServerState", "check_not_newer", "is_deployed", "read_state"]
 
-Kind = TypeVar("Kind", bound=Entry)
+Kind = TypeVar("Kind", QueueEntry, SagaEntry, SubscriptionEntry)
 
 LIST_SAGAS = "procedures/saga/list_saga_types.sql"
 LIST_SUBSCRIPTION_TABLES = "procedures/pubsub/list_subscription_tables.sql"
