@@ -8,7 +8,7 @@ that the turn entered. A *hop* is a call from one file of the package into anoth
 from a call, do not count. `--way` prints each hop.
 
 The figures depend only on the code, not on the machine. To count another commit, set PYTHONPATH to its `pycontrol` folder.
-The tool finds the modules of releases before the packages (`rowpost.worker` instead of `rowpost.workers.worker`) too.
+The tool finds the modules of releases before the packages (`rowpost.worker` instead of `rowpost.workers.worker.worker`) too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES = {
     "Assignment": ("workers.protocol", "reports", "Assignment"),
     "Endpoint": ("endpoint.endpoint", "endpoint", "Endpoint"),
     "Settings": ("settings.environment", "settings", "Settings"),
-    "Worker": ("workers.worker", "worker", "Worker"),
+    "Worker": ("workers.worker.worker", "worker", "Worker"),
     "connect": ("database.connection", "database", "connect"),
     "embedded": ("database.embedded", "embedded", None),
     "prepare": ("endpoint.provisioning", "hosting", "prepare"),
@@ -39,7 +39,7 @@ _NAMES = {
 def find(name: str) -> Any:
     """Return a class or function of the package that PYTHONPATH names, in today's place or in the one before."""
     now, before, attribute = _NAMES[name]
-    for module in (now, before, "endpoint.hosting"):
+    for module in (now, now.rpartition(".")[0], before, "endpoint.hosting"):  # a sub-room was a module of its room
         try:
             found = importlib.import_module(f"rowpost.{module}")
         except ModuleNotFoundError:

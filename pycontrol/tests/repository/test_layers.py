@@ -10,7 +10,7 @@ import rowpost
 
 PACKAGE = Path(rowpost.__file__).parent
 REPOSITORY = Path(__file__).parents[3]
-ENTRIES = 23
+ENTRIES = 25
 
 #: the modules of a room that have no place of their own in its floors
 REST = "*"
@@ -32,13 +32,13 @@ FLOORS = {
         ("cli",),
         ("__init__", "__main__"),
     ),
-    "rowpost.archive": (("columns",), ("source",), (REST,)),
-    "rowpost.cli": ((REST,), ("errors", "queue", "run"), ("acts", "demo", "spark"), ("app",)),
+    "rowpost.archive": ((REST,), ("source",), ("standalone",)),
+    "rowpost.cli": ((REST,), ("errors", "queue", "run"), ("operations", "demo", "spark"), ("app",)),
     "rowpost.database": (("sql_folder", "moments"), ("contract",), ("dialects",), (REST,)),
     "rowpost.database.dialects": (("protocol", "relations"), ("explanations",), ("postgresql", "sqlserver"), ("choice",)),
     "rowpost.pipeline": ((REST,), ("telemetry",)),
     "rowpost.spark": ((REST,), ("archive",), ("bodies", "source"), ("jobs",)),
-    "rowpost.workers": ((REST,), ("bridge", "exposition", "tasks"), ("supervisor",)),
+    "rowpost.workers": ((REST,), ("worker", "tasks", "exposition", "bridge"), ("supervision",)),
 }
 #: rooms that may import from less than everything below them
 ONLY = {

@@ -174,7 +174,7 @@ def _import_program() -> None:
     import rowpost.database.dialects.postgresql.dialect
     import rowpost.database.embedded
     import rowpost.deploy.apply
-    import rowpost.workers.supervisor
+    import rowpost.workers.supervision.supervisor
 
     assert psycopg and rowpost
 

@@ -20,7 +20,7 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.message import decode_headers
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, Exit
-from rowpost.workers.worker import Worker
+from rowpost.workers.worker.worker import Worker
 from tests.support.workers import eventually
 
 calls: Counter[bytes] = Counter()
