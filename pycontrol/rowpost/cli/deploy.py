@@ -142,7 +142,7 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
                 "hash": planned.hash,
                 "changes": [{"state": item.state, "name": item.name} for item in found.items if item.state != "unknown"],
                 "review": _review_document(found),
-                "unchanged": len(diff.unchanged),
+                "unchanged": len(diff.names("unchanged")),
                 "transactions_by_queue": [part.title for part in parts_by_queue(diff)],
                 "undeclared": diff.undeclared,
                 "kept": [asdict(each) for each in diff.kept],
@@ -155,7 +155,7 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
     _note_kept(session, diff.kept)
     changes = sum(count for state, count in found.counts.items() if state != "unknown")
     what = f"{changes} to change, " if changes else ""
-    session.note(f"{what}{len(diff.unchanged)} unchanged.{_also_registered(diff.undeclared)}")
+    session.note(f"{what}{len(diff.names('unchanged'))} unchanged.{_also_registered(diff.undeclared)}")
     if not diff.is_empty:
         session.note(f"Transactions: 1, or {len(parts_by_queue(diff))} with rowpost apply --by-queue.")
 

@@ -108,7 +108,7 @@ def apply(database: Connection, plan: Plan, progress: Progress | None = None, *,
                 raise type(error)(f"{error} {after}") from error
     applied = tuple(change.name for change in diff.to_run if change.state != "everytime")
     dropped = tuple(entry.script_name for entry in diff.dropped)
-    return ApplyResult(applied, len(diff.unchanged), diff.altered, diff.undeclared, dropped, diff.kept)
+    return ApplyResult(applied, len(diff.names("unchanged")), diff.names("altered"), diff.undeclared, dropped, diff.kept)
 
 
 def _compare_under_lock(database: Connection, plan: Plan, running: DeploymentTransaction, fresh: bool) -> tuple[ServerState, PlanDiff]:
@@ -123,9 +123,9 @@ def _compare_under_lock(database: Connection, plan: Plan, running: DeploymentTra
     if not plan.whole and state.schema_version < plan.schema_version:
         raise DeployError(f"The database has schema {state.schema_version}, and this rowpost brings {plan.schema_version}: run rowpost apply first.")
     diff = compare_with(database, plan, state)
-    if diff.edited:
+    if edited := diff.names("edited"):
         raise ScriptEdited(
-            f"One-time scripts were edited after they ran here: {', '.join(diff.edited)}. Restore them and put the change into a new script."
+            f"One-time scripts were edited after they ran here: {', '.join(edited)}. Restore them and put the change into a new script."
         )
     check_not_taken(database, diff)
     return state, diff

@@ -87,21 +87,6 @@ class PlanDiff:
         return tuple(change.name for change in self.changes if change.state == state)
 
     @property
-    def altered(self) -> tuple[str, ...]:
-        """Tables whose columns were changed by hand; apply leaves them alone."""
-        return self.names("altered")
-
-    @property
-    def edited(self) -> tuple[str, ...]:
-        """One-time scripts edited after they ran; apply refuses."""
-        return self.names("edited")
-
-    @property
-    def unchanged(self) -> tuple[str, ...]:
-        """As planned."""
-        return self.names("unchanged")
-
-    @property
     def is_empty(self) -> bool:
         """Whether apply would find nothing to do (but for what runs every time)."""
         return not self.dropped and all(change.state == "everytime" for change in self.to_run)

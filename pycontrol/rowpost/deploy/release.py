@@ -130,7 +130,7 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
         for entry in dropped:  # after the calls: a later release may call procedures that only it has
             running.run_script(Script(entry.script_name, drop_object(database.engine, str(entry.object_name), str(entry.object_kind))))
     applied = tuple(change.name for change in diff.to_run if isinstance(change.item, ScriptStep) and change.state != "everytime")
-    return ApplyResult(applied, len(diff.unchanged), dropped=tuple(entry.script_name for entry in dropped))
+    return ApplyResult(applied, len(diff.names("unchanged")), dropped=tuple(entry.script_name for entry in dropped))
 
 
 def _later_procedures(plan: Plan, state: ServerState) -> tuple[JournalEntry, ...]:

@@ -23,8 +23,8 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 
 from rowpost.database.contract import Contract, load_contract, read_contract
-from rowpost.database.sql_folder import ONE_TIME, dialect_folder, schema_version, sql_folder
-from rowpost.deploy.sql_text import SqlTextError, expand, render
+from rowpost.database.sql_folder import ONE_TIME, dialect_folder
+from rowpost.deploy.sql_text import expand
 from rowpost.errors import DeployError
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "hash_text",
     "load_scripts",
     "read_script",
-    "render_script",
 ]
 
 #: what a template of each kind of the registry's entries holds
@@ -96,11 +95,10 @@ class Templates:
 class ScriptSet:
     """All scripts of one dialect, by what they are for.
 
-    `folder` is the sql folder that they came from, and `contract` its contract: an earlier release is rendered by its own.
+    `contract` is the release's own: an earlier release is rendered by that. `schema_version` is the number of the newest one-time script.
     """
 
     engine: str
-    folder: Path
     contract: Contract = field(repr=False)
     lock: Script
     begin: Script
@@ -111,11 +109,7 @@ class ScriptSet:
     subscription: Templates
     commit: Script
     unlock: Script
-
-    @cached_property
-    def schema_version(self) -> int:
-        """Number of the newest one-time script."""
-        return schema_version(self.engine, self.folder)
+    schema_version: int
 
 
 def read_script(engine: str, name: str, folder: Path | None = None) -> Script:
@@ -162,7 +156,6 @@ def _load(engine: str, folder: Path | None) -> ScriptSet:
 
     return ScriptSet(
         engine=engine,
-        folder=folder or sql_folder(),
         contract=load_contract() if folder is None else read_contract(folder),
         lock=read("lock.sql"),
         begin=read("begin.sql"),
@@ -176,15 +169,8 @@ def _load(engine: str, folder: Path | None) -> ScriptSet:
         subscription=templates("subscription"),
         commit=read("commit.sql"),
         unlock=read("unlock.sql"),
+        schema_version=max(map(_number, tables), default=0),
     )
-
-
-def render_script(script: Script, names: dict[str, str], engine: str) -> str:
-    """Return the script's text with its placeholders filled. Raises DeployError naming file and line."""
-    try:
-        return render(script.text, names, engine)
-    except SqlTextError as error:
-        raise DeployError(f"{script.name}: line {error.line}: {error.problem}") from error
 
 
 def hash_text(text: str) -> str:

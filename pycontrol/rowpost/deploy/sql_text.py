@@ -109,7 +109,7 @@ def _blanked(text: str, pieces: Collection[Token], *kinds: str) -> str:
 
 def code_only(text: str, engine: str = "sqlserver") -> str:
     """Return SQL without its comments."""
-    return "".join(text[start:end] for kind, start, end in tokens(text, engine) if kind != "comment")
+    return "".join([text[start:end] for kind, start, end in tokens(text, engine) if kind != "comment"])
 
 
 def _line(text: str, position: int) -> int:

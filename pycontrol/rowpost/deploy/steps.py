@@ -9,12 +9,13 @@ from typing import Any
 
 from rowpost.database.contract import CORE
 from rowpost.database.dialects.choice import dialect_for
-from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
+from rowpost.deploy.contract_sql import contract_fragments, role_grants
 from rowpost.deploy.entries import Entry, QueueEntry, SagaEntry, SubscriptionEntry, default_table
-from rowpost.deploy.scripts import Script, ScriptSet, Templates, hash_text, render_script
-from rowpost.deploy.sql_text import expand
+from rowpost.deploy.scripts import Script, ScriptSet, Templates, hash_text
+from rowpost.deploy.sql_text import SqlTextError, expand, render
+from rowpost.errors import DeployError
 
-__all__ = ["Rendering", "ScriptStep", "contract_fragments"]
+__all__ = ["Rendering", "ScriptStep"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Rendering:
     def __init__(self, scripts: ScriptSet, features: Collection[str] | None = None) -> None:
         self._scripts, self._contract, self._dialect = scripts, scripts.contract, dialect_for(scripts.engine)
         self._features = scripts.contract.features.keys() if features is None else features
-        self._fragments = contract_fragments(scripts, features)
+        self._fragments = contract_fragments(scripts.contract, scripts.engine, features)
 
     def shared(self) -> list[ScriptStep]:
         """Return the steps of what every database has: tables, procedures, and the procedures of the default table of subscriptions."""
@@ -128,16 +129,7 @@ class Rendering:
         return f"rowpost.{self._dialect.quote(f'{stem}:{entry.key}')}"
 
     def _render(self, script: Script, names: dict[str, str]) -> str:
-        return render_script(script, names, self._dialect.name)
-
-
-def contract_fragments(scripts: ScriptSet, features: Collection[str] | None = None) -> dict[str, str]:
-    """Return the SQL that the scripts' own contract determines, by placeholder; only of these features, or of all if None."""
-    contract, engine = scripts.contract, scripts.engine
-    granted = [each for each in contract.procedures if each.scope == "database" and (features is None or each.feature in {CORE, *features})]
-    return {
-        "procedure_grants": role_grants(engine, granted),
-        "queue_procedures": template_rows(contract.templates(features=features)),
-        "drop_queue_procedures": drop_procedures(engine, contract.templates()),
-        "drop_saga_procedures": drop_procedures(engine, contract.saga_templates()),
-    }
+        try:
+            return render(script.text, names, self._dialect.name)
+        except SqlTextError as error:
+            raise DeployError(f"{script.name}: line {error.line}: {error.problem}") from error

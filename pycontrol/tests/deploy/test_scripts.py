@@ -6,11 +6,12 @@ import pytest
 
 from rowpost.database.contract import load_contract
 from rowpost.database.sql_folder import dialect_folder, sql_folder
-from rowpost.deploy.contract_sql import role_grants
-from rowpost.deploy.scripts import Script, hash_text, load_scripts, read_script, render_script
+from rowpost.deploy.contract_sql import contract_fragments, role_grants
+from rowpost.deploy.plan import plan
+from rowpost.deploy.scripts import Script, hash_text, load_scripts, read_script
 from rowpost.deploy.sql_text import SqlTextError, code_line, expand, render, split_batches
-from rowpost.deploy.steps import contract_fragments
 from rowpost.errors import DeployError
+from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import IDENTIFIER_LIMIT, Address, queue_key
 
 ENGINES = ("postgresql", "sqlserver")
@@ -122,10 +123,10 @@ def test_every_procedure_of_the_contract_has_its_file(engine):
 def test_every_file_of_the_product_can_be_rendered_and_split(engine):
     scripts = load_scripts(engine)
     of_queues = (*scripts.queue.tables, *scripts.queue.procedures, *scripts.queue.grants, *scripts.queue.removal)
-    fragments = contract_fragments(scripts) | {"procedure_grants": role_grants(engine, load_contract().templates())}
+    fragments = contract_fragments(scripts.contract, engine) | {"procedure_grants": role_grants(engine, load_contract().templates())}
 
     expanded = [Script(script.name, expand(script.text, fragments)) for script in of_queues]
-    rendered = [render_script(script, NASTY[engine], engine) for script in expanded]
+    rendered = [render(script.text, NASTY[engine], engine) for script in expanded]
 
     assert not any("{queue_" in text for text in rendered)
     assert all(batches(text, engine) for text in [*rendered, *(script.text for script in scripts.database)])
@@ -262,11 +263,14 @@ def test_a_name_in_bare_code_is_refused_with_its_line():
         render("SELECT\n{queue_key}", {"queue_key": "x"}, "sqlserver")
 
 
-def test_an_unknown_placeholder_is_refused_with_file_and_line():
-    script = Script("procedures/queue/x.sql", "\n\nSELECT '{qeue_key}'")
+def test_an_unknown_placeholder_is_refused_with_file_and_line(folder):
+    path = folder / "postgresql/procedures/queue/peek_queue.sql"
+    text = path.read_text().rstrip()
+    path.write_text(f"{text}\nSELECT '{{qeue_key}}';\n")
+    line = text.count("\n") + 2
 
-    with pytest.raises(DeployError, match=r"procedures/queue/x\.sql: line 3: unknown placeholder {qeue_key}"):
-        render_script(script, {"queue_key": "x"}, "postgresql")
+    with pytest.raises(DeployError, match=rf"procedures/queue/peek_queue\.sql: line {line}: unknown placeholder {{qeue_key}}"):
+        plan(Settings(url="postgresql://db01/shop", queues=(QueueSettings("Sales"),)), folder)
 
 
 def test_braces_that_name_nothing_stay():
