@@ -42,7 +42,7 @@ def settings_of(name: str, url: str) -> Settings:
 def bridge_of(shop_url: str, warehouse_url: str, **options) -> BridgeSettings:
     shop = BridgeSide("shop", settings_of("shop", shop_url), (SALES,), "error")
     warehouse = BridgeSide("warehouse", settings_of("warehouse", warehouse_url), (STOCK,), "error")
-    return BridgeSettings("test", (shop, warehouse), **options)
+    return BridgeSettings("test", sides=(shop, warehouse), **options)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from rowpost.database.connection import connect
-from rowpost.deploy.queues import grant
+from rowpost.deploy.grants import grant
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import QueueNotFound
 from rowpost.transport.delayed import Moved, move_due

@@ -13,8 +13,8 @@ from rowpost.cli.formats import PEEK_LIMIT
 from rowpost.cli.session import canonical_name
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
+from rowpost.deploy.entries import describe_queue
 from rowpost.deploy.plan import plan
-from rowpost.deploy.queue_entry import describe_queue, queue_names
 from rowpost.deploy.queues import drop_queue
 from rowpost.deploy.sql_text import render
 from rowpost.errors import MessageCorrupt, SchemaMissing
@@ -74,7 +74,7 @@ class Stage:
 
     def _run(self, database: Connection, name: str) -> None:
         entry = describe_queue(QueueSettings(self.names[BILLING]), database.engine)
-        text = render(statement(database.engine, name), queue_names(entry, database.dialect), database.engine)
+        text = render(statement(database.engine, name), entry.placeholders(database.dialect), database.engine)
         with database.translated():
             database.dialect.script(database.driver_connection, text)
 
