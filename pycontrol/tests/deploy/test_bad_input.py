@@ -81,7 +81,7 @@ def test_a_queue_whose_deployment_is_killed_at_any_statement_is_not_there(shop, 
     step = 10 if shop.babelfish else 3  # there a deployment takes many seconds
     killed = killed_at_each_statement(open_shop, monkeypatch, sql, lambda each: create_queue(each, "New"), is_untouched, step)
 
-    assert killed > len(load_scripts(shop.engine).templates)
+    assert killed > len(load_scripts(shop.engine).queue.procedures)
     assert verify(open_shop(), shop.plan()) == []
 
 

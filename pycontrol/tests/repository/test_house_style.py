@@ -102,7 +102,7 @@ def test_what_stands_in_on_babelfish_stands_in_for_something():
 
 def test_every_substitution_for_babelfish_changes_a_script_of_sql():
     scripts = load_scripts("sqlserver")
-    texts = [script.text for script in (*scripts.database, *scripts.templates, *scripts.saga_templates)]
+    texts = [script.text for script in (*scripts.database, *scripts.queue.procedures, *scripts.saga.procedures)]
 
     idle = [lack for lack, change in babelfish.SUBSTITUTIONS.items() if all(change(text) == text for text in texts)]
 

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rowpost.archive.opening import open_table
+from rowpost.archive.table import open_table
 from rowpost.spark.archive.policy import read_policy
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.bodies.schema_files import read_schemas
-from rowpost.spark.jobs import compact, decoded_tables, erase, metrics, replay, retain, verify
+from rowpost.spark.jobs import compact, decode, erase, metrics, replay, retain, verify
 from rowpost.spark.jobs.archive import ArchiveJob, archive, read_archive
 from rowpost.spark.jobs.archive import run as run_archive
 from rowpost.spark.jobs.conversations import conversations, edges
@@ -180,7 +180,7 @@ def jobs(spark: SparkSession, queues, made: ArchiveMaker) -> Iterator[tuple[str,
     live.awaitTermination()
     yield "metrics --live", [(row["hour"], row["messages"]) for row in archived_rows(folder / "live")]
 
-    decoded_tables.run(spark, made.address, str(folder / "decoded"), read_schemas(folder / "schemas"))
+    decode.run(spark, made.address, str(folder / "decoded"), read_schemas(folder / "schemas"))
     decoded = sorted(archived_rows(folder / "decoded" / "Shop.PlaceOrder"), key=lambda row: row["message_id"])
     yield "decode", [(row["message_id"], row["OrderId"], row["At"], row["body_Day"], row["day"], row["_error"] is None) for row in decoded]
 
