@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from rowpost.deploy import queues as registry
+from rowpost.deploy.grants import grant
 from rowpost.endpoint.callbacks import Callbacks, opener
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.hosting import with_endpoints
@@ -299,7 +300,7 @@ def test_who_may_not_make_the_queue_is_told_who_can(web, target, sql, database):
     with pytest.raises(PermissionDenied, match=r"rowpost queue create Web\.web1"):
         callbacks.start()
     registry.create_queue(database, named("Web.web1"), delayed=False)
-    registry.grant(database, "rowpost_test_web", receive_from=[named("Web.web1")], send_to=[named("Billing")])
+    grant(database, "rowpost_test_web", receive_from=[named("Web.web1")], send_to=[named("Billing")])
     with callbacks, pytest.raises(NoReply):
         callbacks.request(PlaceOrder(1), to="Billing", timeout=SHORT)
 
