@@ -422,8 +422,7 @@ def test_a_signal_stops_a_supervisor_process_gracefully(shop, tmp_path, number):
     with supervisor_process(shop, "wait_for_file", limit=2) as process:
         eventually(lambda: running(gate) == 2, "two handlers")
         process.send_signal(number)
-        while "Stopping" not in process.stdout.readline():
-            pass
+        assert any("Stopping" in line for line in process.stdout)
         gate.touch()
         exitcode = process.wait(30)
 
@@ -440,8 +439,7 @@ def test_a_second_signal_ends_a_supervisor_process_at_once(shop, tmp_path):
     with supervisor_process(shop, "wait_for_file", limit=2) as process:
         eventually(lambda: running(gate) == 2, "two handlers")
         process.send_signal(signal.SIGTERM)
-        while "Stopping" not in process.stdout.readline():
-            pass
+        assert any("Stopping" in line for line in process.stdout)
         process.send_signal(signal.SIGTERM)
         process.wait(10)
 
