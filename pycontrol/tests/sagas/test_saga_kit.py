@@ -8,6 +8,7 @@ import pytest
 from rowpost.errors import InvalidCorrelation, InvalidMessage
 from rowpost.sagas import Saga, handles, starts
 from rowpost.testing import SagaTest
+from rowpost.transport.queue import Queue
 from tests.support.schema import named
 
 
@@ -120,8 +121,11 @@ def test_a_timeout_that_nobody_asked_for_is_refused_with_what_was_asked_for(saga
 def test_a_run_begins_with_nothing_of_an_earlier_one(database):
     with SagaTest(OrderPolicy, database) as saga:
         saga.handle(Placed("A1", 500))
+        Queue(named("SagaTest.OrderPolicy"), database).send(b"left")
+
     with SagaTest(OrderPolicy, database) as saga:
         assert saga.states == []
+        assert Queue(named("SagaTest.OrderPolicy"), database).peek() == 0
 
 
 @dataclass(frozen=True)
