@@ -17,8 +17,8 @@ from rowpost.database.dialects.postgresql.copying import copy_rows
 from rowpost.database.dialects.postgresql.errors import translate
 from rowpost.database.dialects.postgresql.guarding import HandlerGuard
 from rowpost.database.dialects.postgresql.session import open_connection
-from rowpost.database.dialects.protocol import Begin, Check, Commit, Statement, object_name, statement_of
-from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
+from rowpost.database.dialects.protocol import Begin, Commit, Statement, object_name, statement_of
+from rowpost.errors import SettingsError, UnsupportedServer
 from rowpost.settings.target import is_unambiguous, why_unreadable
 
 __all__ = ["POSTGRESQL", "PostgreSQL"]
@@ -52,6 +52,11 @@ class PostgreSQL:
     """The dialect of PostgreSQL 14 and later."""
 
     name = "postgresql"
+
+    translate = staticmethod(translate)
+    encoding_limits = staticmethod(checks.encoding_limits)
+    check_deployable = staticmethod(checks.check_encoding)
+    checks = staticmethod(checks.checks)
 
     def __init__(self) -> None:
         #: URLs whose connections have a session each
@@ -195,18 +200,9 @@ class PostgreSQL:
     def session_limits(self, connection: psycopg.Connection) -> list[str]:
         return [f"{found}: {advice}" for found, advice in checks.session_limits(connection)]
 
-    def encoding_limits(self, connection: psycopg.Connection) -> list[str]:
-        return checks.encoding_limits(connection)
-
     def was_started(self, connection: psycopg.Connection, seconds: float) -> bool:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) < %s", (seconds,)).fetchone()
         return row == (True,)
-
-    def check_deployable(self, connection: psycopg.Connection) -> None:
-        checks.check_encoding(connection)
-
-    def checks(self, connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
-        return checks.checks(connection, schemas)
 
     def listen(self, connection: psycopg.Connection) -> bool:
         # the connection is rowpost's own: `pooling` has checked that it keeps its session
@@ -242,9 +238,6 @@ class PostgreSQL:
 
     def guard(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]) -> HandlerGuard:
         return HandlerGuard(connection, refuse, refuse_late)
-
-    def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
-        return translate(error, statement)
 
     def database_name(self, connection: psycopg.Connection) -> str:
         return connection.info.dbname
