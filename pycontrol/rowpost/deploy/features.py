@@ -64,11 +64,12 @@ def settle(plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> S
         feature for feature in sorted(present - plan.features)
         if here.judge(DeclaredFeature(feature), f"the feature {feature}", f"add {feature} to `features:`")
     }  # fmt: skip
-    entries = [here.judge_trigger(here.judge_delayed(entry, registered.get(entry.title)), registered.get(entry.title)) for entry in plan.entries]
+    entries = [here.judge_delayed(entry, registered.get(entry.title)) for entry in plan.entries]
     titles = {entry.title for entry in entries}
     entries += [entry for title, entry in registered.items() if title not in titles]
     for entry in entries:
         here.keep_second_correlation(entry)
+    entries = [here.judge_trigger(entry, registered.get(entry.title)) for entry in entries]
     whole = _completed(plan, entries, plan.features | staying)
     return Settled(whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten), tuple(here.left))
 
