@@ -11,7 +11,7 @@ import typer
 
 from rowpost.cli.command import YesOption, command
 from rowpost.cli.current_folder import import_from_current_folder
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.printing import table, visible
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.database.connection import Connection
@@ -248,7 +248,7 @@ def _apply(session: Session, yes: bool, by_queue: bool) -> None:
                     by_queue=by_queue,
                 )
         except KeyboardInterrupt:
-            raise Interrupted(_state_after_interrupt(session, planned, by_queue)) from None
+            raise CommandInterrupted(_state_after_interrupt(session, planned, by_queue)) from None
     if session.outbox is None:
         _note_missing_queues(session, result.undeclared)
     if session.as_json:

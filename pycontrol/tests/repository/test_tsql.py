@@ -25,7 +25,7 @@ from tests.support.documents import blocks, pages
 from tests.support.tsql.compiler import Finding, Source, compile_sets, operations, read_sources, tree_sets
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
-pytestmark = pytest.mark.timeout(900)  # every procedure is compiled several times, which takes minutes beside other tests
+pytestmark = [pytest.mark.lint, pytest.mark.timeout(900)]  # every procedure is compiled several times, which takes minutes beside other tests
 SETTINGS = "SET NOCOUNT, XACT_ABORT ON;"
 COLUMN = re.compile(r"(?<=\b[a-z]\.)[A-Za-z_]+\b(?!\()")
 PARAMETER = re.compile(r"(?<=@)\w+(?= \w+.*,? ?(?:--.*)?\n)")

@@ -9,6 +9,7 @@ from typing import Any
 
 from rowpost.cli.demo.handlers import statement
 from rowpost.cli.demo.scenario import AUDIT, BILLING, ERROR, SALES, SUPERVISOR, DemoResult, queues
+from rowpost.cli.formats import PEEK_LIMIT
 from rowpost.cli.session import canonical_name
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
@@ -25,7 +26,6 @@ from rowpost.wire.message import BrowsedMessage
 __all__ = ["Stage"]
 
 WIRE = Path(__file__).parent / "wire"
-COUNT_LIMIT = 10_000
 
 
 class Stage:
@@ -63,7 +63,7 @@ class Stage:
     def count(self, database: Connection, expired: int) -> DemoResult:
         """Count the result. `expired` is the supervisor's count of expired messages."""
         ((handled, once, burst, burst_once),) = database.dialect.script(database.driver_connection, statement(database.engine, "count_orders"))
-        depth = {name: Queue(address, database).peek(COUNT_LIMIT) for name, address in self.names.items()}
+        depth = {name: Queue(address, database).peek(PEEK_LIMIT) for name, address in self.names.items()}
         waiting = depth[BILLING] + depth[SALES]
         return DemoResult(handled, once, burst, burst_once, depth[ERROR], depth[AUDIT], expired, waiting)
 
