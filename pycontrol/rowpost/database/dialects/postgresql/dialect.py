@@ -12,7 +12,8 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects.postgresql import checks, libpq, pooling, session
+from rowpost.database.dialects.postgresql import checks as server_checks
+from rowpost.database.dialects.postgresql import libpq, pooling, session
 from rowpost.database.dialects.postgresql.copying import copy_rows
 from rowpost.database.dialects.postgresql.errors import translate
 from rowpost.database.dialects.postgresql.guarding import HandlerGuard
@@ -54,9 +55,9 @@ class PostgreSQL:
     name = "postgresql"
 
     translate = staticmethod(translate)
-    encoding_limits = staticmethod(checks.encoding_limits)
-    check_deployable = staticmethod(checks.check_encoding)
-    checks = staticmethod(checks.checks)
+    encoding_limits = staticmethod(server_checks.encoding_limits)
+    check_deployable = staticmethod(server_checks.check_encoding)
+    checks = staticmethod(server_checks.checks)
 
     def __init__(self) -> None:
         #: URLs whose connections have a session each
@@ -198,7 +199,7 @@ class PostgreSQL:
         return 0.0 if row is None else float(row[0])
 
     def session_limits(self, connection: psycopg.Connection) -> list[str]:
-        return [f"{found}: {advice}" for found, advice in checks.session_limits(connection)]
+        return [f"{found}: {advice}" for found, advice in server_checks.session_limits(connection)]
 
     def was_started(self, connection: psycopg.Connection, seconds: float) -> bool:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) < %s", (seconds,)).fetchone()
@@ -222,7 +223,7 @@ class PostgreSQL:
         connection.execute(f"SET statement_timeout = {milliseconds:d}", prepare=False)
 
     def executable(self, connection: psycopg.Connection, procedures: Sequence[str]) -> set[str]:
-        return {name for (name,) in connection.execute(checks.EXECUTABLE, (list(procedures),)).fetchall()}
+        return {name for (name,) in connection.execute(server_checks.EXECUTABLE, (list(procedures),)).fetchall()}
 
     def heard(self, connection: psycopg.Connection) -> list[str]:
         pgconn = connection.pgconn

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from rowpost.database.contract import Procedure
 from rowpost.database.dialects.protocol import Begin, Commit, NoGuard, Statement, object_name, statement_of
-from rowpost.database.dialects.sqlserver import checks
+from rowpost.database.dialects.sqlserver import checks as server_checks
 from rowpost.database.dialects.sqlserver.errors import translate
 from rowpost.database.dialects.sqlserver.odbc import connection_string, load_pyodbc
 from rowpost.database.dialects.sqlserver.parameters import Call, batched, is_plain, physical, values_of
@@ -73,7 +73,7 @@ class SQLServer:
     name = "sqlserver"
 
     translate = staticmethod(translate)
-    checks = staticmethod(checks.checks)
+    checks = staticmethod(server_checks.checks)
 
     def connect(self, url: str, application_name: str) -> pyodbc.Connection:
         text = connection_string(url, application_name)
@@ -255,7 +255,7 @@ class SQLServer:
         return found is not None and found < seconds
 
     def check_deployable(self, connection: pyodbc.Connection) -> None:
-        checks.check_compatibility(connection.execute(checks.COMPATIBILITY).fetchval())
+        server_checks.check_compatibility(connection.execute(server_checks.COMPATIBILITY).fetchval())
 
     def listen(self, connection: pyodbc.Connection) -> bool:
         return False
@@ -275,7 +275,7 @@ class SQLServer:
         connection.timeout = -(milliseconds // -1000)
 
     def executable(self, connection: pyodbc.Connection, procedures: Sequence[str]) -> set[str]:
-        return {name for (name,) in connection.execute(checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()}
+        return {name for (name,) in connection.execute(server_checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()}
 
     def driver_error(self) -> type[Exception]:
         error: type[Exception] = load_pyodbc().Error
