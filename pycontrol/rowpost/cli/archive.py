@@ -9,7 +9,7 @@ import typer
 
 from rowpost.cli.archiving import ArchivingOptions, ProgressOptions, QueuesArgument, check_queues, counter, missing_package
 from rowpost.cli.command import command
-from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.option_groups import grouped
 from rowpost.cli.session import Session
 
@@ -72,7 +72,7 @@ def archive(
             if stop.asked and every_s is None:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
-            raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
+            raise CommandInterrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
     done = {kind: sum(getattr(each, kind) for each in archivers) for kind in ("batches", "messages", "dropped")}
     done["dropped_from_spool"] = done.pop("dropped")
     left = {} if options.drain else held.as_json()

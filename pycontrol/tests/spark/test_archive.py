@@ -86,6 +86,7 @@ def test_a_time_of_a_clock_that_is_a_little_ahead_counts(spark):
     assert days(archive(messages(spark, audit_row(ProcessingEnded=format_timestamp(soon))), "audit")) == {soon.date()}
 
 
+@pytest.mark.spark_promise
 def test_a_batch_that_is_written_twice_is_there_once_and_verbatim(spark, tmp_path, checkpoint):
     rows = [audit_row(f"m{n}", sent=NOON + timedelta(days=n % 3), body=bytes([n])) for n in range(30)]
     batch = archive(messages(spark, *rows), "Shop.audit@[odd/schema]")

@@ -110,6 +110,7 @@ def test_a_run_adds_what_is_new_and_a_run_after_a_merge_adds_nothing(spark, shop
     assert [row["OrderId"] for row in shop.rows()] == [1, 2, 3, 4]
 
 
+@pytest.mark.spark_promise
 def test_a_lost_state_a_deleted_table_and_a_message_that_is_archived_twice_double_nothing(shop):
     shop.made.batch(2, [order(5)] * 2)
     twice = order(6)

@@ -67,6 +67,7 @@ def kept(made: ArchiveMaker) -> list[str]:
 EXPECTED = sorted(f"m{number}{n}" for number in range(3) for n in range(6))
 
 
+@pytest.mark.spark_promise
 def test_only_files_with_the_messages_are_rewritten_no_byte_of_them_is_left_and_the_receipt_does_not_say_what_they_were(spark, made):
     before = {file.path for file in open_table(made.address).files()}
     assert holding(made.path) and len(bloom_filters_with(spark, made.path, MARKER)) == 2

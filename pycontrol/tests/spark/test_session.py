@@ -97,6 +97,7 @@ def settings(spark: SparkSession) -> dict[str, str | None]:
     return {row.key: row.value for row in spark.sql("SET -v").collect()} | dict(spark.conf.getAll)
 
 
+@pytest.mark.spark_promise
 def test_times_are_utc_and_written_as_every_engine_reads_them(spark):
     said = spark.sql("SELECT CAST(TIMESTAMP '2026-11-20 12:00:00' AS string) AS said").first().said
 
@@ -207,6 +208,7 @@ def shown(df: DataFrame) -> list[str]:
     return sorted(map(str, df.collect()))
 
 
+@pytest.mark.spark_promise
 def test_a_message_goes_through_parquet_as_it_is(spark, tmp_path):
     row = ("id", None, None, True, datetime(2026, 11, 20, tzinfo=UTC), "{}", b"\x00\xff", 7)
 

@@ -11,7 +11,7 @@ import typer
 
 from rowpost.cli.archiving import ArchivingOptions, QueuesArgument, check_queues
 from rowpost.cli.completion import queue_names
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.session import Session
 from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, counter, counts, imported, local_folder, remark, running, show
@@ -57,7 +57,7 @@ def archive(
             try:
                 done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), [*receive, *stream.in_spark(spark)])
             except KeyboardInterrupt:
-                raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
+                raise CommandInterrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
     return archiving.report(session, name, {**done, "out": folder})
 
 

@@ -10,7 +10,7 @@ import typer
 
 from rowpost.cli.command import YesOption, command
 from rowpost.cli.completion import queue_names
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
@@ -81,7 +81,7 @@ def replay(
             except KeyboardInterrupt:
                 if dry_run:
                     raise
-                raise Interrupted("some messages were sent; run the same command again to send the rest") from None
+                raise CommandInterrupted("some messages were sent; run the same command again to send the rest") from None
     if done.get("would_send"):
         rows = [(each["queue"], each["message_type"] or "-", each["messages"], each["body_bytes"]) for each in done["would_send"]]
         show(session, ("queue", "message type", "messages", "body bytes"), rows)
