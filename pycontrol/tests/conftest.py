@@ -33,8 +33,8 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.address import DEFAULT_SCHEMA
 from tests.support import babelfish, schema
 from tests.support.engines_report import PLUGIN, EnginesReport, note_engine
+from tests.support.fork_server import FORK_SERVER
 from tests.support.probe import Probe, probe_for
-from tests.support.program import FORK_SERVER
 from tests.support.workers import shop
 
 __all__ = ["shop"]  # a fixture
@@ -179,8 +179,11 @@ def embedded_url(data_folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def make_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[str, Callable[[], None]]]]:
-    """Makes an empty database on the engine of that label; returns its URL, and what drops it. Dropped at the latest when the session ends."""
+def make_database(request: pytest.FixtureRequest) -> Iterator[Callable[..., tuple[str, Callable[[], None]]]]:
+    """Makes a database on the engine of that label; returns its URL, and what drops it. Dropped at the latest when the session ends.
+
+    It is empty, or on PostgreSQL a copy of another database, which nobody uses meanwhile.
+    """
     numbers = count(1)
     admins: dict[str, Connection] = {}  # one connection a server, however many databases
     with ExitStack() as stack:
@@ -190,7 +193,7 @@ def make_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tu
                 admins[server] = stack.enter_context(connect_url(engine, server))
             return admins[server]
 
-        def make(label: str) -> tuple[str, Callable[[], None]]:
+        def make(label: str, original: str = "") -> tuple[str, Callable[[], None]]:
             name = f"rowpost_test_{os.getpid()}_{next(numbers)}"
             if label == "sqlserver":
                 server = os.environ["ROWPOST_TEST_SQLSERVER"]
@@ -200,7 +203,7 @@ def make_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tu
                 server = request.getfixturevalue("embedded_url") if label == "embedded" else os.environ["ROWPOST_TEST_POSTGRESQL"]
                 admin, force = admin_of("postgresql", server), " WITH (FORCE)"
                 url = re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
-            _create(admin, f"CREATE DATABASE {name}")
+            _create(admin, f"CREATE DATABASE {name}{original and f' TEMPLATE {original}'}")
             drop = partial(_drop, admin, f"DROP DATABASE IF EXISTS {name}{force}")
             stack.callback(drop)
             return url, drop
@@ -224,6 +227,26 @@ def _makes_databases(make_database: Callable[[str], tuple[str, Callable[[], None
 new_database = pytest.fixture(_makes_databases, name="new_database")
 #: The same, for fixtures that outlive a test.
 lasting_database = pytest.fixture(_makes_databases, scope="session", name="lasting_database")
+
+
+@pytest.fixture(scope="session")
+def deployed_database(make_database: Callable[..., tuple[str, Callable[[], None]]]) -> Callable[[str, str, Callable[[str], object]], str]:
+    """Makes a database, deploys into it by a function of its URL, and returns the URL; it lasts as long as the session.
+
+    PostgreSQL copies the database of that name that was deployed first, in a fifth of the time.
+    """
+    originals: dict[tuple[str, str], str] = {}
+
+    def make(label: str, name: str, deploy: Callable[[str], object]) -> str:
+        if (label, name) not in originals:
+            url, _ = make_database(label)
+            deploy(url)
+            if label == "sqlserver":
+                return url
+            originals[label, name] = re.search(r"^[^:]+://[^/]*/([^?]*)", url)[1]
+        return make_database(label, originals[label, name])[0]
+
+    return make
 
 
 def _create(admin: Connection, statement: str) -> None:
@@ -252,33 +275,39 @@ def _lifetime(fixture_name: str, config: pytest.Config) -> str:
 
 
 @pytest.fixture(scope=_lifetime, params=_labels())
-def target(request: pytest.FixtureRequest, lasting_database: Callable[[str], str]) -> Target:
+def target(request: pytest.FixtureRequest, deployed_database: Callable[..., str]) -> Target:
     """An engine with rowpost deployed and the queues Sales, Billing, error and audit."""
     label = request.param
     engine = "sqlserver" if label == "sqlserver" else "postgresql"
-    url = lasting_database(label)
     queues = tuple(QueueSettings(schema.named(name)) for name in (QUEUE, "Billing", "error", "audit"))
     own = request.config.getoption("--schema")
-    settings = Settings(engine=engine, url=url, default_schema=own or DEFAULT_SCHEMA[engine], queues=queues)
+    settings = Settings(engine=engine, default_schema=own or DEFAULT_SCHEMA[engine], queues=queues)
     settings = replace(settings, supervisor=replace(settings.supervisor, error_queue=schema.named("error")))
+
+    def deploy(url: str) -> None:
+        with connect_url(engine, url) as database:
+            if own:
+                database.driver_connection.execute(f"CREATE SCHEMA {own}")
+            apply(database, plan(replace(settings, url=url)))
+
+    url = deployed_database(label, "target", deploy)
     with connect_url(engine, url) as database:
-        if own:
-            database.driver_connection.execute(f"CREATE SCHEMA {own}")
-        apply(database, plan(settings))
         on_babelfish = babelfish.is_babelfish(database)
         note_engine(request.config, label, database)
-    return Target("babelfish" if on_babelfish else label, settings, on_babelfish, url)
+    return Target("babelfish" if on_babelfish else label, replace(settings, url=url), on_babelfish, url)
 
 
 @pytest.fixture(scope=_lifetime)
-def business_url(target: Target, lasting_database: Callable[[str], str]) -> str:
+def business_url(target: Target, deployed_database: Callable[..., str]) -> str:
     """Another database of the engine, with rowpost, without queues, and with the table `business`: for outboxes."""
     engine = target.settings.engine
-    url = lasting_database("sqlserver" if engine == "sqlserver" else target.label)
-    with connect_url(engine, url) as database:
-        apply(database, plan(replace(target.settings, url=url, queues=())))
-        database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")
-    return url
+
+    def deploy(url: str) -> None:
+        with connect_url(engine, url) as database:
+            apply(database, plan(replace(target.settings, url=url, queues=())))
+            database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")
+
+    return deployed_database("sqlserver" if engine == "sqlserver" else target.label, "business", deploy)
 
 
 @pytest.fixture

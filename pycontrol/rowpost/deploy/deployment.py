@@ -75,7 +75,7 @@ class DeploymentTransaction:
 
     def register(self, entry: Entry) -> None:
         """Enter a queue, a saga or a table of subscriptions into the registry; an adopted queue must have its table."""
-        # rule upsert_in_transaction: the deployment has begun one
+        # an upsert: the deployment has begun a transaction
         self._database.call(entry.register, **entry.record)
         if isinstance(entry, QueueEntry) and entry.kind == "adopted":
             findings = [row.finding for row in self._database.call("check_queue", queue_name=entry.name)]

@@ -4,7 +4,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 
@@ -14,9 +13,11 @@ from rowpost.archive.source.drain import Drain
 from rowpost.archive.table import ArchiveTable, open_table
 from rowpost.archive.writer import TableWriter
 from tests.archive.conftest import Place
+from tests.support.fork_server import ForkServer
 from tests.support.spark.killing import ROWPOST
 from tests.support.spark.outages import own_server
 
+ARCHIVERS = ForkServer("rowpost", "rowpost.archive.standalone.archiver", "rowpost.archive.merging")
 OK, FAILED, INTERRUPTED = 0, 7, 130
 DEADLINE_S = 60
 
@@ -25,10 +26,17 @@ def numbered(first, last):
     return [b"%d" % number for number in range(first, last)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def archivers():
+    """The server of the archivers stops with the last test."""
+    yield
+    ARCHIVERS.stop()
+
+
 def started(place, queue, *options, stderr=subprocess.PIPE):
     """Start the command in a process of its own."""
     arguments = ["--env", place.queues.environment, "archive", queue, str(place.path), *map(str, options)]
-    return subprocess.Popen([sys.executable, "-c", ROWPOST, *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True)
+    return ARCHIVERS.start(["-c", ROWPOST, *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True)
 
 
 def wait_for(condition):

@@ -48,7 +48,7 @@ def test_files_named_like_modules_of_python_harm_neither_the_program_nor_its_wor
 @pytest.mark.parametrize("name", ["queue", "psycopg"])
 def test_a_handler_in_a_file_named_like_another_module_is_refused_with_a_sentence(new_database, tmp_path, name):
     program = shop(tmp_path, new_database("embedded"), f"{name}:handle")
-    call(program, "apply")
+    program("apply")
 
     ran = call(program, "run", "--until-idle")
 
@@ -78,8 +78,8 @@ def test_a_current_folder_in_pythonpath_comes_after_pythons_modules_in_the_progr
 def test_a_module_of_the_current_folder_in_pythonpath_still_comes_before_an_installed_one(new_database, tmp_path):
     program = shop(tmp_path, new_database("embedded"), "celery:handle")
     (tmp_path / "psycopg.py").unlink()
-    call(program, "apply")
-    call(program, "send", "Sales", "--body", "x")
+    program("apply")
+    program("send", "Sales", "--body", "x")
 
     ran = call(program, "run", "--until-idle", first="")
 

@@ -64,7 +64,7 @@ def only_row(queue: Queue) -> int:
 def test_every_answer_forbids_inline_scripts_frames_and_caches(client):
     for path in ("/", "/failed", "/nothing", "/static/dashboard.css", "/api/v1/queues", "/api/v1/nothing"):
         headers = client.get(path).headers
-        assert "script-src 'self'; style-src 'self';" in headers["content-security-policy"], path
+        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self';"), path
         assert "unsafe" not in headers["content-security-policy"]
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert (headers["cache-control"], headers["x-frame-options"], headers["x-content-type-options"]) == ("no-store", "DENY", "nosniff")

@@ -13,8 +13,8 @@ from rowpost.settings.environment import QueueSettings, Settings
 from tests.support.postgres import Server
 
 
-@pytest.fixture
-def server():
+@pytest.fixture(scope="module")
+def made():
     """A server with rowpost and a queue named Sales."""
     with tempfile.TemporaryDirectory(prefix="rowpost-", ignore_cleanup_errors=True) as name:
         made = Server(Path(name) / "p")
@@ -26,6 +26,14 @@ def server():
             yield made
         finally:
             made.stop()
+
+
+@pytest.fixture
+def server(made):
+    """The same, running."""
+    if not made.running:
+        made.start()
+    return made
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate", "kill"])

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -25,24 +26,26 @@ from tests.support.standby import password_server
 
 __all__ = ["password_server"]
 
+NUMBERS = count(1)
 FIRST, SECOND = "fir}st; p'ass", "second"
 ODBC = "Driver={x};Server=db01;Database=shop;UID=app"
 
 
 @pytest.fixture
 def server(password_server):
-    """A server with the login app, whose password can be changed: `server.change(password)`."""
+    """A server with the login app, which has a new database, and whose password can be changed: `server.change(password)`."""
+    name = f"shop{next(NUMBERS)}"
 
     def change(password):
         with psycopg.connect(password_server.url, autocommit=True) as admin:
             admin.execute(psycopg.sql.SQL("ALTER ROLE app PASSWORD {}").format(password))
 
     with psycopg.connect(password_server.url, autocommit=True) as admin:
-        admin.execute("CREATE ROLE app LOGIN")
-        admin.execute("GRANT CREATE ON DATABASE postgres TO app")
+        admin.execute("DO $$ BEGIN CREATE ROLE app LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+        admin.execute(f"CREATE DATABASE {name} OWNER app")
     change(FIRST)
     password_server.change = change
-    password_server.login_url = password_server.url.replace("postgres@", "app@")
+    password_server.login_url = password_server.url.replace("postgres@/postgres", f"app@/{name}")
     return password_server
 
 

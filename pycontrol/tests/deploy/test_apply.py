@@ -19,6 +19,7 @@ from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, LockRefused, SchemaMissing, SchemaTooNew, ScriptEdited, UnsupportedServer
 from rowpost.settings.environment import QueueSettings
 from tests.support.babelfish import adapted_by_rowpost
+from tests.support.fork_server import FORK_SERVER
 
 BREAKS = {
     "postgresql": ("-- breaks\nCREATE TABLE rowpost.half (a integer);\n\nSELECT 1 AS one,\n       nothing\nFROM rowpost.half;\n"),
@@ -203,9 +204,7 @@ def test_a_deployment_killed_half_way_leaves_nothing(shop, database):
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     arguments = (shop.engine, shop.settings.url, shop.settings.default_schema)
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with FORK_SERVER.start(["-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout.readline() == "half-way\n"
 
         process.kill()

@@ -17,6 +17,7 @@ from rowpost.deploy.state import read_state
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, LockRefused
 from rowpost.settings.environment import QueueSettings, SagaSettings
+from tests.support.fork_server import FORK_SERVER
 
 NAMES = ("Sales", "Billing", "Stock")
 DEADLINE = 120  # seconds
@@ -154,9 +155,7 @@ KILLED = (
 def test_after_a_kill_between_two_queues_the_next_apply_goes_on_with_the_second(shop, database):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     arguments = (shop.engine, shop.settings.url, shop.settings.default_schema)
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with FORK_SERVER.start(["-c", KILLED, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout.readline() == "between\n"
         process.kill()
     before = applied_at(database)

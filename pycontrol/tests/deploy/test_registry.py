@@ -46,28 +46,27 @@ def test_creating_a_queue_again_does_nothing(deployed):
     assert create_queue(deployed, "New").applied == ()
 
 
-@pytest.mark.parametrize("name", ["a b", "it's", "ein~Name", "Ünïcode漢", "with.dots-and-more"])
-def test_a_name_may_hold_nearly_anything(shop, deployed, name):
-    if shop.babelfish and ("'" in name or not name.isascii()):
-        pytest.skip("Babelfish's QUOTENAME doubles apostrophes, and its parser miscounts beyond ASCII")
+def check_names(shop, database, found):
+    """Create queues of these names; each takes a message of its own, and all are as planned."""
+    for name in found:
+        create_queue(database, name)
+        Queue(name, database).send(name.encode())
 
-    create_queue(deployed, name)
-
-    Queue(name, deployed).send(b"x")
-    assert Queue(name, deployed).peek() == 1
-    assert verify(deployed, shop.plan()) == []
+    assert {name: [each.body for each in Queue(name, database).browse(2)] for name in found} == {name: [name.encode()] for name in found}
+    assert verify(database, shop.plan()) == []
 
 
-@pytest.mark.parametrize("name", ['a"b', "a]b", "a[b", "a{queue_key}b", "a$rowpost_$b", "a--b", "a/*b*/c", "$(x)", ":x"])
-def test_a_name_may_hold_what_sql_holds_dear(shop, deployed, name):
+def test_a_name_may_hold_nearly_anything(shop, deployed):
+    found = ["a b", "it's", "ein~Name", "Ünïcode漢", "with.dots-and-more"]
+    # Babelfish's QUOTENAME doubles apostrophes, and its parser miscounts beyond ASCII
+    check_names(shop, deployed, [name for name in found if not shop.babelfish or ("'" not in name and name.isascii())])
+
+
+def test_a_name_may_hold_what_sql_means_something_by(shop, deployed):
     if shop.babelfish:
         pytest.skip("Babelfish cannot create tables whose names hold such characters")
 
-    create_queue(deployed, name)
-
-    Queue(name, deployed).send(b"x")
-    assert Queue(name, deployed).peek() == 1
-    assert verify(deployed, shop.plan()) == []
+    check_names(shop, deployed, ['a"b', "a]b", "a[b", "a{queue_key}b", "a$rowpost_$b", "a--b", "a/*b*/c", "$(x)", ":x"])
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 200])

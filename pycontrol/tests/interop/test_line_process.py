@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from itertools import count
 
 import pytest
@@ -21,7 +20,7 @@ def start(target, sql, tmp_path):
 
     def one(url=None):
         name = next(NAMES)
-        command = [sys.executable, "-m", "tests.support.interop.stand_in", name, url or target.url, f"engine={target.settings.engine}"]
+        command = ["-m", "tests.support.interop.stand_in", name, url or target.url, f"engine={target.settings.engine}"]
         started.append(LineProcess(name, command, tmp_path, {**os.environ, "PYTHONPATH": str(PYCONTROL)}))
         return started[-1]
 

@@ -270,7 +270,7 @@ def test_the_context_of_a_saga_is_refused_too(queue, open_database, business, ta
         def begin(self, message, context):
             kept.append(context)
 
-    with SagaTest(Policy) as test:
+    with SagaTest(Policy, open_database()) as test:  # without one it starts the server of the user
         test.handle(Begin("1"))
 
     assert isinstance(in_a_thread(lambda: kept[0].send(Begin("2"), to="Billing")), HandlerEnded)

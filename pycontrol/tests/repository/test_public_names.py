@@ -64,6 +64,7 @@ def check(command: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.lint
 def test_a_user_s_program_passes_mypy_strict(tmp_path):
     if shutil.which("mypy") is None and importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed: pip install 'rowpost[dev]'")

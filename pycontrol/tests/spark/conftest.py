@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from rowpost.cli.app import app
 from rowpost.spark.session import session
+from tests.support.fork_server import serving
 from tests.support.postgres import Server
-from tests.support.spark.fork_server import serving
 from tests.support.spark.outages import own_server
 from tests.support.spark.queues import Queues
 

@@ -6,7 +6,6 @@ The side `shop` has the endpoint Sales, the side `warehouse` the endpoint Stock,
 import json
 import os
 import signal
-import subprocess
 import sys
 import time as clock
 from collections import Counter
@@ -25,6 +24,7 @@ from rowpost.wire.address import DEFAULT_SCHEMA, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, REPLY_TO_ADDRESS
 from rowpost.workers.bridge.installation import install
 from rowpost.workers.bridge.mover import MovedBatch, Mover
+from tests.support.fork_server import FORK_SERVER, Forked
 
 __all__ = ["EVENT", "SALES", "STEPS", "STOCK", "TYPE", "Sides", "bridge_of", "deploy_sides", "spawn_mover", "wait_for"]
 
@@ -111,11 +111,11 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         clock.sleep(0.02)
 
 
-def spawn_mover(shop_url: str, warehouse_url: str, die_at: str | None, *, time: int = 1, batch: int = 10) -> subprocess.Popen:
+def spawn_mover(shop_url: str, warehouse_url: str, die_at: str | None, *, time: int = 1, batch: int = 10) -> Forked:
     """Start a process that moves all messages of the shop, or kills itself at the n-th occurrence of a step."""
     arguments = {"shop_url": shop_url, "warehouse_url": warehouse_url, "die_at": die_at, "time": time, "batch": batch}
     path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.Popen([sys.executable, "-m", "tests.support.bridges", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path})
+    return FORK_SERVER.start(["-m", "tests.support.bridges", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path})
 
 
 def main(shop_url: str, warehouse_url: str, die_at: str | None, time: int, batch: int) -> None:

@@ -7,7 +7,6 @@ transaction_scope it also writes into the table `business` of each participant.
 import json
 import os
 import signal
-import subprocess
 import sys
 from dataclasses import dataclass
 from itertools import count
@@ -19,6 +18,7 @@ from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
+from tests.support.fork_server import FORK_SERVER, Forked
 
 __all__ = ["Order", "at_number", "at_step", "endpoint_of", "pipeline_of", "spawn_worker"]
 
@@ -73,7 +73,7 @@ def at_number(number: int, action):
     return lambda _: action() if next(numbers) == number else None
 
 
-def spawn_worker(target, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int = 1) -> subprocess.Popen:
+def spawn_worker(target, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int = 1) -> Forked:
     """Start a process that handles all messages of the queue, or kills itself at the first step of that name or number.
 
     `batch` messages share a transaction.
@@ -83,7 +83,7 @@ def spawn_worker(target, queue: str, mode: str, participants: dict[str, str], di
         "participants": participants, "die_at": die_at, "batch": batch,
     }  # fmt: skip
     path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.Popen([sys.executable, "-m", "tests.support.crashing", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path})
+    return FORK_SERVER.start(["-m", "tests.support.crashing", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path})
 
 
 def main(engine: str, url: str, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int) -> None:

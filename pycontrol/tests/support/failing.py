@@ -8,7 +8,6 @@ import os
 import signal
 import time
 from datetime import timedelta
-from pathlib import Path
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.recoverability.policy import Decision, Recoverability
@@ -87,16 +86,6 @@ def _exhaust(body, context):
     hoard = []
     while True:
         hoard.append(bytearray(2**26))
-
-
-def _fail_twice(body, context):
-    """Fail until the third call."""
-    path = Path(f"{body.decode()}.{len(list(Path(body.decode()).parent.glob('call.*')))}")
-    path = path.with_name(f"call.{path.name.rpartition('.')[2]}")
-    path.touch()
-    if path.name in ("call.0", "call.1"):
-        raise ValueError("not yet")
-    note(context)
 
 
 def _fail_until_file(body, context):

@@ -6,7 +6,6 @@ The handler writes the order's number into the table `business` of the business 
 import json
 import os
 import signal
-import subprocess
 import sys
 
 from rowpost.database.connection import Connection, connect_url
@@ -17,6 +16,7 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.engine import engine_of
 from tests.support.crashing import TYPE, Order, write
+from tests.support.fork_server import FORK_SERVER, Forked
 
 __all__ = ["endpoint_of", "handle_all", "pipeline_of", "sales", "spawn_worker", "step_of"]
 
@@ -56,11 +56,11 @@ def handle_all(pipeline: Pipeline) -> list[Kind]:
     return kinds
 
 
-def spawn_worker(url: str, queue: str, business: str, die_at: str | None, *, time=1, pessimistic=False) -> subprocess.Popen:
+def spawn_worker(url: str, queue: str, business: str, die_at: str | None, *, time=1, pessimistic=False) -> Forked:
     """Start a process that handles all messages of the queue, or kills itself at the n-th occurrence of a step."""
     arguments = {"url": url, "queue": queue, "business": business, "die_at": die_at, "time": time, "pessimistic": pessimistic}
     path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.Popen([sys.executable, "-m", "tests.support.outboxes", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path})
+    return FORK_SERVER.start(["-m", "tests.support.outboxes", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path})
 
 
 def step_of(die_at: str | None, time: int):

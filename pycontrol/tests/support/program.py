@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fork_server import ForkServer
+from tests.support.fork_server import FORK_SERVER
 
-__all__ = ["FORK_SERVER", "Ended", "Program", "Started", "environment_file", "program", "rowpost"]
+__all__ = ["Ended", "Program", "Started", "environment_file", "program", "rowpost"]
 
 ROWPOST = Path(sys.executable).with_name("rowpost")
 TIMEOUT = 120  # seconds
-FORK_SERVER = ForkServer()
 # by the label of the test's target
 ENGINES = {"embedded": "postgresql", "postgresql": "postgresql", "babelfish": "sqlserver", "sqlserver": "sqlserver"}
 FEATURES = "features: [maintenance, outbox, sagas, spark, transactions]\n"
@@ -78,16 +77,22 @@ class Program:
     def __call__(self, *arguments: object, stdin: bytes | str = b"") -> Ended:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         options = {"env": self.variables, "cwd": self.folder, "timeout": TIMEOUT}
-        if self.babelfish or self.installed:
+        if not self._is_forked:
             done = subprocess.run([*self._command, *map(str, arguments)], input=given, capture_output=True, check=False, **options)
             return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
-        code, out, err = FORK_SERVER.call(ROWPOST, [*map(str, arguments)], stdin=given, **options)
+        code, out, err = FORK_SERVER.call([ROWPOST, *arguments], stdin=given, **options)
         return Ended(code, out.decode(), err.decode())
+
+    @property
+    def _is_forked(self) -> bool:
+        """Whether calls are forked. Another rowpost, and one whose modules come from somewhere else, is started as usual."""
+        return not (self.babelfish or self.installed or self.variables.get("PYTHONPATH") != os.environ.get("PYTHONPATH"))
 
     @contextmanager
     def started(self, *arguments: object, **options: object) -> Iterator["Started"]:
         """Start a call, and kill it at the end of the block if it still runs."""
-        process = subprocess.Popen(
+        start = FORK_SERVER.start if self._is_forked else subprocess.Popen
+        process = start(
             [*self._command, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=options.get("stdout", subprocess.PIPE),
@@ -127,21 +132,25 @@ def environment_file(folder: Path, engine: str = "postgresql", rest: str = QUEUE
 
 
 @pytest.fixture(scope="module")
-def program(lasting_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
+def program(deployed_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Program:
     """Return the program on a database of the embedded server, with its four queues deployed."""
     folder = tmp_path_factory.mktemp("program")
-    return _deployed(Program(environment_file(folder), folder, SHOP_URL=lasting_database("embedded")))
+    return _deployed(Program(environment_file(folder), folder), "embedded", deployed_database)
 
 
 @pytest.fixture(scope="module")
-def rowpost(target, lasting_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
+def rowpost(target, deployed_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Program:
     """Return the same for each engine."""
     engine = ENGINES[target.label]
     folder = tmp_path_factory.mktemp("program")
-    url = lasting_database("sqlserver" if engine == "sqlserver" else target.label)
-    return _deployed(Program(environment_file(folder, engine), folder, babelfish=target.babelfish, SHOP_URL=url))
+    label = "sqlserver" if engine == "sqlserver" else target.label
+    return _deployed(Program(environment_file(folder, engine), folder, babelfish=target.babelfish), label, deployed_database)
 
 
-def _deployed(program: Program) -> Program:
-    assert program("apply").code == 0
+def _deployed(program: Program, label: str, deployed_database: Callable[..., str]) -> Program:
+    def deploy(url: str) -> None:
+        program.variables["SHOP_URL"] = url
+        assert program("apply").code == 0
+
+    program.variables["SHOP_URL"] = deployed_database(label, "program", deploy)
     return program

@@ -60,9 +60,9 @@ class PasswordServer(Pair):
 Made = TypeVar("Made", bound=Pair)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def password_server() -> Iterator[PasswordServer]:
-    """A server that asks for passwords."""
+    """A server that asks for passwords, for all tests of a module."""
     with _started(PasswordServer) as server:
         yield server
 

@@ -20,6 +20,7 @@ from rowpost.wire.address import parse_address
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
 from rowpost.workers.supervision.supervisor import Supervisor
+from tests.support.fork_server import FORK_SERVER
 
 __all__ = ["Refusing", "Running", "Shop", "concurrent", "eventually", "running", "shop", "supervisor_process"]
 
@@ -212,8 +213,9 @@ def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: f
         }
     )
     python_path = os.pathsep.join([*map(str, path), *filter(None, sys.path)])
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, arguments],
+    start = subprocess.Popen if path else FORK_SERVER.start
+    process = start(
+        [*([sys.executable] if path else []), "-c", program, arguments],
         env={**os.environ, "PYTHONPATH": python_path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -17,6 +17,7 @@ from rowpost.transport.partitions import partition_of, split
 from rowpost.transport.queue import Queue
 from rowpost.workers import events
 from rowpost.workers.tasks.partition_splitter import key_of
+from tests.support.fork_server import FORK_SERVER
 from tests.support.partitioned import CUSTOMER
 from tests.support.probe import probe_for
 from tests.support.workers import Running, eventually
@@ -239,8 +240,8 @@ def spawn(shop):
         "Supervisor(load_settings(sys.argv[1])).run()"
     )
     path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.Popen(
-        [sys.executable, "-c", code, str(shop.folder / "shop.yml")],
+    return FORK_SERVER.start(
+        ["-c", code, str(shop.folder / "shop.yml")],
         env={**os.environ, "PYTHONPATH": path}, start_new_session=True, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 

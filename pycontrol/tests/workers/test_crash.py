@@ -99,9 +99,7 @@ def test_workers_of_a_killed_supervisor_finish_their_message_and_exit(shop, tmp_
 
 def test_idle_workers_of_a_killed_supervisor_exit_at_once(shop):
     with supervisor_process(shop, "note") as process:
-        line = process.stdout.readline()
-        while "WorkerStarted" not in line:
-            line = process.stdout.readline()
+        line = next(line for line in process.stdout if "WorkerStarted" in line)
         worker = psutil.Process(int(re.search(r"pid=(\d+)", line)[1]))
         process.send_signal(signal.SIGKILL)
         process.wait()

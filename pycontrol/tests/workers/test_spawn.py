@@ -155,8 +155,7 @@ def test_a_supervisor_process_without_these_names_handles_replaces_a_killed_work
         psutil.Process(worker).kill()
         eventually(lambda: running(gate) == 3, "a replacement")
         process.send_signal(signal.SIGTERM)
-        while "Stopping" not in process.stdout.readline():
-            pass
+        assert any("Stopping" in line for line in process.stdout)
         gate.touch()
         exitcode = process.wait(30)
 

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from tests.support.fork_server import FORK_SERVER
+
 __all__ = ["CommandFailed", "LineProcess", "ProcessEnded", "Report"]
 
 Report = dict[str, Any]
@@ -37,7 +39,7 @@ class LineProcess:
 
     Args:
         name: what errors call it.
-        command: program and arguments. They may hold passwords: no error shows them.
+        command: program and arguments, or `-m`, a module and arguments, which is forked. They may hold passwords: no error shows them.
         folder: its working folder.
         variables: its environment; None for that of this process.
     """
@@ -50,9 +52,9 @@ class LineProcess:
         self._open_streams = 2
         self._answered = 0
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            [*map(str, command)], stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder, env=variables, text=True, encoding="utf-8", errors="replace"
-        )
+        options = {"stdin": pipe, "stdout": pipe, "stderr": pipe, "cwd": folder, "text": True, "encoding": "utf-8", "errors": "replace"}
+        start = FORK_SERVER.start if command[0] == "-m" else subprocess.Popen
+        self.process = start([*map(str, command)], env=variables, **options)
         for stream in (self.process.stdout, self.process.stderr):
             threading.Thread(target=self._read, args=(stream,), daemon=True).start()
 

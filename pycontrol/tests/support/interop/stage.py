@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC
@@ -101,7 +100,7 @@ class Stage:
             command = [*self._nservicebus, name, connection_string(engine, url), *words, sagas]
         else:
             module = "stand_in" if role == self.theirs else "rowpost_endpoint"
-            command = [sys.executable, "-m", f"tests.support.interop.{module}", name, url, *words]
+            command = ["-m", f"tests.support.interop.{module}", name, url, *words]
         process = LineProcess(f"{role} {name}", command, self._folder, {**os.environ, "PYTHONPATH": str(PYCONTROL)})
         self.processes.append(process)
         return process.started()

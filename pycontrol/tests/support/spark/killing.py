@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.spark.fork_server import SOCKET
+from tests.support.fork_server import SOCKET
 
 __all__ = ["ANYTHING", "EXECUTORS", "ROWPOST", "children", "fill", "kill_until_done", "python_of"]
 

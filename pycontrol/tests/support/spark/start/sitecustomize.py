@@ -7,7 +7,7 @@ PySpark's daemon forks a worker for each task and each plan. Each would import t
 daemon has them before. numpy starts no threads then, because a process with threads must not fork. Nothing of
 rowpost.spark is among them: its import looks at the process that it is in.
 
-In the tests' session, the daemons and the processes that plan a stream are forked too, by ../fork_server.py: what Spark has started sends its
+In the tests' session, the daemons and the processes that plan a stream are forked too, by ../../fork_server.py: what Spark has started sends its
 request there, and waits for the end of the other one.
 """
 
@@ -38,7 +38,7 @@ def hand_over(path: str, module: str, arguments: list[str]) -> None:
     import json
     import socket
 
-    request = {"module": module, "arguments": arguments, "env": dict(os.environ), "cwd": os.getcwd(), "path": sys.path}
+    request = {"command": ["-m", module, *arguments], "env": dict(os.environ), "cwd": os.getcwd(), "path": sys.path}
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(path)
@@ -48,7 +48,8 @@ def hand_over(path: str, module: str, arguments: list[str]) -> None:
         connection.sendall(said[socket.send_fds(connection, [said], [0, 1, 2]) :])
         for number in (0, 1, 2):
             os.close(number)  # Spark waits for the end of what its processes write
-        connection.recv(1)
+        while connection.recv(64):  # the server's words about the other process, until it has ended
+            pass
     os._exit(0)
 
 
