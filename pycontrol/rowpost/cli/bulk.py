@@ -7,7 +7,7 @@ from rowpost.cli.formats import format_exact_count
 from rowpost.cli.interrupts import defer_interrupts
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
-from rowpost.transport.bulk_operations import BulkOperation, Counts
+from rowpost.operations.bulk import BulkCounts, BulkOperation
 
 __all__ = ["execute", "print_result"]
 
@@ -32,7 +32,7 @@ def execute(session: Session, operation: BulkOperation) -> ExitCode:
     with session.progress() as bar, defer_interrupts() as interrupts:
         task = bar.add_task(f"Counting the messages of operation {operation.counts.number}", total=None)
 
-        def show(counts: Counts) -> None:
+        def show(counts: BulkCounts) -> None:
             if counts.total is None:
                 bar.update(task, completed=counts.read)
             else:
@@ -50,7 +50,7 @@ def execute(session: Session, operation: BulkOperation) -> ExitCode:
 
 def print_result(session: Session, kind: str, operation: BulkOperation | None, state: str = "done") -> None:
     """Print what became of an operation; None: no message matched, so that there was none."""
-    counts = Counts(0, 0) if operation is None else operation.counts
+    counts = BulkCounts(0, 0) if operation is None else operation.counts
     refusals = [] if operation is None else operation.refusals
     if session.as_json:
         refused = [{"row_version": row, "reason": reason} for row, reason in refusals]

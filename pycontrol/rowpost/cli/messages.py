@@ -13,7 +13,7 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.moments import DistantTime
-from rowpost.endpoint.message_life import Conversation, MessageLife, conversation, message_life
+from rowpost.operations.message_life import Conversation, MessageLife, conversation, message_life
 from rowpost.transport.message_search import LOOK_THROUGH
 from rowpost.wire.conversation import mermaid, tree
 

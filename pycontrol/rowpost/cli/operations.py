@@ -12,8 +12,8 @@ from rowpost.cli.errors.many import header_values
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.transport.bulk_operations import BulkOperation
-from rowpost.transport.operation_log import KEPT_DAYS, LoggedOperation, cancel_operation, clean_operation_log, find_operation, list_operations
+from rowpost.operations.bulk import BulkOperation
+from rowpost.operations.log import KEPT_DAYS, LoggedOperation, cancel_operation, clean_operation_log, find_operation, list_operations
 
 __all__ = ["app"]
 

@@ -19,9 +19,9 @@ from rowpost.cli.printing import json_text, visible
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, QueueNotFound, RowpostError, SettingsError
+from rowpost.operations.log import Operator
 from rowpost.outbox.operations import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
-from rowpost.transport.operation_log import Operator
 from rowpost.transport.queue import Queue
 
 __all__ = ["OPERATOR", "PRODUCTION", "Session", "canonical_name", "console"]

@@ -16,10 +16,10 @@ from rowpost.dashboard.operation_documents import (
 )
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount, InvalidMessage, PermissionDenied, QueueNotFound
-from rowpost.transport.bulk_operations import BulkOperation, Selection, preview
-from rowpost.transport.changes import KINDS, Change
+from rowpost.operations.bulk import BulkOperation, FailedSelection, preview
+from rowpost.operations.log import Operator, cancel_operation, find_operation, list_operations
+from rowpost.transport.changes import KINDS, FailureChange
 from rowpost.transport.error_queue import Filter
-from rowpost.transport.operation_log import Operator, cancel_operation, find_operation, list_operations
 from rowpost.wire.since import parse_since
 
 __all__ = ["FORMS", "PAGES", "failed_filter", "read_operation", "read_operations", "read_preview", "request_cancel", "resume_one", "start"]
@@ -43,12 +43,12 @@ def failed_filter(visit: Visit) -> Filter:
     return Filter(visit.argument("failed_queue") or None, visit.argument("exception") or None, visit.argument("type") or None, at)
 
 
-def selection(visit: Visit) -> Selection:
+def selection(visit: Visit) -> FailedSelection:
     """Return to which messages an operation applies, from the address or the form."""
-    return Selection(visit.error_queue, failed_filter(visit), visit.argument("cause") or None, visit.number("after"), visit.number("up_to"))
+    return FailedSelection(visit.error_queue, failed_filter(visit), visit.argument("cause") or None, visit.number("after"), visit.number("up_to"))
 
 
-def change(visit: Visit) -> Change:
+def change(visit: Visit) -> FailureChange:
     """Return what the form wants to do. Raises InvalidMessage, InvalidCount."""
     kind, to = _kind(visit), visit.argument("to") or None
     if kind == "discard" and not visit.argument("reason"):
@@ -57,7 +57,7 @@ def change(visit: Visit) -> Change:
     if kind == "edit" and not name:
         raise InvalidMessage("Nothing was edited: name a header.")
     headers: dict[str, str | None] = {name: None if visit.argument("remove") else visit.form.get("value", "")} if kind == "edit" else {}
-    return Change(kind, to if kind in ("move", "edit") else None, headers)
+    return FailureChange(kind, to if kind in ("move", "edit") else None, headers)
 
 
 def _kind(visit: Visit) -> str:

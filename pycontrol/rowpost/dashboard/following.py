@@ -7,8 +7,8 @@ from dataclasses import asdict
 from rowpost.dashboard import documents as made
 from rowpost.dashboard.reading import saga_instance
 from rowpost.database.connection import Connection
-from rowpost.endpoint.message_life import Conversation, MessageLife, conversation, message_life
 from rowpost.errors import FeatureMissing, PermissionDenied
+from rowpost.operations.message_life import Conversation, MessageLife, conversation, message_life
 from rowpost.settings.environment import Settings
 from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.wire.conversation import Step, walk

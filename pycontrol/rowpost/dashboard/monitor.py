@@ -20,7 +20,7 @@ from rowpost.transport.controls import QueueControl
 from rowpost.transport.maintenance import Metrics
 from rowpost.transport.supervisors import PAGE, presence_of_row
 
-__all__ = ["Monitor", "Point", "QueueState", "Snapshot", "rates_between"]
+__all__ = ["MeasuredQueue", "Monitor", "Point", "QueueSnapshot", "rates_between"]
 
 INTERVAL_S, RATES_S = 5.0, 10.0
 #: measurements that are kept, of one queue and of all together
@@ -40,7 +40,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class MeasuredQueue:
     """A queue as it was measured last. `problem` says why it has no metrics, `control` what operators have set."""
 
     name: str
@@ -60,11 +60,11 @@ class QueueState:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class QueueSnapshot:
     """All queues by name, at one time (seconds since 1970)."""
 
     at: float = 0.0
-    queues: dict[str, QueueState] = field(default_factory=dict)
+    queues: dict[str, MeasuredQueue] = field(default_factory=dict)
 
 
 class Monitor:
@@ -73,7 +73,7 @@ class Monitor:
     def __init__(self, pool: Pool, interval_s: float = INTERVAL_S) -> None:
         self._pool, self._interval_s = pool, interval_s
         self._lock = threading.Lock()
-        self._snapshot = Snapshot()
+        self._snapshot = QueueSnapshot()
         self._history: dict[str, deque[Point]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -95,14 +95,14 @@ class Monitor:
         if self._thread is not None:
             self._thread.join(self._interval_s)
 
-    def latest(self, max_age_s: float = 1.0) -> Snapshot:
+    def latest(self, max_age_s: float = 1.0) -> QueueSnapshot:
         """Return figures that are at most so many seconds old. Raises DatabaseUnavailable and others."""
         with self._lock:
             if time.time() - self._snapshot.at > max_age_s:
                 self._measure()
             return self._snapshot
 
-    def find(self, queue: str) -> QueueState:
+    def find(self, queue: str) -> MeasuredQueue:
         """Return a queue's latest figures. Raises QueueNotFound."""
         found = self.latest().queues.get(queue) or self.latest(0).queues.get(queue)  # it may be newer than the figures
         if found is None:
@@ -112,7 +112,7 @@ class Monitor:
     def expire(self) -> None:
         """Measure again for the next page, because something was changed."""
         with self._lock:
-            self._snapshot = Snapshot(0.0, self._snapshot.queues)
+            self._snapshot = QueueSnapshot(0.0, self._snapshot.queues)
 
     def history(self, queue: str) -> list[Point]:
         """Return the measurements of a queue, oldest first."""
@@ -158,10 +158,10 @@ class Monitor:
             rates: tuple[float | None, float | None] = (None, None)
             if metrics is not None:
                 rates = self._add(row.queue_name, Point(now, metrics, workers[row.queue_name]), kept)
-            queues[row.queue_name] = QueueState(
+            queues[row.queue_name] = MeasuredQueue(
                 row.queue_name, row.kind, bool(row.delayed), row.depth, metrics, *rates, problem, controls.get(row.queue_name)
             )
-        self._snapshot = Snapshot(now, queues)
+        self._snapshot = QueueSnapshot(now, queues)
 
     def _forget(self, known: set[str]) -> None:
         for name in self._history.keys() - known:

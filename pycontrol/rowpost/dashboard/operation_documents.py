@@ -6,8 +6,8 @@ from typing import Any
 
 from rowpost.dashboard.documents import Document, FailedGroup, FailedSummary
 from rowpost.dashboard.reading import failed_groups, failed_summary
+from rowpost.operations.log import LoggedOperation
 from rowpost.transport.failure_groups import Scan
-from rowpost.transport.operation_log import LoggedOperation
 
 __all__ = ["BulkPreview", "CancelDocument", "OperationDocument", "OperationPage", "operation_document", "preview_document"]
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import RowpostError
+from rowpost.operations.log import Noted, Operator
+from rowpost.operations.purging import PurgeResult, purge
 from rowpost.transport.controls import limit_workers, pause, resume
 from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.error_queue import ErrorQueue
-from rowpost.transport.operation_log import Noted, Operator
-from rowpost.transport.purging import Purged, purge
 from rowpost.wire.message import Headers
 
 __all__ = ["CLIENT", "OperationLines", "Operations"]
@@ -98,7 +98,7 @@ class Operations:
             noted.message_id = errors.find(row).message_id
             errors.discard(row)
 
-    def purge(self, queue: str) -> Purged:
+    def purge(self, queue: str) -> PurgeResult:
         """Delete messages for at most 8 seconds."""
         end = time.monotonic() + LONGEST_S
         with self.log.operation(self.user, "purge", queue=queue) as line:

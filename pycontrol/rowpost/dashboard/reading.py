@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from rowpost.dashboard import documents as made
-from rowpost.dashboard.monitor import QueueState, Snapshot
+from rowpost.dashboard.monitor import MeasuredQueue, QueueSnapshot
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.plan import plan
@@ -44,7 +44,7 @@ PREVIEW_BYTES, BODY_BYTES = 160, 256 * 1024
 LOOKED_THROUGH = 5_000
 
 
-def queue_document(state: QueueState, settings: Settings) -> made.QueueDocument:
+def queue_document(state: MeasuredQueue, settings: Settings) -> made.QueueDocument:
     """Return the document of one queue, with what the environment says about it."""
     metrics, declared = state.metrics, settings.queue(state.name)
     return made.QueueDocument(
@@ -86,7 +86,7 @@ def _supervisor(each: SupervisorPresence) -> made.SupervisorDocument:
     )  # fmt: skip
 
 
-def queue_page(snapshot: Snapshot, settings: Settings, part: str = "", after: str = "", sort: str = "name") -> made.QueuePage:
+def queue_page(snapshot: QueueSnapshot, settings: Settings, part: str = "", after: str = "", sort: str = "name") -> made.QueuePage:
     """Return up to 200 queues whose names contain a text.
 
     Args:

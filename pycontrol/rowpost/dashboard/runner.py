@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from rowpost.database.connection import Connection, connect
 from rowpost.errors import RowpostError
+from rowpost.operations.bulk import BulkOperation
 from rowpost.settings.environment import Settings
-from rowpost.transport.bulk_operations import BulkOperation
 
 __all__ = ["Runner", "TooManyOperations"]
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from rowpost.database.connection import connect_url
+from rowpost.operations.log import find_operation, list_operations
 from rowpost.transport.error_queue import ErrorQueue
-from rowpost.transport.operation_log import find_operation, list_operations
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage, encode_headers
 from tests.support.dashboard import Browser, failed_headers

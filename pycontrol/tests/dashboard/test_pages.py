@@ -22,8 +22,8 @@ from rowpost.dashboard.server import access_for, below
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.errors import SettingsError
+from rowpost.operations import purging
 from rowpost.settings.saga import SagaSettings
-from rowpost.transport import purging
 from rowpost.transport.controls import list_controls
 from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.queue import Queue

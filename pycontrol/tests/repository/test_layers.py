@@ -23,6 +23,7 @@ FLOORS = (
     ("sagas", "outbox"),
     ("pipeline",),
     ("endpoint",),
+    ("operations",),
     ("workers", "testing", "spark", "dashboard"),
     ("cli",),
     ("rowpost", "__main__"),

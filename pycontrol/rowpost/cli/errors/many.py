@@ -28,8 +28,8 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import format_exact_count
 from rowpost.cli.printing import table, visible
 from rowpost.cli.session import OPERATOR, Session
-from rowpost.transport.bulk_operations import BulkOperation, Selection, preview
-from rowpost.transport.changes import Change
+from rowpost.operations.bulk import BulkOperation, FailedSelection, preview
+from rowpost.transport.changes import FailureChange
 from rowpost.transport.failure_groups import Scan
 
 __all__ = ["header_values", "register"]
@@ -60,7 +60,7 @@ def retry_all(
 ) -> ExitCode:
     """Move all matching messages back to the queues in which they failed. Exit code 1 if some could not be moved."""
     selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
-    return _operation(session, selection, Change("retry"), reason, dry_run, yes)
+    return _operation(session, selection, FailureChange("retry"), reason, dry_run, yes)
 
 
 def discard_all(
@@ -77,7 +77,7 @@ def discard_all(
 ) -> ExitCode:
     """Delete all matching messages for good."""
     selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
-    return _operation(session, selection, Change("discard"), reason, dry_run, yes)
+    return _operation(session, selection, FailureChange("discard"), reason, dry_run, yes)
 
 
 def move_all(
@@ -95,7 +95,7 @@ def move_all(
 ) -> ExitCode:
     """Move all matching messages, unchanged, to another queue than the one in which they failed."""
     selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
-    return _operation(session, selection, Change("move", session.name(to)), reason, dry_run, yes)
+    return _operation(session, selection, FailureChange("move", session.name(to)), reason, dry_run, yes)
 
 
 def edit_all(
@@ -116,7 +116,7 @@ def edit_all(
     """Retry copies of all matching messages with other headers. Each copy gets a new id and refers to the original."""
     selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
     headers: dict[str, str | None] = {**header_values(header), **dict.fromkeys(remove or ())}
-    change = Change("edit", None if to is None else session.name(to), headers)
+    change = FailureChange("edit", None if to is None else session.name(to), headers)
     return _operation(session, selection, change, reason, dry_run, yes)
 
 
@@ -139,12 +139,12 @@ def _selection(
     message_type: str | None,
     since: str | None,
     cause: str | None,
-) -> Selection:
+) -> FailedSelection:
     name = session.settings.supervisor.error_queue if queue is None else session.name(queue)
-    return Selection(name, failed_filter(session, failed_queue, exception, message_type, since), cause)
+    return FailedSelection(name, failed_filter(session, failed_queue, exception, message_type, since), cause)
 
 
-def _operation(session: Session, selection: Selection, change: Change, reason: str | None, dry_run: bool, yes: bool) -> ExitCode:
+def _operation(session: Session, selection: FailedSelection, change: FailureChange, reason: str | None, dry_run: bool, yes: bool) -> ExitCode:
     """Preview, ask, and execute to the end."""
     with session.deployed() as database:
         found = preview(database, selection)
@@ -160,11 +160,11 @@ def _operation(session: Session, selection: Selection, change: Change, reason: s
     return ExitCode.OK
 
 
-def _verb(change: Change) -> str:
+def _verb(change: FailureChange) -> str:
     return {"retry": "Retry", "discard": "Delete", "move": "Move", "edit": "Edit and retry"}[change.kind]
 
 
-def _where(change: Change, found: Scan) -> str:
+def _where(change: FailureChange, found: Scan) -> str:
     """Return how many messages go where, or came from where."""
     if change.to is not None:
         return f"to {change.to}"
@@ -175,7 +175,7 @@ def _where(change: Change, found: Scan) -> str:
     return ", ".join(f"{count:,} {word} {name}" for name, count in counts.most_common(DESTINATIONS))
 
 
-def _print_preview(session: Session, selection: Selection, change: Change, found: Scan) -> None:
+def _print_preview(session: Session, selection: FailedSelection, change: FailureChange, found: Scan) -> None:
     if session.as_json:
         groups = [
             {

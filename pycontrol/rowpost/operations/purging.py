@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from rowpost.database.connection import Connection
 from rowpost.errors import RowpostError
-from rowpost.transport.operation_log import Operator, RunningOperation, recordable
+from rowpost.operations.log import Operator, RunningOperation, recordable
 
-__all__ = ["Purged", "purge"]
+__all__ = ["PurgeResult", "purge"]
 
 BATCH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Purged:
+class PurgeResult:
     """How many messages were deleted, and whether that were all of those that nobody had locked."""
 
     deleted: int
@@ -30,7 +30,7 @@ class Purged:
 def purge(
     database: Connection, operator: Operator, queue: str, *, expired: bool = False,
     progress: Callable[[int], None] = lambda deleted: None, stop: Callable[[], str | None] = lambda: None,
-) -> Purged:  # fmt: skip
+) -> PurgeResult:  # fmt: skip
     """Delete the messages of a queue, without those that receivers have locked.
 
     Args:
@@ -57,4 +57,4 @@ def purge(
         raise
     ended = purged < BATCH
     operation.report(operation_state="done" if ended else state, outcome=None if ended else "More messages waited when it ended.")
-    return Purged(deleted, ended)
+    return PurgeResult(deleted, ended)

@@ -7,7 +7,7 @@
         print(operation.number, operation.name, operation.who, operation.state)
 
 An operation and its line in `rowpost.operation_log` commit together: `Operator.operation` opens the transaction. The login is recorded by the server; the user is the
-one that the dashboard knows. A line never holds a body or the value of a header. Bulk operations are in `bulk_operations`.
+one that the dashboard knows. A line never holds a body or the value of a header. Bulk operations are in `bulk`.
 """
 
 from __future__ import annotations

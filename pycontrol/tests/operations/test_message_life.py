@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.message_life import conversation, message_life
+from rowpost.operations.message_life import conversation, message_life
 from rowpost.outbox.operations import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.policy import Recoverability
