@@ -20,6 +20,7 @@ from rowpost.database.connection import Connection, connect
 from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, QueueNotFound, RowpostError, SettingsError
 from rowpost.operations.log import Operator
+from rowpost.operations.operation import Result
 from rowpost.outbox.operations import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
 from rowpost.transport.queue import Queue
@@ -185,6 +186,13 @@ class Session:
         encoding = stream.encoding or "utf-8"  # a StringIO has none, and takes every character
         stream.write(json_text(value, ascii_only=encoding.lower() != "utf-8") + "\n")
         stream.flush()
+
+    def result(self, result: Result) -> None:
+        """Print what an operation did: its document with --json, else its sentence."""
+        if self.as_json:
+            self.document(result)
+        else:
+            self.note(result.sentence)
 
     def note(self, text: str) -> None:
         """Print a text that is not part of the result to stderr."""

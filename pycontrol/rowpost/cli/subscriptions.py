@@ -13,6 +13,7 @@ from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.deploy import subscriptions as subscription_tables
 from rowpost.endpoint.provisioning import in_table
+from rowpost.operations.reading import subscriptions
 from rowpost.wire.address import parse_address
 
 __all__ = ["app"]
@@ -31,12 +32,12 @@ def list_subscriptions(
 ) -> None:
     """List all subscriptions, including those of NServiceBus endpoints."""
     with session.deployed() as database:
-        rows = [row for row in database.call("list_subscriptions") if topic in (None, row.topic) and endpoint in (None, row.endpoint)]
+        found = [each for each in subscriptions(database) if topic in (None, each.topic) and endpoint in (None, each.endpoint)]
     if session.as_json:
-        session.document([dict(zip(("topic", "endpoint", "queue"), row, strict=True)) for row in rows])
+        session.document(found)
         return
-    table(session.out, ("topic", "endpoint", "queue"), rows)
-    if not rows:
+    table(session.out, ("topic", "endpoint", "queue"), [(each.topic, each.endpoint, each.queue) for each in found])
+    if not found:
         session.note("There are no subscriptions. To add one, run: rowpost subscriptions add ENDPOINT TOPIC")
 
 
@@ -72,7 +73,7 @@ def remove(session: Session, endpoint: EndpointArgument, topic: TopicArgument) -
     """Remove a subscription. An endpoint that declares it subscribes again when it starts."""
     endpoint, topic = session.text(endpoint), session.text(topic)
     with session.deployed() as database:
-        if not any(row[:2] == (topic, endpoint) for row in database.call("list_subscriptions")):
+        if not any((each.topic, each.endpoint) == (topic, endpoint) for each in subscriptions(database)):
             raise Refused(f"{endpoint} is not subscribed to {topic}. To list the subscriptions, run: rowpost subscriptions list", ExitCode.NOT_FOUND)
         database.call_atomically("unsubscribe", endpoint=endpoint, topic=topic)
     if session.as_json:

@@ -10,15 +10,14 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rowpost.dashboard.connections import Pool
-from rowpost.database.connection import Connection
-from rowpost.errors import DatabaseUnavailable, QueueNotFound, RowpostError
+from rowpost.errors import QueueNotFound, RowpostError
+from rowpost.operations.figures import measure, read_overview
+from rowpost.operations.rights import Right
 from rowpost.transport.controls import QueueControl
 from rowpost.transport.maintenance import Metrics
-from rowpost.transport.supervisors import PAGE, presence_of_row
 
 __all__ = ["MeasuredQueue", "Monitor", "Point", "QueueSnapshot", "rates_between"]
 
@@ -136,21 +135,18 @@ class Monitor:
     def _measure(self) -> None:
         rights = self._pool.rights()
         with self._pool.connection() as database:
-            rows, controlled, present = database.call_all(
-                [("list_queues", None, {}), ("list_controls", None, {}), ("list_supervisors", None, {"count": PAGE})]
-            )
-            controls = {each.queue: each for each in map(QueueControl._make, controlled)}
-            names = [row.queue_name for row in rows if row.kind != "external" and rights.may("queue_metrics", row.queue_name)]
+            rows, controls, present = read_overview(database)
+            names = [row.queue_name for row in rows if row.kind != "external" and rights.may(Right.MEASURE, row.queue_name)]
             now = time.time()
             self._failed = {name: each for name, each in self._failed.items() if now - each[0] < AGAIN_S}
-            measured = _metrics(database, [name for name in names if name not in self._failed])
+            measured = measure(database, [name for name in names if name not in self._failed])
         now = time.time()
         self._failed |= {name: (now, each) for name, each in measured.items() if isinstance(each, RowpostError)}
         measured |= {name: error for name, (_, error) in self._failed.items()}
         self._forget({row.queue_name for row in rows})
         kept = max(2, min(KEPT, KEPT_OF_ALL // max(1, len(rows))))
         queues = {}
-        workers = Counter(worker.queue for each in map(presence_of_row, present) if not each.gone for worker in each.workers)
+        workers = Counter(worker.queue for each in present if not each.gone for worker in each.workers)
         for row in rows:
             found = measured.get(row.queue_name)
             problem = str(found) if isinstance(found, RowpostError) else None
@@ -180,25 +176,3 @@ def rates_between(earlier: Point, later: Point) -> tuple[float | None, float | N
     """Return messages in and out per second; None if the engine does not count, or has begun to count anew in between."""
     found = later.metrics.rates(earlier.metrics)
     return tuple(None if rate is None or rate < 0 else rate for rate in found)  # type: ignore[return-value]
-
-
-def _metrics(database: Connection, names: Sequence[str]) -> dict[str, Metrics | RowpostError]:
-    """Measure queues in one round trip. One that cannot be measured costs another round trip, without it.
-
-    Where the driver does not say which one it was, the queues are halved until it is found.
-    """
-    if not names:
-        return {}
-    try:
-        found = database.call_all([("queue_metrics", name, {}) for name in names])
-    except DatabaseUnavailable:
-        raise
-    except RowpostError as error:
-        if len(names) == 1:
-            return {names[0]: error}
-        place = getattr(error.__cause__, "failed_call", None)
-        if place is not None and 0 <= place < len(names):
-            return {names[place]: error, **_metrics(database, [*names[:place], *names[place + 1 :]])}
-        middle = len(names) // 2
-        return {**_metrics(database, names[:middle]), **_metrics(database, names[middle:])}
-    return {name: Metrics(*rows[0]) for name, rows in zip(names, found, strict=True)}

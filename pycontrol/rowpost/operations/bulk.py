@@ -21,24 +21,43 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, InvalidMessage, OperationTaken, RowpostError
-from rowpost.operations.log import BULK, LoggedOperation, Operator, RunningOperation, find_operation, recordable
+from rowpost.operations.log import BULK, LoggedOperation, Operator, RunningOperation, cancel_operation, find_operation, recordable
+from rowpost.operations.operation import Result
+from rowpost.operations.rights import Right
 from rowpost.transport.changes import BATCH, Changed, FailureChange
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.failure_groups import Scan, cause_of, scan
 
-__all__ = ["EVERYTHING", "BulkCounts", "BulkOperation", "FailedSelection", "preview"]
+__all__ = ["EVERYTHING", "WORDS", "BulkCounts", "BulkOperation", "BulkWords", "CancelRequested", "FailedSelection", "preview", "request_cancel"]
 
 PAGE, EXAMPLES = 1_000, 5
 #: for `read_at_most`: to the end of the queue
 EVERYTHING = 2**62
 #: refused messages that are kept with their reasons
 KEPT_REFUSALS = 20
+
+
+class BulkWords(NamedTuple):
+    """What a kind of bulk operation is called: as a heading, as a command, while it runs, and afterwards."""
+
+    title: str
+    verb: str
+    doing: str
+    done: str
+
+
+WORDS = {
+    "retry": BulkWords("Retry failed messages", "Retry", "Retrying", "retried"),
+    "discard": BulkWords("Discard failed messages", "Discard", "Discarding", "discarded"),
+    "move": BulkWords("Move failed messages", "Move", "Moving", "moved"),
+    "edit": BulkWords("Edit a header of failed messages", "Edit and retry", "Editing", "edited"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +115,15 @@ def preview(database: Connection, selection: FailedSelection, read_at_most: int 
 class BulkOperation:
     """One bulk operation, executed by this process. Not for several threads at once."""
 
+    #: what a login needs to begin one
+    right = Right.CHANGE_FAILED
+
     def __init__(
         self, database: Connection, selection: FailedSelection, change: FailureChange, counts: BulkCounts, operation: RunningOperation
     ) -> None:
         self._errors = ErrorQueue(database, selection.queue)
         self._database, self._selection, self._change, self._operation = database, selection, change, operation
-        self.name, self.queue = change.kind + BULK, selection.queue
+        self.name, self.queue, self.words = change.kind + BULK, selection.queue, WORDS[change.kind]
         self.counts = counts
         #: row version and reason of the first 20 messages that stay
         self.refusals: list[tuple[int, str]] = []
@@ -221,6 +243,24 @@ class BulkOperation:
             return None
         (row, reason), more = self.refusals[0], self.counts.refused - 1
         return f"Message {row} stays: {reason}" + (f" {more:,} more stay." if more > 0 else "")
+
+
+class CancelRequested(Result, frozen=True):
+    """Whether an operation had not ended when it was asked to stop."""
+
+    operation: int
+    cancelled: bool
+
+    @property
+    def sentence(self) -> str:
+        if self.cancelled:
+            return f"Operation {self.operation} stops after the messages that it changes now."
+        return f"Operation {self.operation} had already ended."
+
+
+def request_cancel(database: Connection, number: int, user: str | None = None) -> CancelRequested:
+    """Ask an operation to stop, whichever process executes it. Raises OperationNotFound, PermissionDenied."""
+    return CancelRequested(number, cancel_operation(database, number, user))
 
 
 def _details(selection: FailedSelection, change: FailureChange) -> dict[str, Any]:

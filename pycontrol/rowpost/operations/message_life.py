@@ -59,7 +59,7 @@ class Fact:
     """One thing that is known of a message.
 
     Attributes:
-        kind: sent, waiting, in hand, delayed, attempts, failed, handled, outbox, saga or caused.
+        kind: sent, waiting, in flight, delayed, attempts, failed, handled, outbox, saga or caused.
         place: the queue, the endpoint or the saga that knows it.
         text: what is known.
         at: when, in UTC; None if there is no time.
@@ -129,7 +129,7 @@ def message_life(database: Connection, settings: Settings, wanted: str, *, look_
         *(_caused(each.queue, each.headers) for each in found.messages if not _is(each, wanted) and each.headers.get(RELATED_TO) == message_id),
         *(_of_delayed(queue, each, message_id) for queue, each in later if message_id in (each.message_id, each.headers.get(RELATED_TO))),
         *_attempts(database, own, wanted, unseen),
-        *_in_hand(database, own, wanted, unseen),
+        *_in_flight(database, own, wanted, unseen),
         *_outboxes(settings, _endpoints(own, queues), message_id, unseen),
         *_sagas(database, own),
     ]
@@ -230,7 +230,7 @@ def _attempts(database: Connection, own: Iterable[FoundMessage], wanted: str, un
         unseen.append("failed attempts")
 
 
-def _in_hand(database: Connection, own: Iterable[FoundMessage], wanted: str, unseen: list[str]) -> Iterator[Fact]:
+def _in_flight(database: Connection, own: Iterable[FoundMessage], wanted: str, unseen: list[str]) -> Iterator[Fact]:
     rows = {str(each.message.id) for each in own} | {wanted.lower()}
     try:
         supervisors = supervisors_of(database)
@@ -241,7 +241,7 @@ def _in_hand(database: Connection, own: Iterable[FoundMessage], wanted: str, uns
         for worker in each.workers if not each.gone else ():
             if worker.message in rows:
                 seconds = (worker.message_seconds or 0.0) + each.silent
-                yield Fact("in hand", worker.queue, f"a handler has run for {seconds:,.1f} s in process {worker.process_id} on {each.host}")
+                yield Fact("in flight", worker.queue, f"a handler has run for {seconds:,.1f} s in process {worker.process_id} on {each.host}")
 
 
 def _endpoints(own: Iterable[FoundMessage], queues: Iterable[Any]) -> list[str]:

@@ -142,7 +142,7 @@ def test_an_operation_on_a_cause_applies_to_that_cause_from_where_the_page_began
         error.send(text.encode(), failed_headers(text))
     error.send(b"other", failed_headers("slow", error="Other"))
     found = client.get("/api/v1/failed", params={"exception": "slow"}).json()
-    address = f"/failed/all?operation=retry&exception=slow&cause={found['groups'][0]['key']}&after={found['messages'][0]['row_version']}"
+    address = f"/failed/all?operation=retry&exception=slow&cause={found['groups'][0]['cause']}&after={found['messages'][0]['row_version']}"
 
     ended(database, operation_of(client.submit(address, "/failed/all", **hidden(client.get(address).text))))
 

@@ -67,11 +67,8 @@ def purge(
             )  # fmt: skip
             by_key, interrupts.pending = interrupts.pending, False
     if by_key and not purged.ended:
-        raise Interrupted(f"deleted {format_exact_count(purged.deleted)} from {queue.name}; the rest is still there")
-    if session.as_json:
-        session.document({"queue": queue.name, "purged": purged.deleted})
-    else:
-        session.note(f"Deleted {format_exact_count(purged.deleted)} from {queue.name}.")
+        raise Interrupted(f"deleted {format_exact_count(purged.purged)} from {queue.name}; the rest is still there")
+    session.result(purged)
 
 
 def browse(

@@ -15,6 +15,7 @@ from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import FeatureMissing, PermissionDenied
+from rowpost.operations.reading import registered_queues
 from rowpost.transport.jobs import clean_jobs
 from rowpost.transport.maintenance import MaintenanceStep, Metrics, maintain_queue, queue_metrics
 
@@ -91,7 +92,7 @@ def _clean_jobs(database: Connection) -> list[MaintenanceStep]:
 def _own_queues(session: Session, database: Connection, name: str | None) -> list[str]:
     if name is not None:
         return [session.name(name)]
-    return [row.queue_name for row in database.call("list_queues") if row.kind != "external"]
+    return [row.queue_name for row in registered_queues(database) if row.kind != "external"]
 
 
 def _document(queue: str, metrics: Metrics, rates: tuple[float | None, float | None] | None) -> dict[str, object]:
