@@ -1,4 +1,7 @@
-"""The messages between a supervisor and its workers: an assignment, commands to the worker, reports to the supervisor."""
+"""The messages between a supervisor and its workers: an assignment, commands to the worker, reports to the supervisor.
+
+A worker also reports what it logs, as an event `Logged` without the queue's name.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,6 @@ __all__ = [
     "CrashPolicy",
     "Exit",
     "InFlight",
-    "Logged",
     "Progress",
     "Ready",
     "Receive",
@@ -231,18 +233,6 @@ class ReceiveFailed:
 @dataclass(frozen=True, slots=True)
 class ReceiveRecovered:
     """Receiving works again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """A record of the module logging: `at` in seconds since 1970, its level, the logger's name, its text, the message in hand, and `extra=`."""
-
-    at: float
-    level: int
-    logger: str
-    text: str
-    message_id: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 class Tally:

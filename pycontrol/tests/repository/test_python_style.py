@@ -94,9 +94,9 @@ HEADER = re.compile(r"(NServiceBus(?!\.KeyValuePair|\.Metrics|\.Core)|ServiceCon
 
 #: how connections are opened, and the one module for each way: it sets what the protocol depends on. ADBC's goes to where one of psycopg's went
 OPENS = {
-    "psycopg.connect": "database/dialects/postgresql_session.py",
-    "dbapi.connect": "database/dialects/copying.py",
-    "pyodbc.connect": "database/dialects/sqlserver.py",
+    "psycopg.connect": "database/dialects/postgresql/session.py",
+    "dbapi.connect": "database/dialects/postgresql/copying.py",
+    "pyodbc.connect": "database/dialects/sqlserver/dialect.py",
 }
 
 

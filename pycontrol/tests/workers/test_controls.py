@@ -373,7 +373,7 @@ def test_a_reload_whose_handler_cannot_be_imported_changes_nothing(shop, handler
         run.until(lambda: shop.handled() == 3, "the old worker goes on")
 
     (trouble,) = run.seen(events.Trouble)
-    assert trouble.error.startswith("The environment was not read again, and everything goes on as before: ")
+    assert trouble.error.startswith("The environment was not read again, and everything continues as before: ")
     assert said in trouble.error
     assert run.seen(events.Reloaded) == run.seen(events.Critical) == []
     assert len(run.seen(events.WorkerStarted)) == 1
@@ -404,5 +404,5 @@ def test_wrong_settings_change_nothing(shop):
         run.until(lambda: handled(run, shop.name) == 1, "the old settings go on")
 
     texts = [event.error for event in run.seen(events.Trouble)]
-    assert all(text.startswith("The environment was not read again, and everything goes on as before: ") for text in texts)
+    assert all(text.startswith("The environment was not read again, and everything continues as before: ") for text in texts)
     assert ["has a worker" in texts[0], "another one" in texts[1], "too short" in texts[2]] == [True] * 3

@@ -1,12 +1,10 @@
 """What operators have set for a queue in the database, and what the pool of its workers makes of it.
 
-The queue monitor reads it with every look at the queue, so that a pause is effective on all hosts within a peek delay. What operators set
+The queue monitor reads it with every peek, so that a pause is effective on all hosts within a peek delay. What operators set
 goes before what the environment says, until they clear it.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from rowpost.workers import events
 from rowpost.workers.answers import Control
@@ -19,11 +17,11 @@ class Controls:
 
     Args:
         limit: the environment's.
-        emit: called with the kind and the fields of each event.
+        emit: called with each event.
     """
 
-    def __init__(self, limit: int, emit: Callable[..., None]) -> None:
-        self._environment, self._emit = limit, emit
+    def __init__(self, queue: str, limit: int, emit: events.Emit) -> None:
+        self._queue, self._environment, self._emit = queue, limit, emit
         self.now = Control()
         #: whether the database was asked: until then, nobody knows whether the queue is paused
         self.known = False
@@ -39,23 +37,25 @@ class Controls:
         return self.now.stops
 
     def set_limit(self, limit: int) -> None:
-        """Set the environment's limit. It has no effect while operators have set another one, which is said."""
+        """Set the environment's limit. It has no effect while operators have set another one, as the event says."""
         self._environment = limit
-        self._say_limit()
+        self._report_limit()
 
     def apply(self, control: Control | None) -> bool:
-        """Take over what a look has found; None if it did not ask. Return whether that starts or ends a pause."""
+        """Apply what a peek has found; None if it did not ask. Return whether that starts or ends a pause."""
         before, self.known = self.now, True
         if control is None or control == before:
             return False
         self.now = control
         if control.stops and not before.stops:
-            self._emit(events.Paused, by=control.by, reason=control.reason)
+            self._emit(events.Paused(queue=self._queue, by=control.by, reason=control.reason))
         elif before.stops and not control.stops:
-            self._emit(events.Resumed)
+            self._emit(events.Resumed(queue=self._queue))
         if control.limit != before.limit:
-            self._say_limit()
+            self._report_limit()
         return control.stops != before.stops
 
-    def _say_limit(self) -> None:
-        self._emit(events.LimitChanged, limit=self.limit, environment=self._environment, by="" if self.now.limit is None else self.now.by)
+    def _report_limit(self) -> None:
+        self._emit(
+            events.LimitChanged(queue=self._queue, limit=self.limit, environment=self._environment, by="" if self.now.limit is None else self.now.by)
+        )

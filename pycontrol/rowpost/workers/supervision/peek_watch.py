@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from rowpost.errors import LockTimeout
 from rowpost.workers import events
 from rowpost.workers.concurrency import check_peek_delay
@@ -20,40 +17,37 @@ LONGEST_REST, WAKE_UP_TTL, SILENT_AFTER = 10.0, 14.0, 5.0
 
 
 class PeekWatch:
-    """Times are seconds by the supervisor's clock. `report` is called with an event's class and its fields.
+    """Whether a peek was `asked`, and `silent_at`: when it will be reported as unanswered. Times are seconds by the supervisor's clock. `emit` is called with each event.
 
     Raises:
         SettingsError: the peek delay is too short.
     """
 
-    def __init__(self, queue: str, peek_delay: float, report: Callable[..., Any]) -> None:
-        self._queue, self._peek_delay, self._report = queue, peek_delay, report
+    def __init__(self, queue: str, peek_delay: float, emit: events.Emit) -> None:
+        self._queue, self._peek_delay, self._emit = queue, peek_delay, emit
         self._warning = check_peek_delay(peek_delay)
-        self._silent_at = float("inf")
+        self.silent_at = float("inf")
         self._locked = False
         self.asked = False
         self.wake_up_ttl = WAKE_UP_TTL * peek_delay
-
-    @property
-    def silent_at(self) -> float:
-        """When an unanswered peek will be reported."""
-        return self._silent_at
 
     def begin(self, now: float, *, purging: bool) -> None:
         """Note that a peek is requested; if it purges the queue, it takes as long as the queue is deep."""
         self.asked = True
         if self._warning:
-            self._report(events.Warned, text=self._warning)
+            self._emit(events.Warned(queue=self._queue, text=self._warning))
             self._warning = None
         if not purging:
-            self._silent_at = now + SILENT_AFTER * self._peek_delay
+            self.silent_at = now + SILENT_AFTER * self._peek_delay
 
     def end(self, error: BaseException | None) -> None:
         """Note that the peek is answered, perhaps with an error. Report once that a lock keeps peeks from the queue, until a peek succeeds."""
-        self.asked, self._silent_at = False, float("inf")
+        self.asked, self.silent_at = False, float("inf")
         locked = isinstance(error, LockTimeout)
         if locked and not self._locked:
-            self._report(events.Trouble, error=f"Failed to peek {self._queue}: a lock on its table was not released in time. {error}")
+            self._emit(
+                events.Trouble(queue=self._queue, error=f"Failed to peek {self._queue}: a lock on its table was not released in time. {error}")
+            )
         self._locked = locked or (self._locked and error is not None)
 
     def rest(self, seconds: float) -> float:
@@ -62,7 +56,7 @@ class PeekWatch:
 
     def report_silence(self, now: float) -> None:
         """Report once that the database has not answered: a silent network is no error before TCP gives it up."""
-        if now >= self._silent_at:
-            self._silent_at = float("inf")
+        if now >= self.silent_at:
+            self.silent_at = float("inf")
             waited = f"The database has not answered a peek at {self._queue} for {SILENT_AFTER * self._peek_delay:g} s."
-            self._report(events.Trouble, error=f"{waited} The supervisor waits for the answer, or for TCP to end the connection.")
+            self._emit(events.Trouble(queue=self._queue, error=f"{waited} The supervisor waits for the answer, or for TCP to end the connection."))

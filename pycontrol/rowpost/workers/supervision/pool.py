@@ -7,6 +7,7 @@ a history without processes or a database.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,12 +21,10 @@ from rowpost.workers.concurrency import Observation, Strategy, make_strategy, sp
 from rowpost.workers.protocol import Assignment, CrashPolicy
 from rowpost.workers.snapshot import Figures, QueueSnapshot
 from rowpost.workers.supervision.control import Controls
-from rowpost.workers.supervision.health import Health
+from rowpost.workers.supervision.handles import KILLED, OVERDUE, WorkerHandle, WorkerHandles, WorkerState
+from rowpost.workers.supervision.health import Health, Throttle
 from rowpost.workers.supervision.peek_watch import PeekWatch
-from rowpost.workers.supervision.pool_members import KILLED, OVERDUE, State, WorkerHandle, WorkerHandles
 from rowpost.workers.supervision.reporter import EventReporter
-from rowpost.workers.supervision.spawning import Spawner
-from rowpost.workers.supervision.throttle import Throttle
 
 __all__ = ["WorkerPool"]
 
@@ -59,24 +58,23 @@ class WorkerPool:
         spawn: Callable[[Assignment], Any],
         ask: Callable[..., None],
         count_crash: Callable[[Crash], None],
-        emit: Callable[[events.Event], None],
+        emit: events.Emit,
         breaker: CircuitBreaker,
         idle_timeout: float,
         figures: Figures | None = None,
     ) -> None:
         self.name, self._idle_timeout = name, idle_timeout
         self._reporter = EventReporter(name, emit)
-        self._emit = self._reporter.report
+        self._emit = emit
         self._ask, self._count_crash = ask, count_crash
-        self._control = Controls(worker.limit, self._emit)
+        self._control = Controls(name, worker.limit, emit)
         self._peek_delay = worker.peek_delay
         self._new_strategy = partial(make_strategy, worker.strategy, worker.peek_delay)
         self._strategy: Strategy = self._new_strategy(worker.limit)
-        self._health = Health(name, breaker, Throttle(worker.throttle_after, worker.throttle_wait), self._emit, self.peek_now)
-        self._handles = WorkerHandles()
-        self._spawner = Spawner(name, self._handles, assign, spawn, self._emit)
+        self._health = Health(name, breaker, Throttle(worker.throttle_after, worker.throttle_wait), emit, self.peek_now)
+        self._handles = WorkerHandles(name, assign, spawn, emit)
         self._purging = worker.purge_on_startup
-        self._peeks = PeekWatch(name, worker.peek_delay, self._emit)
+        self._peeks = PeekWatch(name, worker.peek_delay, emit)
         self._peek_at = self._no_peek_before = float("-inf")
         self._target = 1
         self._stopping = False
@@ -109,8 +107,8 @@ class WorkerPool:
             paused=self._control.stops,
             target=self._target,
             rate=self.figures.rate(now),
-            critical=self._health.critical,
-            throttled=self._health.throttled,
+            critical=self._health.breaker.triggered,
+            throttled=self._health.throttle.active,
             critical_time=self.figures.critical_time(now),
             processing_time=self.figures.processing_time(now),
             **self.figures.counts,
@@ -131,9 +129,9 @@ class WorkerPool:
         for handle in self.handles:
             if now:
                 handle.kill()
-            elif handle.state is not State.EXITING:
+            elif handle.state is not WorkerState.EXITING:
                 handle.request_exit("stop")
-        self._emit(events.Stopping, now=now)  # after the requests: who reads the event may rely on them
+        self._emit(events.Stopping(queue=self.name, now=now))  # after the requests: who reads the event may rely on them
 
     # -------------------------------------------------------------- inputs
     def on_answer(self, answer: Answer, now: float) -> None:
@@ -146,20 +144,20 @@ class WorkerPool:
             self._strategy = self._new_strategy(self._control.limit)
         if answer.error is not None:
             self._health.record_failure(MONITOR, "peek", answer.error, now)
-            self._peek_at = now + (self._health.wait or self._peek_delay)
+            self._peek_at = now + (self._health.breaker.wait or self._peek_delay)
             return
         self._health.record_success(MONITOR)
         if answer.purged:
             self._purging = False
-            self._emit(events.Purged, count=answer.count)
+            self._emit(events.Purged(queue=self.name, count=answer.count))
             return
         if answer.warning:
-            self._emit(events.Warned, text=answer.warning)
+            self._emit(events.Warned(queue=self.name, text=answer.warning))
         self._no_peek_before = now + self._peeks.rest(answer.seconds)
         self.figures.depth = answer.count
-        self._emit(events.Peeked, count=answer.count)
+        self._emit(events.Peeked(queue=self.name, count=answer.count))
         self._peek_at = now + self._peek_delay  # in a pause; else the strategy decides
-        self._observe(concurrency.Peeked(answer.count, self._handles.occupied, self._handles.without_message), now)
+        self._observe(concurrency.PeekCounted(answer.count, self._handles.occupied, self._handles.without_message), now)
 
     def on_wake_up(self, now: float) -> None:
         """Process a wake-up: a sender has committed messages."""
@@ -173,26 +171,26 @@ class WorkerPool:
                 self._on_progress(handle, report, now)
             case protocol.Ready(pid, crash_policy):
                 self._crash_policy = crash_policy or self._crash_policy
-                self._emit(events.WorkerStarted, pid=pid)
-                if handle.state is State.STARTING:
-                    handle.enter(State.BUSY if handle.round else State.IDLE, now)
+                self._emit(events.WorkerStarted(queue=self.name, pid=pid))
+                if handle.state is WorkerState.STARTING:
+                    handle.enter(WorkerState.BUSY if handle.round else WorkerState.IDLE, now)
             case protocol.ReceiveFailed(error):
                 handle.failing = True
                 self._health.record_failure(handle.number, "receive from", error, now)
-            case protocol.Logged():
-                self._reporter.report_log(report, handle.process.pid)
+            case events.Logged():
+                self._emit(replace(report, queue=self.name))
             case protocol.ReceiveRecovered():
                 handle.failing = False
                 self._health.record_success(handle.number)
             case protocol.Refused(error):
                 self.refused = error
-                self._emit(events.Critical, error=error)
+                self._emit(events.Critical(queue=self.name, error=error))
                 for other in self.handles:
                     other.request_exit("refused")
 
     def on_exit(self, handle: WorkerHandle, exitcode: int | None, now: float) -> None:
         """Process the end of a worker's process."""
-        self._handles.remove(handle)
+        del self._handles[handle.number]
         self._health.forget(handle.number)
         pid = handle.process.pid
         in_flight = handle.process.in_flight
@@ -200,10 +198,10 @@ class WorkerPool:
             row_id, row_version = in_flight
             self._count_crash(Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, handle.reason == OVERDUE))
         if exitcode == 0 or handle.reason:
-            self._emit(events.WorkerStopped, pid=pid, reason=handle.reason or "signal")
+            self._emit(events.WorkerStopped(queue=self.name, pid=pid, reason=handle.reason or "signal"))
             return
         self.figures.counts["died"] += 1
-        self._emit(events.WorkerDied, pid=pid, exitcode=exitcode, respawn_in=self._spawner.delay(now))
+        self._emit(events.WorkerDied(queue=self.name, pid=pid, exitcode=exitcode, respawn_in=self._handles.delay(now)))
 
     def tick(self, now: float) -> float:
         """Perform all actions that are due; return the time of the next call at the latest."""
@@ -217,7 +215,7 @@ class WorkerPool:
         if self._purging or (self._strategy.polls and not self._control.known):
             return self._due()  # a worker that polls would receive before anybody knows whether the queue is paused
         for handle in self.handles:
-            if self._strategy.polls and handle.state is State.BUSY and not handle.failing:
+            if self._strategy.polls and handle.state is WorkerState.BUSY and not handle.failing:
                 self._observe(concurrency.StillBusy(handle.number, now - handle.reported_at), now)
         self._approach_target(now)
         return self._due(overdue_at, *self._own_deadlines(now))
@@ -260,7 +258,7 @@ class WorkerPool:
             return float("inf")
         late, next_at = self._handles.overdue(now, limit)
         for handle in late:
-            self._emit(events.TimedOut, pid=handle.process.pid, seconds=limit)
+            self._emit(events.TimedOut(queue=self.name, pid=handle.process.pid, seconds=limit))
             handle.kill(OVERDUE)
         return next_at
 
@@ -274,7 +272,7 @@ class WorkerPool:
         target = min(max(1, self._strategy.workers), self._allowed)
         if target != self._target:
             self._target = target
-            self._emit(events.TargetChanged, workers=target)
+            self._emit(events.TargetChanged(queue=self.name, workers=target))
         polls = self._strategy.polls
         ceiling = target if polls else self._allowed
         surplus = len(self._handles.staying) - ceiling
@@ -300,7 +298,7 @@ class WorkerPool:
 
     def _release(self, target: int, now: float) -> None:
         """Request the exit of workers that were idle for `idle_timeout`; at least one worker stays."""
-        idle = {handle.number: handle for handle in self.handles if handle.state is State.IDLE}
+        idle = {handle.number: handle for handle in self.handles if handle.state is WorkerState.IDLE}
         seconds = {number: now - handle.since for number, handle in idle.items()}
         for number in spare_workers(seconds, len(self._handles.staying), target, self._idle_timeout):
             idle[number].request_exit("spare")
@@ -308,19 +306,19 @@ class WorkerPool:
     def _start(self, missing: int, now: float, *, receive: bool) -> None:
         """Start `missing` workers, but never more than are allowed together with those that are exiting."""
         room = self._allowed - len(self._handles)
-        self._spawner.start(min(missing, room), now, receive=receive, round=1 if receive or self._strategy.polls else 0)
+        self._handles.start(min(missing, room), now, receive=receive, round=1 if receive or self._strategy.polls else 0)
 
     def _due(self, *own: float) -> float:
         return min((self._peeks.silent_at if self._peeks.asked else self._peek_at, self._health.changes_at, *own))
 
     def _own_deadlines(self, now: float) -> Iterator[float]:
         """Yield when actions become due without any input; past times wait for an input, and must not make the loop spin."""
-        return (due for due in (self._spawner.next_at, *self._handles.due(self._strategy.polls, self._idle_timeout)) if due > now)
+        return (due for due in (self._handles.next_start_at, *self._handles.due(self._strategy.polls, self._idle_timeout)) if due > now)
 
     # -------------------------------------------------------------- reports in detail
     def _on_progress(self, handle: WorkerHandle, progress: protocol.Progress, now: float) -> None:
         if progress.runs:
-            self._spawner.worked()
+            self._handles.worked()
             self.has_received = True
         self.figures.add(progress, now)
         self._reporter.report_progress(progress, handle.process.pid)
@@ -334,7 +332,7 @@ class WorkerPool:
         if answer.outcome is None:
             if answer.unexpected:
                 said = f"{type(answer.error).__name__}: {answer.error}"
-                self._emit(events.Critical, error=f"Failed to count a crash of a worker of {self.name}: {said}")
+                self._emit(events.Critical(queue=self.name, error=f"Failed to count a crash of a worker of {self.name}: {said}"))
             return
         if answer.outcome.kind is not Kind.UNMOVABLE:
             self.figures.counts[answer.outcome.kind.value] += 1
@@ -343,9 +341,9 @@ class WorkerPool:
 
     def _update_state(self, handle: WorkerHandle, progress: protocol.Progress, now: float) -> None:
         """Set the worker busy or idle; a report of an earlier round says nothing about the current one."""
-        if handle.state not in (State.BUSY, State.IDLE) or progress.round != handle.round:
+        if handle.state not in (WorkerState.BUSY, WorkerState.IDLE) or progress.round != handle.round:
             return
-        state = State.BUSY if progress.busy else State.IDLE
+        state = WorkerState.BUSY if progress.busy else WorkerState.IDLE
         if state is not handle.state and not handle.failing:
             handle.enter(state, now)
 
@@ -357,7 +355,7 @@ class WorkerPool:
     @property
     def backoff(self) -> float:
         """Seconds that a worker waits after a failed attempt, now."""
-        return self._health.backoff
+        return self._health.throttle.backoff
 
     def _observe(self, observation: Observation, now: float) -> None:
         if self._control.stops:
@@ -365,6 +363,6 @@ class WorkerPool:
         self._strategy = self._strategy.after(observation, self._allowed)
         if self._strategy.peek_in is not None:
             self._peek_at = max(now + self._strategy.peek_in, self._no_peek_before)
-        stopped = None if self._strategy.stop is None else self._handles.find(self._strategy.stop)
-        if stopped is not None and stopped.state is not State.EXITING:
+        stopped = None if self._strategy.stop is None else self._handles.get(self._strategy.stop)
+        if stopped is not None and stopped.state is not WorkerState.EXITING:
             stopped.request_exit("spare")

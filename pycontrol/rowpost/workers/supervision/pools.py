@@ -12,7 +12,7 @@ from rowpost.settings.environment import Settings
 from rowpost.settings.worker import WorkerSettings
 from rowpost.workers.answers import Crash
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.events import Event
+from rowpost.workers.events import Emit
 from rowpost.workers.protocol import Assignment, SharedHighWaterMark
 from rowpost.workers.snapshot import Figures
 from rowpost.workers.supervision.pool import WorkerPool
@@ -38,7 +38,7 @@ class Pools:
         spawn: Callable[[Assignment], Any],
         ask: Callable[..., None],
         count_crash: Callable[[Crash], None],
-        emit: Callable[[Event], None],
+        emit: Emit,
         breaker: CircuitBreaker,
     ) -> None:
         self.settings, self._breaker = settings, breaker

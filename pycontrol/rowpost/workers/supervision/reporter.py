@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 from rowpost.recoverability.outcome import Discard, Kind, Outcome
 from rowpost.workers import events
-from rowpost.workers.protocol import Logged, Progress
+from rowpost.workers.protocol import Progress
 
 __all__ = ["EventReporter"]
 
@@ -22,41 +18,30 @@ UNKNOWN = Discard("its worker gave no reason")
 
 
 class EventReporter:
-    """Emits the events of one queue; adds the queue's name and the wall clock time."""
+    """Emits the events of one queue's messages."""
 
-    def __init__(self, queue: str, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, queue: str, emit: events.Emit) -> None:
         self._queue, self._emit = queue, emit
         self._unmovable_reported = False
 
-    def report(self, kind: type[events.Event], **fields: Any) -> None:
-        """Emit one event."""
-        self._emit(kind(queue=self._queue, at=time.time(), **fields))
-
     def report_progress(self, progress: Progress, pid: int) -> None:
         """Emit the events of one progress report of a worker."""
+        queue, times = self._queue, progress.times
         if progress.handled:
             self._unmovable_reported = False
-            times = progress.times
-            self.report(
-                events.Handled,
-                pid=pid,
-                count=progress.handled,
-                critical_time=times.critical_time,
-                processing_time=times.processing_time,
-            )
+            critical, processing = times.critical_time, times.processing_time
+            self._emit(events.Handled(queue=queue, pid=pid, count=progress.handled, critical_time=critical, processing_time=processing))
         if progress.expired:
-            self.report(events.Expired, pid=pid, count=progress.expired)
-        for outcome in progress.dropped:
-            self._report_dropped(outcome, pid)
+            self._emit(events.Expired(queue=queue, pid=pid, count=progress.expired))
+        for each in progress.dropped:
+            reason, expected, *_ = each.discard or UNKNOWN
+            self._emit(
+                events.Discarded(
+                    queue=queue, pid=pid, id=each.id, message_id=each.message_id, message_type=each.message_type, reason=reason, expected=expected
+                )
+            )
         for outcome in progress.failures:
             self.report_failure(outcome, pid)
-
-    def _report_dropped(self, outcome: Outcome, pid: int) -> None:
-        reason, expected, *_ = outcome.discard or UNKNOWN
-        self.report(
-            events.Discarded, pid=pid, id=outcome.id, message_id=outcome.message_id, message_type=outcome.message_type, reason=reason,
-            expected=expected,
-        )  # fmt: skip
 
     def report_failure(self, outcome: Outcome, pid: int) -> None:
         """Emit the event of a failed attempt.
@@ -64,23 +49,8 @@ class EventReporter:
         A message that cannot be moved to the error queue is critical. It is reported once, until a message is handled.
         """
         if outcome.kind is not Kind.UNMOVABLE:
-            kind = EVENT_OF_KIND[outcome.kind]
-            self.report(kind, pid=pid, id=outcome.id, message_id=outcome.message_id, attempts=outcome.attempts, error=outcome.error or "")
+            failed, identity, error = EVENT_OF_KIND[outcome.kind], outcome.message_id, outcome.error or ""
+            self._emit(failed(queue=self._queue, pid=pid, id=outcome.id, message_id=identity, attempts=outcome.attempts, error=error))
         elif not self._unmovable_reported:
             self._unmovable_reported = True
-            self.report(events.Critical, error=outcome.error)
-
-    def report_log(self, record: Logged, pid: int) -> None:
-        """Emit what a worker logged."""
-        self._emit(
-            events.Logged(
-                queue=self._queue,
-                at=record.at,
-                pid=pid,
-                level=record.level,
-                logger=record.logger,
-                text=record.text,
-                message_id=record.message_id,
-                extra=record.extra,
-            )
-        )
+            self._emit(events.Critical(queue=self._queue, error=outcome.error or ""))

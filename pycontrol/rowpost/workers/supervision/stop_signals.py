@@ -1,4 +1,4 @@
-"""Let signals stop a supervisor, or let it read its settings again."""
+"""Let signals stop what runs, or let it read its settings again."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from rowpost.settings.password import hurry
 
 __all__ = ["stop_signals"]
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
 
 @contextmanager
-def stop_signals(stop: Callable[[], None], reload: Callable[[], None] | None) -> Iterator[None]:
+def stop_signals(stop: Callable[[signal.Signals], None], reload: Callable[[], None] | None) -> Iterator[None]:
     """Call `stop` on SIGTERM and SIGINT and `reload` on SIGHUP within the block, if this is the main thread; then restore the caller's handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def end(*_: object) -> None:
+    def end(number: int, _: object) -> None:
         hurry()
-        stop()
+        stop(signal.Signals(number))
 
-    before = {number: signal.signal(number, end) for number in STOP_SIGNALS}
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     if reload is not None and hasattr(signal, "SIGHUP"):
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: reload())
     try:

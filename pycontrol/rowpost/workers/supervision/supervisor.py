@@ -30,14 +30,14 @@ from rowpost.settings.environment import Settings
 from rowpost.transport.delayed import wait_after_peek
 from rowpost.workers.answers import Answer, MonitorFailure, NotReported, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.events import Critical, DelayedMoved, Event, Reloaded, Trouble, Warned, log_event
+from rowpost.workers.events import Critical, DelayedMoved, Emit, Event, Reloaded, Trouble, Warned, log_event
 from rowpost.workers.exposition.observations import Observations, Status
 from rowpost.workers.exposition.serve import serve
 from rowpost.workers.protocol import Assignment, Progress
 from rowpost.workers.snapshot import Snapshot
+from rowpost.workers.supervision.handles import WorkerHandle
 from rowpost.workers.supervision.monitor import QueueMonitor
 from rowpost.workers.supervision.pool import WorkerPool
-from rowpost.workers.supervision.pool_members import WorkerHandle
 from rowpost.workers.supervision.pools import Pools, place
 from rowpost.workers.supervision.presence import REPORT_INTERVAL_S
 from rowpost.workers.supervision.rehearsal import Rehearsal
@@ -51,7 +51,7 @@ __all__ = ["Supervisor"]
 UNTIL_INTERVAL_S = 0.05
 # After so many seconds, what no peek has taken along to the database is sent alone.
 REPORT_PATIENCE_S = 5.0
-NOT_RELOADED = "The environment was not read again, and everything goes on as before: "
+NOT_RELOADED = "The environment was not read again, and everything continues as before: "
 
 
 class Supervisor:
@@ -72,7 +72,7 @@ class Supervisor:
     def __init__(
         self,
         settings: Settings,
-        on_event: Callable[[Event], None] | None = None,
+        on_event: Emit | None = None,
         *,
         load: Callable[[], Settings] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -176,7 +176,7 @@ class Supervisor:
         self._monitor.start()
         self._pools.lifeline = self._monitor.lifeline
         self._start_tasks()
-        with stop_signals(self.stop, None if self._load is None else self.reload):
+        with stop_signals(lambda _: self.stop(), None if self._load is None else self.reload):
             try:
                 while not self._finished():
                     self._step(until)
@@ -267,10 +267,10 @@ class Supervisor:
                             self._pools.by_name[name].on_wake_up(now)
                 case ("answer", NotReported(error)):
                     text = f"Nobody can see in the database who works here, as rowpost workers lists it: {error}"
-                    self._emit(Warned(queue="", at=time.time(), text=text))
+                    self._emit(Warned(text=text))
                 case ("answer", MonitorFailure(error)):
                     text = f"Unexpected error in the queue monitor, which continues: {type(error).__name__}: {error}"
-                    self._emit(Critical(queue=", ".join(self._pools.by_name), at=time.time(), error=text))
+                    self._emit(Critical(queue=", ".join(self._pools.by_name), error=text))
                 case ("event", Event() as event):
                     self._emit(event)
                     if isinstance(event, DelayedMoved) and event.queue in self._pools.by_name:
@@ -329,10 +329,10 @@ class Supervisor:
         self._tasks.stop()
         self._start_tasks()
         self._report_at = float("-inf")
-        self._emit(Reloaded(queue="", at=time.time(), changed=tuple(changed)))
+        self._emit(Reloaded(changed=tuple(changed)))
 
     def _refuse(self, error: str) -> None:
-        self._emit(Trouble(queue="", at=time.time(), error=f"{NOT_RELOADED}{error}"))
+        self._emit(Trouble(error=f"{NOT_RELOADED}{error}"))
 
     def _end_rehearsal(self) -> None:
         if self._rehearsal is not None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 from rowpost.database.connection import Connection
 from rowpost.database.contract import load_contract
 from rowpost.deploy.grants import grant_execute
@@ -15,8 +11,7 @@ from rowpost.settings.environment import Settings
 from rowpost.transport.maintenance import maintain_queue
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.tasks.periodic import PeriodicTask
+from rowpost.workers.tasks.periodic import Work, periodic_task
 
 __all__ = ["OPERATIONS", "make_queue_maintenance", "not_allowed"]
 
@@ -28,7 +23,7 @@ CLEAN_INTERVAL_S = 3600.0
 class _Maintenance:
     """Maintains queues while its session is elected by the database; executes at most one statement per queue and interval."""
 
-    def __init__(self, every: float, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, every: float, emit: events.Emit) -> None:
         self._every, self._emit = every, emit
         self._elected: Connection | None = None
 
@@ -50,7 +45,7 @@ class _Maintenance:
             if step.state == "failed":
                 self._warn(queue, f"maintenance: {step.action} failed: {step.error}")
             elif step.state == "done":
-                self._emit(events.Maintained(queue=queue, at=time.time(), action=step.action, text=step.reason))
+                self._emit(events.Maintained(queue=queue, action=step.action, text=step.reason))
         return self._every
 
     def _clean_operation_log(self, database: Connection) -> float | None:
@@ -60,15 +55,11 @@ class _Maintenance:
         except PermissionDenied:  # most logins of supervisors are no operators
             return None
         if removed:
-            self._emit(
-                events.Maintained(
-                    queue="", at=time.time(), action="operations", text=f"deleted {removed} operations that began more than {KEPT_DAYS} days ago"
-                )
-            )
+            self._emit(events.Maintained(action="operations", text=f"deleted {removed} operations that began more than {KEPT_DAYS} days ago"))
         return CLEAN_INTERVAL_S
 
     def _warn(self, queue: str, text: str) -> None:
-        self._emit(events.Warned(queue=queue, at=time.time(), text=text))
+        self._emit(events.Warned(queue=queue, text=text))
 
 
 def not_allowed(database: Connection, queue: str) -> str:
@@ -82,9 +73,8 @@ def not_allowed(database: Connection, queue: str) -> str:
     )
 
 
-def make_queue_maintenance(
-    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
-) -> PeriodicTask:
+@periodic_task("rowpost maintenance", "maintain")
+def make_queue_maintenance(settings: Settings, emit: events.Emit) -> Work:
     """Return the maintenance task of a process. The database elects one of all processes to maintain queues.
 
     Off with maintenance_every: 0, and on an engine where the feature maintenance is neither declared nor in every deployment. Operations are
@@ -93,13 +83,4 @@ def make_queue_maintenance(
     every = settings.supervisor.maintenance_every
     on = every > 0 and ("maintenance" in settings.features or settings.engine in load_contract().features["maintenance"].always)
     queues = [queue.name for queue in settings.queues if queue.kind != "external"] if on else []
-    return PeriodicTask(
-        settings,
-        [*queues, OPERATIONS] if every > 0 else [],
-        _Maintenance(every, emit),
-        name="rowpost maintenance",
-        activity="maintain",
-        emit=emit,
-        breaker=breaker,
-        **options,
-    )
+    return [*queues, OPERATIONS] if every > 0 else [], _Maintenance(every, emit)

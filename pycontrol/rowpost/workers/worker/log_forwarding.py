@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any
 
 from rowpost.errors import MessageCorrupt
-from rowpost.workers.protocol import InFlight, Logged
+from rowpost.workers.events import Logged
+from rowpost.workers.protocol import InFlight
 
 __all__ = ["LogForwarder", "forward_logs"]
 
@@ -22,7 +23,7 @@ _OF_EVERY_RECORD = frozenset((*logging.makeLogRecord({}).__dict__, "message", "a
 
 
 class LogForwarder(logging.Handler):
-    """Sends each record through the worker's pipe, with the id of the message in hand.
+    """Sends each record through the worker's pipe, with the id of the in-flight message.
 
     A process that a handler forks has the same pipe, and must not write into it: its records go to stderr.
     """
@@ -33,7 +34,7 @@ class LogForwarder(logging.Handler):
         self._pid = os.getpid()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record. An error of its formatting is told on stderr, as any handler of logging does."""
+        """Send a record. An error of its formatting is printed on stderr, as any handler of logging does."""
         if os.getpid() != self._pid:
             if logging.lastResort is not None:
                 logging.lastResort.handle(record)
@@ -45,7 +46,17 @@ class LogForwarder(logging.Handler):
             return
         if len(text) > LONGEST_TEXT:
             text = f"{text[:LONGEST_TEXT]} … ({len(text) - LONGEST_TEXT:,} characters more)"
-        self._send(Logged(record.created, record.levelno, record.name, text, self._message_id(), _extra(record)))
+        self._send(
+            Logged(
+                at=record.created,
+                pid=self._pid,
+                level=record.levelno,
+                logger=record.name,
+                text=text,
+                message_id=self._message_id(),
+                extra=_extra(record),
+            )
+        )
 
     def _message_id(self) -> str | None:
         held = None if self._in_flight is None else self._in_flight.held

@@ -28,7 +28,11 @@ from rowpost.workers.worker.worker_process import run_worker
 
 __all__ = ["WorkerProcess", "shared_high_water_mark", "spawn_worker"]
 
-PRELOAD = ["rowpost.workers.worker.worker_process", "rowpost.database.dialects.postgresql", "rowpost.database.dialects.sqlserver"]
+PRELOAD = [
+    "rowpost.workers.worker.worker_process",
+    "rowpost.database.dialects.postgresql.dialect",
+    "rowpost.database.dialects.sqlserver.dialect",
+]
 # What multiprocessing says of a process whose fork server has ended: only the end of its pipe shows that it has ended, too.
 UNKNOWN = 255
 

@@ -11,6 +11,7 @@ from datetime import datetime
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from rowpost.database.dialects.postgresql.dialect import POSTGRESQL
 from rowpost.errors import ParticipantFailed, RowpostError, SettingsError
 
 __all__ = ["Participant", "Prepared", "coordinator_id", "identity", "open_participant", "transaction_prefix"]
@@ -50,10 +51,8 @@ def open_participant(name: str, url: str, application_name: str) -> Participant:
         ParticipantFailed: nobody answers, or the login is refused.
         SettingsError: the server does not prepare transactions, or the URL cannot be read.
     """
-    from rowpost.database.dialects.choice import dialect_for
-
     try:
-        connection = dialect_for("postgresql").connect(url, application_name)
+        connection = POSTGRESQL.connect(url, application_name)
     except SettingsError:
         raise
     except RowpostError as error:

@@ -14,9 +14,9 @@ from types import FrameType
 
 from deltalake.exceptions import DeltaError
 
-from rowpost.archive.archiver import QueueArchiver
 from rowpost.archive.source.connection import Say, say
 from rowpost.archive.source.lag import Held
+from rowpost.archive.standalone.archiver import QueueArchiver
 from rowpost.errors import SparkFailed
 
 __all__ = ["Stop", "run"]

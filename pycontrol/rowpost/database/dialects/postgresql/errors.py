@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 
-from rowpost.database.dialects.pooling import SHARED
-from rowpost.database.dialects.postgresql_checks import READ_ONLY_REMEDY
+from rowpost.database.dialects.postgresql.checks import READ_ONLY_REMEDY
+from rowpost.database.dialects.postgresql.pooling import SHARED
 from rowpost.database.dialects.protocol import KEYS_USED_UP, Statement, feature_missing, queue_missing, saga_missing, where_rights_are
 from rowpost.errors import (
     CATALOGUE,

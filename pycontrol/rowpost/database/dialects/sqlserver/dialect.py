@@ -6,7 +6,7 @@ many transactions as it began with, or the server raises error 266. Therefore BE
 between them if both are needed. BEGIN is in one batch with calls that need no parameters, and is otherwise sent alone.
 
 A text is the same for each call, or the server would compile and cache every one: row versions, texts and bodies are parameters.
-Counts and flags have few values and are part of the text. Nulls are too: see `odbc_session`, which also keeps the statements.
+Counts and flags have few values and are part of the text. Nulls are too: see `session`, which also keeps the statements.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects import sqlserver_checks
-from rowpost.database.dialects.odbc import connection_string, load_pyodbc
-from rowpost.database.dialects.odbc_session import Session, all_results, prepare_connection
 from rowpost.database.dialects.protocol import Begin, Check, Commit, NoGuard, Statement, row_maker, row_order
-from rowpost.database.dialects.sqlserver_errors import translate
-from rowpost.database.dialects.sqlserver_parameters import Call, batched, is_plain, physical, values_of
-from rowpost.database.dialects.sqlserver_transactions import (
+from rowpost.database.dialects.sqlserver import checks
+from rowpost.database.dialects.sqlserver.errors import translate
+from rowpost.database.dialects.sqlserver.odbc import connection_string, load_pyodbc
+from rowpost.database.dialects.sqlserver.parameters import Call, batched, is_plain, physical, values_of
+from rowpost.database.dialects.sqlserver.session import Session, all_results, prepare_connection
+from rowpost.database.dialects.sqlserver.transactions import (
     BEGIN,
     CHECK_OPEN,
     COMMIT,
@@ -257,10 +257,10 @@ class SQLServer:
         return found is not None and found < seconds
 
     def check_deployable(self, connection: pyodbc.Connection) -> None:
-        sqlserver_checks.check_compatibility(connection.execute(sqlserver_checks.COMPATIBILITY).fetchval())
+        checks.check_compatibility(connection.execute(checks.COMPATIBILITY).fetchval())
 
     def checks(self, connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Check]:
-        return sqlserver_checks.checks(connection, schemas)
+        return checks.checks(connection, schemas)
 
     def listen(self, connection: pyodbc.Connection) -> bool:
         return False
@@ -280,7 +280,7 @@ class SQLServer:
         connection.timeout = -(milliseconds // -1000)
 
     def executable(self, connection: pyodbc.Connection, procedures: Sequence[str]) -> set[str]:
-        return {name for (name,) in connection.execute(sqlserver_checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()}
+        return {name for (name,) in connection.execute(checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()}
 
     def driver_error(self) -> type[Exception]:
         error: type[Exception] = load_pyodbc().Error

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from rowpost.database.dialects import libpq
+from rowpost.database.dialects.postgresql import libpq
 from rowpost.errors import UnsupportedServer
 from rowpost.settings.password import read_password
 

@@ -12,11 +12,11 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects import libpq, notifications, pooling, postgresql_checks, postgresql_session
-from rowpost.database.dialects.copying import copy_rows
-from rowpost.database.dialects.guarding import HandlerGuard
-from rowpost.database.dialects.postgresql_errors import translate
-from rowpost.database.dialects.postgresql_session import open_connection
+from rowpost.database.dialects.postgresql import checks, libpq, pooling, session
+from rowpost.database.dialects.postgresql.copying import copy_rows
+from rowpost.database.dialects.postgresql.errors import translate
+from rowpost.database.dialects.postgresql.guarding import HandlerGuard
+from rowpost.database.dialects.postgresql.session import open_connection
 from rowpost.database.dialects.protocol import (
     Begin,
     Check,
@@ -28,7 +28,7 @@ from rowpost.database.dialects.protocol import (
 from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
 from rowpost.settings.target import is_unambiguous, why_unreadable
 
-__all__ = ["PostgreSQL"]
+__all__ = ["POSTGRESQL", "PostgreSQL"]
 
 _TYPES = {
     "string": "text",
@@ -76,7 +76,7 @@ class PostgreSQL:
         try:
             if url not in self._checked:
                 if pooling.is_pooled(connection):
-                    postgresql_session.by_command(connection, url)
+                    session.by_command(connection, url)
                     pooling.check_sessions(connection, lambda: open_connection(url, application_name))
                 self._checked.add(url)
         except psycopg.Error as error:
@@ -213,29 +213,31 @@ class PostgreSQL:
         return 0.0 if row is None else float(row[0])
 
     def session_limits(self, connection: psycopg.Connection) -> list[str]:
-        return [f"{found}: {advice}" for found, advice in postgresql_checks.session_limits(connection)]
+        return [f"{found}: {advice}" for found, advice in checks.session_limits(connection)]
 
     def encoding_limits(self, connection: psycopg.Connection) -> list[str]:
-        return postgresql_checks.encoding_limits(connection)
+        return checks.encoding_limits(connection)
 
     def was_started(self, connection: psycopg.Connection, seconds: float) -> bool:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) < %s", (seconds,)).fetchone()
         return row == (True,)
 
     def check_deployable(self, connection: psycopg.Connection) -> None:
-        postgresql_checks.check_encoding(connection)
+        checks.check_encoding(connection)
 
     def checks(self, connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
-        yield from postgresql_checks.checks(connection, schemas)
+        return checks.checks(connection, schemas)
 
     def listen(self, connection: psycopg.Connection) -> bool:
-        return notifications.listen(connection)
+        # the connection is rowpost's own: `pooling` has checked that it keeps its session
+        connection.execute("LISTEN rowpost", prepare=False)
+        return True
 
     def reset_session(self, connection: psycopg.Connection, changed: Collection[str]) -> None:
         if "prepared" in changed:
             libpq.forget_prepared(connection)
         if connection.pgconn.transaction_status != TransactionStatus.INERROR:  # the rollback resets what this transaction set
-            postgresql_session.reset(connection)
+            session.reset(connection)
 
     def limit_lock_waits(self, connection: psycopg.Connection, milliseconds: int | None) -> None:
         connection.execute("RESET lock_timeout" if milliseconds is None else f"SET lock_timeout = {milliseconds:d}", prepare=False)
@@ -244,10 +246,16 @@ class PostgreSQL:
         connection.execute(f"SET statement_timeout = {milliseconds:d}", prepare=False)
 
     def executable(self, connection: psycopg.Connection, procedures: Sequence[str]) -> set[str]:
-        return {name for (name,) in connection.execute(postgresql_checks.EXECUTABLE, (list(procedures),)).fetchall()}
+        return {name for (name,) in connection.execute(checks.EXECUTABLE, (list(procedures),)).fetchall()}
 
     def heard(self, connection: psycopg.Connection) -> list[str]:
-        return notifications.heard(connection)
+        pgconn = connection.pgconn
+        with connection.lock:
+            pgconn.consume_input()
+            found: dict[str, None] = {}  # many senders may notify of one queue
+            while (notify := pgconn.notifies()) is not None:
+                found[notify.extra.decode()] = None
+        return list(found)
 
     def driver_error(self) -> type[Exception]:
         return psycopg.Error
@@ -282,6 +290,10 @@ class PostgreSQL:
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         given = ", ".join(f"p_{name} => {self.literal(value)}" for name, value in arguments)
         return f"SELECT {self.object_name(procedure, None)}({given});"
+
+
+#: every connection of the process uses this one, so that a pooler is examined once for each URL
+POSTGRESQL = PostgreSQL()
 
 
 def _reads_headers(connection: psycopg.Connection, statement: Statement, begin: Begin) -> bool:

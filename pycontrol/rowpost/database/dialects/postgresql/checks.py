@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import psycopg
 
-from rowpost.database.dialects.pooling import is_pooled
+from rowpost.database.dialects.postgresql.pooling import is_pooled
 from rowpost.database.dialects.protocol import Check
 from rowpost.errors import UnsupportedServer
 

@@ -24,8 +24,8 @@ from contextlib import closing, suppress
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from rowpost.database.dialects.odbc import load_pyodbc
-from rowpost.database.dialects.sqlserver_transactions import State
+from rowpost.database.dialects.sqlserver.odbc import load_pyodbc
+from rowpost.database.dialects.sqlserver.transactions import State
 
 if TYPE_CHECKING:
     import pyodbc

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rowpost.database.dialects.odbc import load_pyodbc
 from rowpost.database.dialects.protocol import Check
+from rowpost.database.dialects.sqlserver.odbc import load_pyodbc
 from rowpost.errors import UnsupportedServer
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextlib import closing
 import psycopg
 from psycopg.sql import SQL, Identifier
 
-from rowpost.database.dialects.postgresql_session import open_connection
+from rowpost.database.dialects.postgresql.session import open_connection
 
 __all__ = ["create_database", "create_schema", "databases_named", "drop_database"]
 

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from rowpost.archive.arrow_headers import archived
 from rowpost.archive.columns import MESSAGE
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.identity import Batch, Progress, Recorded, check_known, is_before, is_same
+from rowpost.archive.identity import CheckpointProgress, Offset, Recorded, StreamBatch, check_known, is_before, is_same
 from rowpost.archive.parts import NewFile, write_parts
 from rowpost.archive.progress import Measured, Receiver
 from rowpost.archive.source.connection import PatientConnection, Say
@@ -34,11 +34,11 @@ from rowpost.archive.source.lag import Held, held_above
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.queue_stream import StreamRefused
 from rowpost.archive.source.reading import read_ahead
-from rowpost.archive.source.streams import Offset, Part, Tail
+from rowpost.archive.source.streams import BatchPart, Tail
 from rowpost.archive.writer import TableWriter
 from rowpost.errors import SparkFailed
 
-__all__ = ["Checkpoint", "QueueArchiver"]
+__all__ = ["ConfirmedOffsets", "QueueArchiver"]
 
 _LAG = ("lag_messages", "lag_seconds", "spooled", "held_by")
 _WAY_OUT = (
@@ -47,7 +47,7 @@ _WAY_OUT = (
 )
 
 
-class Checkpoint:
+class ConfirmedOffsets:
     """Notes in a folder outside of an archive: the last offset of each queue that the archive has confirmed. Without a folder, nothing is noted.
 
     An archiver needs no checkpoint to continue. But a table cannot tell that it had a newer version, so that an archive that was restored
@@ -90,11 +90,11 @@ class QueueArchiver:
     """
 
     def __init__(
-        self, writer: TableWriter, options: ReadOptions, *, recreated: bool = False, checkpoint: Checkpoint | None = None,
+        self, writer: TableWriter, options: ReadOptions, *, recreated: bool = False, checkpoint: ConfirmedOffsets | None = None,
         receivers: Sequence[Receiver] = (), connect: Callable[[ReadOptions, Say], PatientConnection] = PatientConnection,
     ) -> None:  # fmt: skip
         self.queue, self.batches, self.messages, self.dropped = options.queue, 0, 0, 0
-        self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint or Checkpoint(None)
+        self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint or ConfirmedOffsets(None)
         confirmed = {epoch: each.end for epoch, each in writer.table.recorded().items()}
         options = replace(options, confirmed=json.dumps(confirmed), partitions=1)
         self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE, connect)
@@ -168,7 +168,7 @@ class QueueArchiver:
         table = self._writer.table
         if self._stream.options.mode != DRAIN:  # what a drain has archived is not in the queue any more
             present = {file.queue for file in table.files()} & {self.queue}
-            check_known(Progress("of this command", None, -1, -1, lambda number: None), records, present, table.address)
+            check_known(CheckpointProgress("of this command", None, -1, -1, lambda number: None), records, present, table.address)
         before = [epoch for epoch, each in records.items() if each.queue == self.queue]
         if before and not self._recreated:
             raise StreamRefused(
@@ -177,12 +177,12 @@ class QueueArchiver:
                 "then in the archive twice."
             )
 
-    def _batch(self, end: Offset) -> Batch:
+    def _batch(self, end: Offset) -> StreamBatch:
         table, epoch = self._writer.table, end["queue"]
         table.refresh()
         number = table.last_batch(self._query) + 1
         starts = {epoch: self._position} if self._known else {}
-        return Batch(table.address, self._query, number, starts, {epoch: end}, {epoch: self.queue}, _WAY_OUT)
+        return StreamBatch(table.address, self._query, number, starts, {epoch: end}, {epoch: self.queue}, _WAY_OUT)
 
     def _write(self, name: str, end: Offset) -> list[NewFile]:
         table, parts = self._writer.table, self._stream.parts(self._position, end)
@@ -200,7 +200,7 @@ class QueueArchiver:
         for receive in self._receivers:
             receive(measured)
 
-    def _rows(self, parts: Sequence[Part]) -> Generator[pa.RecordBatch]:
+    def _rows(self, parts: Sequence[BatchPart]) -> Generator[pa.RecordBatch]:
         """Read a batch, with its queue and its time."""
         arrived = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
         for part in parts:

@@ -1,6 +1,6 @@
 """Lend a psycopg connection to one handler after the other: what would end the transaction is refused, or at least noticed.
 
-A handler gets an object of its own for the connection when it first asks for it (see `dialects.lending`). Its commit, rollback and close raise
+A handler gets an object of its own for the connection when it first asks for it (see `lending`). Its commit, rollback and close raise
 an error with an explanation. Its cursors check whether a COMMIT or ROLLBACK in plain SQL has ended the transaction, and record which of the
 two it was. When the handler has ended, every use of the object raises an error.
 """
@@ -16,8 +16,8 @@ import psycopg
 import psycopg.sql
 from psycopg.pq import TransactionStatus
 
-from rowpost.database.dialects import libpq
-from rowpost.database.dialects.lending import GUARD, Lender, asked_by_handler
+from rowpost.database.dialects.postgresql import libpq
+from rowpost.database.dialects.postgresql.lending import GUARD, Lender, asked_by_handler
 
 __all__ = ["HandlerGuard"]
 
