@@ -1,12 +1,13 @@
 """The JSON behind the pages, and the OpenAPI document that describes it. Version 1 reads, and begins, resumes and cancels bulk operations.
 
-A function that `get` or `post` decorates answers one path. The type of its result and its parameters are what the document says of it.
+A decorated function answers one path. The type of its result and its parameters are what the document says of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, get_type_hints
 
 import msgspec
@@ -15,6 +16,7 @@ from starlette.responses import Response
 from rowpost.dashboard import bulk
 from rowpost.dashboard.queue_documents import queue_document, queue_page
 from rowpost.dashboard.visit import Handler, Visit
+from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCount
 from rowpost.operations import documents as made
 from rowpost.operations import reading
@@ -65,6 +67,7 @@ class ApiPath:
 
 
 _Answer = Callable[[Visit], made.Document]
+_Reading = Callable[[Visit, Connection], made.Document]
 PATHS: list[ApiPath] = []
 
 
@@ -72,6 +75,20 @@ def _path(method: str, path: str, summary: str, *parameters: Parameter) -> Calla
     def declare(answer: _Answer) -> _Answer:
         PATHS.append(ApiPath(f"{ROOT}{path}", method, answer, summary, parameters))
         return answer
+
+    return declare
+
+
+def _reads(path: str, summary: str, *parameters: Parameter) -> Callable[[_Reading], _Answer]:
+    """Declare a GET whose function gets a connection too."""
+
+    def declare(read: _Reading) -> _Answer:
+        @wraps(read)
+        def answer(visit: Visit) -> made.Document:
+            with visit.site.pool.connection() as database:
+                return read(visit, database)
+
+        return _path("get", path, summary, *parameters)(answer)
 
     return declare
 
@@ -129,83 +146,69 @@ def _queue(visit: Visit) -> made.QueueDocument:
     return queue_document(visit.site.monitor.find(_required(visit, "queue")), visit.site.settings)
 
 
-@_path("get", "/messages", "Browse the messages of a queue, oldest first", QUEUE, AFTER_ROW, Parameter("count", "1 to 200, by default 50", int))
-def _messages(visit: Visit) -> made.MessagePage:
-    with visit.site.pool.connection() as database:
-        return reading.messages(database, _required(visit, "queue"), visit.number("after"), _count(visit, 50, 200), BODY_BYTES)
+@_reads("/messages", "Browse the messages of a queue, oldest first", QUEUE, AFTER_ROW, Parameter("count", "1 to 200, by default 50", int))
+def _messages(visit: Visit, database: Connection) -> made.MessagePage:
+    return reading.messages(database, _required(visit, "queue"), visit.number("after"), _count(visit, 50, 200), BODY_BYTES)
 
 
-@_path("get", "/message", "Read one message", QUEUE, ROW)
-def _message(visit: Visit) -> made.MessageDocument:
-    with visit.site.pool.connection() as database:
-        return reading.one_message(database, _required(visit, "queue"), _number(visit, "row"))
+@_reads("/message", "Read one message", QUEUE, ROW)
+def _message(visit: Visit, database: Connection) -> made.MessageDocument:
+    return reading.one_message(database, _required(visit, "queue"), _number(visit, "row"))
 
 
-@_path("get", "/delayed", "List the delayed messages of a queue that are due next", QUEUE, Parameter("count", "1 to 200, by default 20", int))
-def _delayed(visit: Visit) -> made.DelayedPage:
-    with visit.site.pool.connection() as database:
-        return reading.delayed_messages(database, _required(visit, "queue"), _count(visit, reading.DELAYED))
+@_reads("/delayed", "List the delayed messages of a queue that are due next", QUEUE, Parameter("count", "1 to 200, by default 20", int))
+def _delayed(visit: Visit, database: Connection) -> made.DelayedPage:
+    return reading.delayed_messages(database, _required(visit, "queue"), _count(visit, reading.DELAYED))
 
 
-@_path("get", "/failed", "Search failed messages, and group them by cause", ERROR_QUEUE, *FILTER, AFTER_ROW, COUNT_50)
-def _failed(visit: Visit) -> made.FailedPage:
-    with visit.site.pool.connection() as database:
-        cause, after = visit.argument("cause") or None, visit.number("after")
-        return reading.failed_page(database, visit.error_queue, bulk.failed_filter(visit), cause, after, _count(visit, 50))
+@_reads("/failed", "Search failed messages, and group them by cause", ERROR_QUEUE, *FILTER, AFTER_ROW, COUNT_50)
+def _failed(visit: Visit, database: Connection) -> made.FailedPage:
+    cause, after = visit.argument("cause") or None, visit.number("after")
+    return reading.failed_page(database, visit.error_queue, bulk.failed_filter(visit), cause, after, _count(visit, 50))
 
 
-@_path("get", "/failed-message", "Read one failed message", ERROR_QUEUE, ROW)
-def _failed_message(visit: Visit) -> made.FailedDetail:
-    with visit.site.pool.connection() as database:
-        return reading.failed_detail(database, visit.error_queue, _number(visit, "row"))
+@_reads("/failed-message", "Read one failed message", ERROR_QUEUE, ROW)
+def _failed_message(visit: Visit, database: Connection) -> made.FailedDetail:
+    return reading.failed_detail(database, visit.error_queue, _number(visit, "row"))
 
 
-@_path(
-    "get", "/message-life", "Put together what all tables know of one message", Parameter("id", "the id of the message, or of its row", required=True)
-)
-def _message_life(visit: Visit) -> made.MessageLifeDocument:
-    with visit.site.pool.connection() as database:
-        return reading.life_document(message_life(database, visit.site.settings, _required(visit, "id"), look_through=LOOK_THROUGH))
+@_reads("/message-life", "Put together what all tables know of one message", Parameter("id", "the id of the message, or of its row", required=True))
+def _message_life(visit: Visit, database: Connection) -> made.MessageLifeDocument:
+    return reading.life_document(message_life(database, visit.site.settings, _required(visit, "id"), look_through=LOOK_THROUGH))
 
 
-@_path("get", "/conversation", "List the messages of a conversation as a tree", Parameter("id", "the id of the conversation", required=True))
-def _conversation(visit: Visit) -> made.ConversationDocument:
-    with visit.site.pool.connection() as database:
-        return reading.conversation_document(conversation(database, _required(visit, "id"), look_through=LOOK_THROUGH))
+@_reads("/conversation", "List the messages of a conversation as a tree", Parameter("id", "the id of the conversation", required=True))
+def _conversation(visit: Visit, database: Connection) -> made.ConversationDocument:
+    return reading.conversation_document(conversation(database, _required(visit, "id"), look_through=LOOK_THROUGH))
 
 
-@_path("get", "/subscriptions", "List subscriptions, 500 a page", SEARCH, Parameter("after", "how many to leave out", int))
-def _subscriptions(visit: Visit) -> made.Subscriptions:
-    with visit.site.pool.connection() as database:
-        return reading.subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
+@_reads("/subscriptions", "List subscriptions, 500 a page", SEARCH, Parameter("after", "how many to leave out", int))
+def _subscriptions(visit: Visit, database: Connection) -> made.Subscriptions:
+    return reading.subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
 
 
-@_path("get", "/sagas", "List the types of sagas")
-def _sagas(visit: Visit) -> made.SagaTypes:
-    with visit.site.pool.connection() as database:
-        return reading.saga_types(database)
+@_reads("/sagas", "List the types of sagas")
+def _sagas(visit: Visit, database: Connection) -> made.SagaTypes:
+    return reading.saga_types(database)
 
 
-@_path("get", "/saga-instances", "List the instances of a saga", SAGA, Parameter("after", "only instances after this id"), COUNT_50)
-def _instances(visit: Visit) -> made.SagaInstances:
-    with visit.site.pool.connection() as database:
-        return reading.saga_instances(database, _required(visit, "saga"), as_id(visit.argument("after")), _count(visit, 50))
+@_reads("/saga-instances", "List the instances of a saga", SAGA, Parameter("after", "only instances after this id"), COUNT_50)
+def _instances(visit: Visit, database: Connection) -> made.SagaInstances:
+    return reading.saga_instances(database, _required(visit, "saga"), as_id(visit.argument("after")), _count(visit, 50))
 
 
-@_path(
-    "get", "/saga-instance", "Find an instance of a saga, with its timeouts", SAGA,
+@_reads(
+    "/saga-instance", "Find an instance of a saga, with its timeouts", SAGA,
     Parameter("instance", "the correlation value or the id", required=True),
 )  # fmt: skip
-def _instance(visit: Visit) -> made.SagaDetail:
+def _instance(visit: Visit, database: Connection) -> made.SagaDetail:
     saga, instance = _required(visit, "saga"), _required(visit, "instance")
-    with visit.site.pool.connection() as database:
-        return reading.saga_detail(database, saga, instance)
+    return reading.saga_detail(database, saga, instance)
 
 
-@_path("get", "/supervisors", "List the supervisors of all hosts with their workers")
-def _supervisors(visit: Visit) -> made.Supervisors:
-    with visit.site.pool.connection() as database:
-        return reading.supervisors(database)
+@_reads("/supervisors", "List the supervisors of all hosts with their workers")
+def _supervisors(visit: Visit, database: Connection) -> made.Supervisors:
+    return reading.supervisors(database)
 
 
 @_path("get", "/preview", "Count the failed messages to which an operation would apply, and show examples", *SELECTION)
@@ -213,13 +216,12 @@ def _preview(visit: Visit) -> made.BulkPreview:
     return bulk.read_preview(visit)
 
 
-@_path(
-    "get", "/operations", "List what operators did, the last operation first",
+@_reads(
+    "/operations", "List what operators did, the last operation first",
     Parameter("before", "only operations with a lower number", int), COUNT_50,
 )  # fmt: skip
-def _operations(visit: Visit) -> made.OperationPage:
-    with visit.site.pool.connection() as database:
-        return reading.operation_page(database, _count(visit, reading.OPERATIONS), visit.number("before"))
+def _operations(visit: Visit, database: Connection) -> made.OperationPage:
+    return reading.operation_page(database, _count(visit, reading.OPERATIONS), visit.number("before"))
 
 
 @_path("get", "/operation", "Read one operation, and how far it is", NUMBER)
@@ -246,16 +248,14 @@ def _resume(visit: Visit) -> made.OperationDocument:
     return bulk.read_operation(visit, bulk.resume_one(visit, _number(visit)))
 
 
-@_path("get", "/deployment", "Read what is deployed")
-def _deployment(visit: Visit) -> made.DeploymentDocument:
-    with visit.site.pool.connection() as database:
-        return reading.deployment(database, visit.site.settings, read_only=visit.site.read_only)
+@_reads("/deployment", "Read what is deployed")
+def _deployment(visit: Visit, database: Connection) -> made.DeploymentDocument:
+    return reading.deployment(database, visit.site.settings, read_only=visit.site.read_only)
 
 
-@_path("get", "/verification", "Compare the database with the plan")
-def _verification(visit: Visit) -> made.Verification:
-    with visit.site.pool.connection() as database:
-        return reading.verification(database, visit.site.settings)
+@_reads("/verification", "Compare the database with the plan")
+def _verification(visit: Visit, database: Connection) -> made.Verification:
+    return reading.verification(database, visit.site.settings)
 
 
 def openapi(base: str = "") -> dict[str, Any]:

@@ -40,36 +40,12 @@ from rowpost.wire.headers import IS_SAGA_TIMEOUT, SAGA_ID
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = [
-    "check_queues",
-    "control_document",
-    "conversation_document",
-    "decisions",
-    "delayed_document",
-    "delayed_messages",
-    "deployment",
-    "failed_detail",
-    "failed_group",
-    "failed_groups",
-    "failed_page",
-    "failed_summary",
-    "in_flight",
-    "life_document",
-    "messages",
-    "one_message",
-    "operation_document",
-    "operation_page",
-    "outbox_figures",
-    "preview_document",
-    "registered_queues",
-    "saga_detail",
-    "saga_instance",
-    "saga_instances",
-    "saga_types",
-    "subscriptions",
-    "subscriptions_page",
-    "supervisors",
-    "verification",
-]
+    "check_queues", "control_document", "conversation_document", "decisions", "delayed_document", "delayed_messages",
+    "deployment", "failed_detail", "failed_group", "failed_groups", "failed_page", "failed_summary", "in_flight",
+    "life_document", "messages", "one_message", "operation_document", "operation_page", "outbox_figures",
+    "preview_document", "registered_queues", "saga_detail", "saga_instance", "saga_instances", "saga_types",
+    "subscriptions", "subscriptions_page", "supervisors", "verification",
+]  # fmt: skip
 
 MESSAGES, DELAYED, FAILED, ROWS, INSTANCES, OPERATIONS, MOST_OPERATIONS = 50, 20, 50, 500, 50, 50, 1_000
 #: failed messages that one request reads, without a search and with one
