@@ -37,7 +37,7 @@ class Operation(ABC, Generic[_R]):
     """A request of an operator.
 
     Attributes:
-        name: as the operation log has it.
+        name: what is done.
         right: what its login needs.
         queue: the queue that it changes.
         reason: why, for the operation log; None if it is not given.
@@ -55,8 +55,13 @@ class Operation(ABC, Generic[_R]):
             QueueNotFound: the queue does not exist.
             QueueNotGranted, PermissionDenied: the login may not do it. Nothing was changed.
         """
-        with operator.operation(database, self.name, self.queue, reason=self.reason, **self.details()) as noted:
+        with operator.operation(database, self.logged_as, self.queue, reason=self.reason, **self.details()) as noted:
             return self.perform(database, operator, noted)
+
+    @property
+    def logged_as(self) -> str:
+        """The name in the operation log."""
+        return self.name
 
     def details(self) -> dict[str, Any]:
         """Return what the log says of the request, beside queue and reason."""

@@ -19,7 +19,7 @@ from rowpost.cli.errors.options import (
 from rowpost.cli.message import read_headers_file
 from rowpost.cli.printing import visible
 from rowpost.cli.session import OPERATOR, Session
-from rowpost.operations.failed import Discard, Edit, Move, Retry
+from rowpost.operations.failed import Discard, Edit, Retry
 from rowpost.transport.failed_message import FailedMessage
 
 __all__ = ["register"]
@@ -44,8 +44,8 @@ def retry(
         errors = error_queue(session, database, queue)
         other = None if to is None else session.name(to)
         for each in message:
-            given = {"queue": errors.queue.name, "row": errors.find(each).row_version, "reason": reason}
-            session.result((Retry(**given) if other is None else Move(**given, to=other)).execute(database, OPERATOR))
+            retried = Retry(queue=errors.queue.name, row=errors.find(each).row_version, to=other, reason=reason)
+            session.result(retried.execute(database, OPERATOR))
 
 
 def discard(
