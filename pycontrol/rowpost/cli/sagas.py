@@ -18,8 +18,7 @@ from rowpost.cli.session import OPERATOR, Session
 from rowpost.database.connection import Connection
 from rowpost.deploy import sagas as saga_registry
 from rowpost.errors import MessageCorrupt
-from rowpost.operations.reading import saga_types
-from rowpost.operations.sagas import DropCorrelation, DropSaga, count_instances
+from rowpost.operations.sagas import DropCorrelation, DropSaga, count_instances, saga_types
 from rowpost.sagas.instances import as_id, find_instance, find_saga_type, instance_document, instances
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, INVOKED_SAGAS, MESSAGE_ID, MESSAGE_INTENT, PROCESSING_ENDED
 from rowpost.wire.message_types import split_enclosed_types

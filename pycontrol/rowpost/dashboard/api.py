@@ -22,6 +22,8 @@ from rowpost.operations import documents as made
 from rowpost.operations import reading
 from rowpost.operations.bulk import CancelRequested
 from rowpost.operations.message_life import conversation, message_life
+from rowpost.operations.sagas import saga_detail, saga_instances, saga_types
+from rowpost.operations.subscriptions import subscriptions_page
 from rowpost.sagas.instances import as_id
 from rowpost.version import __version__
 
@@ -184,17 +186,17 @@ def _conversation(visit: Visit, database: Connection) -> made.ConversationDocume
 
 @_reads("/subscriptions", "List subscriptions, 500 a page", SEARCH, Parameter("after", "how many to leave out", int))
 def _subscriptions(visit: Visit, database: Connection) -> made.Subscriptions:
-    return reading.subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
+    return subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
 
 
 @_reads("/sagas", "List the types of sagas")
 def _sagas(visit: Visit, database: Connection) -> made.SagaTypes:
-    return reading.saga_types(database)
+    return saga_types(database)
 
 
 @_reads("/saga-instances", "List the instances of a saga", SAGA, Parameter("after", "only instances after this id"), COUNT_50)
 def _instances(visit: Visit, database: Connection) -> made.SagaInstances:
-    return reading.saga_instances(database, _required(visit, "saga"), as_id(visit.argument("after")), _count(visit, 50))
+    return saga_instances(database, _required(visit, "saga"), as_id(visit.argument("after")), _count(visit, 50))
 
 
 @_reads(
@@ -203,7 +205,7 @@ def _instances(visit: Visit, database: Connection) -> made.SagaInstances:
 )  # fmt: skip
 def _instance(visit: Visit, database: Connection) -> made.SagaDetail:
     saga, instance = _required(visit, "saga"), _required(visit, "instance")
-    return reading.saga_detail(database, saga, instance)
+    return saga_detail(database, saga, instance)
 
 
 @_reads("/supervisors", "List the supervisors of all hosts with their workers")

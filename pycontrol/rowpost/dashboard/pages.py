@@ -14,6 +14,8 @@ from rowpost.errors import FeatureMissing
 from rowpost.operations import reading
 from rowpost.operations.message_life import conversation, message_life
 from rowpost.operations.rights import Right
+from rowpost.operations.sagas import saga_detail, saga_instances, saga_types
+from rowpost.operations.subscriptions import subscriptions_page
 from rowpost.sagas.instances import as_id
 
 __all__ = ["ROUTES"]
@@ -106,7 +108,7 @@ def discard(visit: Visit) -> Response:
 def subscriptions(visit: Visit) -> Response:
     """All subscriptions."""
     with visit.site.pool.connection() as database:
-        page = reading.subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
+        page = subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
     return visit.page("subscriptions.html", page=page)
 
 
@@ -114,7 +116,7 @@ def sagas(visit: Visit) -> Response:
     """Return the types of sagas."""
     with visit.site.pool.connection() as database:
         try:
-            page = reading.saga_types(database)
+            page = saga_types(database)
         except FeatureMissing:
             page = None
     return visit.page("sagas.html", page=page)
@@ -125,8 +127,8 @@ def saga(visit: Visit) -> Response:
     name, wanted = visit.request.path_params["name"], visit.argument("instance")
     with visit.site.pool.connection() as database:
         if not wanted:
-            return visit.page("saga.html", page=reading.saga_instances(database, name, as_id(visit.argument("after"))))
-        page = reading.saga_detail(database, name, wanted)
+            return visit.page("saga.html", page=saga_instances(database, name, as_id(visit.argument("after"))))
+        page = saga_detail(database, name, wanted)
     return visit.page("instance.html", saga=name, found=page.found, page=page)
 
 

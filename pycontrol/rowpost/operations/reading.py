@@ -11,20 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import islice
 from typing import Any
-from uuid import UUID
 
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.plan import plan
 from rowpost.deploy.verify import verify
 from rowpost.endpoint.hosting import with_sagas
-from rowpost.errors import FeatureMissing, MessageNotFound, PermissionDenied, SagaInstanceMissing
+from rowpost.errors import MessageNotFound, PermissionDenied
 from rowpost.operations import documents as made
 from rowpost.operations.log import LoggedOperation, list_operations
 from rowpost.operations.message_life import Conversation, MessageLife
-from rowpost.sagas.instances import find_instance, find_saga_type, instance_document, instances
 from rowpost.settings.environment import Settings
 from rowpost.transport.controls import QueueControl
 from rowpost.transport.delayed_messages import DelayedMessage, DelayedMessages
@@ -36,25 +33,20 @@ from rowpost.transport.supervisors import SupervisorPresence, Worker, supervisor
 from rowpost.version import __version__
 from rowpost.wire.conversation import Step, walk
 from rowpost.wire.description import message_document
-from rowpost.wire.headers import IS_SAGA_TIMEOUT, SAGA_ID
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = [
     "check_queues", "control_document", "conversation_document", "decisions", "delayed_document", "delayed_messages",
     "deployment", "failed_detail", "failed_group", "failed_groups", "failed_page", "failed_summary", "in_flight",
     "life_document", "messages", "one_message", "operation_document", "operation_page", "outbox_figures",
-    "preview_document", "registered_queues", "saga_detail", "saga_instance", "saga_instances", "saga_types",
-    "subscriptions", "subscriptions_page", "supervisors", "verification",
+    "preview_document", "registered_queues",
+    "supervisors", "verification",
 ]  # fmt: skip
 
-MESSAGES, DELAYED, FAILED, ROWS, INSTANCES, OPERATIONS, MOST_OPERATIONS = 50, 20, 50, 500, 50, 50, 1_000
+MESSAGES, DELAYED, FAILED, ROWS, OPERATIONS, MOST_OPERATIONS = 50, 20, 50, 500, 50, 1_000
 #: failed messages that one request reads, without a search and with one
 SCANNED, SEARCHED = 1_000, 2_000
 PREVIEW_BYTES, BODY_BYTES = 160, 256 * 1024
-#: instances that are read one after the other if the login may not look one up
-LOOKED_THROUGH = 5_000
-#: queues, and delayed messages of each, that are read for the timeouts of a saga
-TIMEOUT_QUEUES, TIMEOUTS = 20, 1_000
 
 
 # ---------------------------------------------------------------------------------------------- queues and messages
@@ -206,78 +198,6 @@ def conversation_document(found: Conversation) -> made.ConversationDocument:
 
 def _step(prefix: str, step: Step) -> made.StepDocument:
     return made.document_of(made.StepDocument, step, tree=prefix, state="failed" if step.failed else step.state or "handled")
-
-
-# ---------------------------------------------------------------------------------------------- subscriptions and sagas
-def subscriptions(database: Connection) -> list[made.Subscription]:
-    """Return all subscriptions, by topic, endpoint and queue."""
-    return [made.Subscription(*row) for row in sorted(tuple(row) for row in database.call("list_subscriptions"))]
-
-
-def subscriptions_page(database: Connection, part: str = "", after: int = 0) -> made.Subscriptions:
-    """Return up to 500 subscriptions whose topic, endpoint or queue contains a text, by topic."""
-    wanted = part.casefold()
-    found = [each for each in subscriptions(database) if any(wanted in text.casefold() for text in (each.topic, each.endpoint, each.queue))]
-    return made.Subscriptions(found[after : after + ROWS], after + ROWS if len(found) > after + ROWS else None)
-
-
-def saga_types(database: Connection) -> made.SagaTypes:
-    """Return the types of sagas. Raises FeatureMissing."""
-    return made.SagaTypes([made.SagaType(row[0], *row[4:8]) for row in database.call("list_saga_types")])
-
-
-def saga_instances(database: Connection, saga: str, after: UUID | None = None, count: int = INSTANCES) -> made.SagaInstances:
-    """Return a page of instances. Raises SagaNotDeployed."""
-    kind = find_saga_type(database, saga)
-    rows = database.call("list_sagas", kind.saga_name, count=count, after_id=after)
-    found = [made.SagaInstance(**instance_document(row.id, row.concurrency, row.data, row.metadata, kind.correlation_name)) for row in rows]
-    return made.SagaInstances(kind.saga_name, found, found[-1].id if len(found) == count else None)
-
-
-def saga_instance(database: Connection, saga: str, instance: str) -> made.SagaInstance:
-    """Return an instance by its correlation value or id. Raises SagaNotDeployed, SagaInstanceMissing.
-
-    A login that may only list instances finds it among the first 5,000.
-    """
-    kind = find_saga_type(database, saga)
-    try:
-        found = find_instance(database, kind.saga_name, kind.correlation_name, instance)
-    except PermissionDenied:
-        found = _look_through(database, kind, instance)
-    if found is None:
-        raise SagaInstanceMissing(f"The saga {saga} has no instance {instance!r}. It is completed, or it was never started.")
-    return made.SagaInstance(**found)
-
-
-def _look_through(database: Connection, kind: Any, instance: str) -> dict[str, Any] | None:
-    for key, value, version, _, data, metadata in islice(instances(database, kind.saga_name), LOOKED_THROUGH):
-        if instance in (str(key), value):
-            return instance_document(key, version, data, metadata, kind.correlation_name)
-    return None
-
-
-def saga_detail(database: Connection, saga: str, instance: str) -> made.SagaDetail:
-    """Return an instance with its timeouts, from the delayed messages of its endpoint's queue. Raises SagaNotDeployed, SagaInstanceMissing.
-
-    An endpoint's queue is known by its name, with which the saga's table begins. If no queue has it, up to 20 queues are read.
-    """
-    found = saga_instance(database, saga, instance)
-    names = [row.queue_name for row in registered_queues(database) if row.kind != "external" and row.delayed]
-    own = [name for name in names if saga.startswith(f"{name.replace('.', '_')}_")]
-    timeouts: list[made.SagaTimeout] = []
-    unseen: list[str] = []
-    for name in own or names[:TIMEOUT_QUEUES]:
-        try:
-            waiting = DelayedMessages(name, database).browse(TIMEOUTS, max_body_bytes=0)
-        except (PermissionDenied, FeatureMissing):
-            unseen.append(name)
-            continue
-        timeouts += [made.document_of(made.SagaTimeout, each, queue=name) for each in _timeouts_of(waiting, found.id)]
-    return made.SagaDetail(found, sorted(timeouts, key=lambda each: each.due), unseen)
-
-
-def _timeouts_of(waiting: Iterable[DelayedMessage], instance: str) -> list[DelayedMessage]:
-    return [each for each in waiting if (each.headers.get(SAGA_ID) or "").lower() == instance and each.headers.get(IS_SAGA_TIMEOUT)]
 
 
 # ---------------------------------------------------------------------------------------------- transactions and outboxes
