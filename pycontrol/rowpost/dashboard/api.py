@@ -1,6 +1,6 @@
 """The JSON behind the pages, and the OpenAPI document that describes it. Version 1 reads, and begins, resumes and cancels bulk operations.
 
-A decorated function answers one path. The type of its result and its parameters are what the document says of it.
+A decorated function answers one path, and some pages show the same document. The type of its result and its parameters are what the document says of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from rowpost.operations.subscriptions import subscriptions_page
 from rowpost.sagas.instances import as_id
 from rowpost.version import __version__
 
-__all__ = ["LOOK_THROUGH", "PATHS", "POSTS", "ROUTES", "openapi"]
+__all__ = [
+    "LOOK_THROUGH", "PATHS", "POSTS", "ROUTES", "openapi", "read_deployment", "read_message_life", "read_operations", "read_sagas",
+    "read_subscriptions", "read_supervisors", "read_verification",
+]  # fmt: skip
 
 ROOT = "/api/v1"
 LIST = 1_000
@@ -175,7 +178,7 @@ def _failed_message(visit: Visit, database: Connection) -> made.FailedDetail:
 
 
 @_reads("/message-life", "Put together what all tables know of one message", Parameter("id", "the id of the message, or of its row", required=True))
-def _message_life(visit: Visit, database: Connection) -> made.MessageLifeDocument:
+def read_message_life(visit: Visit, database: Connection) -> made.MessageLifeDocument:
     return reading.life_document(message_life(database, visit.site.settings, _required(visit, "id"), look_through=LOOK_THROUGH))
 
 
@@ -185,12 +188,12 @@ def _conversation(visit: Visit, database: Connection) -> made.ConversationDocume
 
 
 @_reads("/subscriptions", "List subscriptions, 500 a page", SEARCH, Parameter("after", "how many to leave out", int))
-def _subscriptions(visit: Visit, database: Connection) -> made.Subscriptions:
+def read_subscriptions(visit: Visit, database: Connection) -> made.Subscriptions:
     return subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
 
 
 @_reads("/sagas", "List the types of sagas")
-def _sagas(visit: Visit, database: Connection) -> made.SagaTypes:
+def read_sagas(visit: Visit, database: Connection) -> made.SagaTypes:
     return saga_types(database)
 
 
@@ -209,7 +212,7 @@ def _instance(visit: Visit, database: Connection) -> made.SagaDetail:
 
 
 @_reads("/supervisors", "List the supervisors of all hosts with their workers")
-def _supervisors(visit: Visit, database: Connection) -> made.Supervisors:
+def read_supervisors(visit: Visit, database: Connection) -> made.Supervisors:
     return reading.supervisors(database)
 
 
@@ -222,7 +225,7 @@ def _preview(visit: Visit) -> made.BulkPreview:
     "/operations", "List what operators did, the last operation first",
     Parameter("before", "only operations with a lower number", int), COUNT_50,
 )  # fmt: skip
-def _operations(visit: Visit, database: Connection) -> made.OperationPage:
+def read_operations(visit: Visit, database: Connection) -> made.OperationPage:
     return reading.operation_page(database, _count(visit, reading.OPERATIONS), visit.number("before"))
 
 
@@ -251,12 +254,12 @@ def _resume(visit: Visit) -> made.OperationDocument:
 
 
 @_reads("/deployment", "Read what is deployed")
-def _deployment(visit: Visit, database: Connection) -> made.DeploymentDocument:
+def read_deployment(visit: Visit, database: Connection) -> made.DeploymentDocument:
     return reading.deployment(database, visit.site.settings, read_only=visit.site.read_only)
 
 
 @_reads("/verification", "Compare the database with the plan")
-def _verification(visit: Visit, database: Connection) -> made.Verification:
+def read_verification(visit: Visit, database: Connection) -> made.Verification:
     return reading.verification(database, visit.site.settings)
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from rowpost.dashboard import charts
-from rowpost.dashboard.api import LOOK_THROUGH
+from rowpost.dashboard import api, charts
 from rowpost.dashboard.bulk import failed_filter
 from rowpost.dashboard.queue_documents import queue_document, queue_page
 from rowpost.dashboard.rendering import editable_body
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import FeatureMissing
 from rowpost.operations import reading
-from rowpost.operations.message_life import conversation, message_life
+from rowpost.operations.message_life import conversation
 from rowpost.operations.rights import Right
-from rowpost.operations.sagas import saga_detail, saga_instances, saga_types
-from rowpost.operations.subscriptions import subscriptions_page
+from rowpost.operations.sagas import saga_detail, saga_instances
 from rowpost.sagas.instances import as_id
 
 __all__ = ["ROUTES"]
@@ -107,18 +105,15 @@ def discard(visit: Visit) -> Response:
 
 def subscriptions(visit: Visit) -> Response:
     """All subscriptions."""
-    with visit.site.pool.connection() as database:
-        page = subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
-    return visit.page("subscriptions.html", page=page)
+    return visit.page("subscriptions.html", page=api.read_subscriptions(visit))
 
 
 def sagas(visit: Visit) -> Response:
     """Return the types of sagas."""
-    with visit.site.pool.connection() as database:
-        try:
-            page = saga_types(database)
-        except FeatureMissing:
-            page = None
+    try:
+        page = api.read_sagas(visit)
+    except FeatureMissing:
+        page = None
     return visit.page("sagas.html", page=page)
 
 
@@ -134,30 +129,24 @@ def saga(visit: Visit) -> Response:
 
 def workers(visit: Visit) -> Response:
     """Return the supervisors of all hosts with their workers."""
-    with visit.site.pool.connection() as database:
-        page = reading.supervisors(database)
-    return visit.page("workers.html", page=page)
+    return visit.page("workers.html", page=api.read_supervisors(visit))
 
 
 def follow(visit: Visit) -> Response:
     """Return what is known of one message, or of a conversation; without an id, only the form that asks for one."""
     wanted, named = visit.argument("id"), visit.argument("conversation")
-    life = tree = None
-    if wanted or named:
+    life = api.read_message_life(visit) if wanted and not named else None
+    tree = None
+    if named:
         with visit.site.pool.connection() as database:
-            if named:
-                tree = reading.conversation_document(conversation(database, named, look_through=LOOK_THROUGH))
-            else:
-                life = reading.life_document(message_life(database, visit.site.settings, wanted, look_through=LOOK_THROUGH))
-    return visit.page("follow.html", wanted=wanted, life=life, tree=tree, looked_through=LOOK_THROUGH)
+            tree = reading.conversation_document(conversation(database, named, look_through=api.LOOK_THROUGH))
+    return visit.page("follow.html", wanted=wanted, life=life, tree=tree, looked_through=api.LOOK_THROUGH)
 
 
 def deployment(visit: Visit) -> Response:
     """Versions, and with `verify` the differences from the plan."""
-    with visit.site.pool.connection() as database:
-        found = reading.deployment(database, visit.site.settings, read_only=visit.site.read_only)
-        verified = reading.verification(database, visit.site.settings) if visit.argument("verify") else None
-    return visit.page("deployment.html", found=found, verified=verified)
+    verified = api.read_verification(visit) if visit.argument("verify") else None
+    return visit.page("deployment.html", found=api.read_deployment(visit), verified=verified)
 
 
 ROUTES: tuple[tuple[str, Handler], ...] = (
