@@ -19,6 +19,7 @@ from rowpost.cli.printing import json_text, visible
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, QueueNotFound, RowpostError, SettingsError
+from rowpost.operations.figures import registered_queues
 from rowpost.operations.log import Operator
 from rowpost.operations.operation import Result
 from rowpost.outbox.operations import named
@@ -113,7 +114,7 @@ class Session:
         """
         with suppress(RowpostError):
             database.rollback()
-            known = {row.queue_name for row in database.call("list_queues")}
+            known = {row.queue_name for row in registered_queues(database)}
             for name in self._typed - known:
                 if repr(name) in said and (question := meant(name, known)):
                     return f"No queue named {name!r} is in this database. {question}"

@@ -1,4 +1,4 @@
-"""The figures of all queues, in two round trips, for whoever watches a whole database."""
+"""The queues of a database, and the figures of all of them in two round trips."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowpost.transport.controls import QueueControl
 from rowpost.transport.maintenance import Metrics
 from rowpost.transport.supervisors import PAGE, SupervisorPresence, presence_of_row
 
-__all__ = ["Overview", "measure", "read_overview"]
+__all__ = ["Overview", "measure", "read_overview", "registered_queues"]
 
 
 class Overview(NamedTuple):
@@ -20,6 +20,11 @@ class Overview(NamedTuple):
     queues: list[Any]
     controls: dict[str, QueueControl]
     supervisors: list[SupervisorPresence]
+
+
+def registered_queues(database: Connection) -> list[Any]:
+    """Return the queues of a database, as rows of list_queues. Raises PermissionDenied."""
+    return list(database.call("list_queues"))
 
 
 def read_overview(database: Connection) -> Overview:

@@ -39,7 +39,7 @@ __all__ = [
     "check_queues", "control_document", "conversation_document", "decisions", "delayed_document", "delayed_messages",
     "deployment", "failed_detail", "failed_group", "failed_groups", "failed_page", "failed_summary", "in_flight",
     "life_document", "messages", "one_message", "operation_document", "operation_page", "outbox_figures",
-    "preview_document", "registered_queues",
+    "preview_document",
     "supervisors", "verification",
 ]  # fmt: skip
 
@@ -50,11 +50,6 @@ PREVIEW_BYTES, BODY_BYTES = 160, 256 * 1024
 
 
 # ---------------------------------------------------------------------------------------------- queues and messages
-def registered_queues(database: Connection) -> list[Any]:
-    """Return the queues that a database has, as rows of list_queues. Raises PermissionDenied."""
-    return list(database.call("list_queues"))
-
-
 def check_queues(database: Connection, queue: str | None = None) -> list[made.QueueFinding]:
     """Return what is wrong with the tables and indexes of a queue, or of all. Raises QueueNotFound."""
     return [made.QueueFinding(*row) for row in database.call("check_queue", queue_name=queue)]

@@ -13,9 +13,9 @@ from rowpost.database.connection import Connection
 from rowpost.deploy import sagas as saga_registry
 from rowpost.errors import FeatureMissing, PermissionDenied, SagaInstanceMissing
 from rowpost.operations import documents as made
+from rowpost.operations.figures import registered_queues
 from rowpost.operations.log import Noted, Operator
 from rowpost.operations.operation import Result
-from rowpost.operations.reading import registered_queues
 from rowpost.sagas.instances import find_instance, find_saga_type, instance_document, instances
 from rowpost.transport.delayed_messages import DelayedMessage, DelayedMessages
 from rowpost.wire.headers import IS_SAGA_TIMEOUT, SAGA_ID

@@ -16,7 +16,8 @@ from rowpost.database.connection import Connection
 from rowpost.deploy import queues as registry
 from rowpost.deploy.apply import ApplyResult
 from rowpost.errors import LockTimeout, PermissionDenied, QueueNotFound
-from rowpost.operations.reading import check_queues, registered_queues
+from rowpost.operations.figures import registered_queues
+from rowpost.operations.reading import check_queues
 from rowpost.settings.descriptor import DESCRIBED
 from rowpost.settings.environment import Settings
 from rowpost.transport.controls import QueueControl, list_controls

@@ -15,7 +15,7 @@ from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import FeatureMissing, PermissionDenied
-from rowpost.operations.reading import registered_queues
+from rowpost.operations.figures import registered_queues
 from rowpost.transport.jobs import clean_jobs
 from rowpost.transport.maintenance import MaintenanceStep, Metrics, maintain_queue, queue_metrics
 
