@@ -61,8 +61,12 @@ class ApiPath:
     path: str
     method: str
     answer: Callable[[Visit], made.Document]
-    summary: str
     parameters: tuple[Parameter, ...]
+
+    @property
+    def summary(self) -> str:
+        """What it does: the docstring of its function."""
+        return (self.answer.__doc__ or "").removesuffix(".")
 
     @property
     def document(self) -> type[made.Document]:
@@ -76,15 +80,17 @@ _Reading = Callable[[Visit, Connection], made.Document]
 PATHS: list[ApiPath] = []
 
 
-def _path(method: str, path: str, summary: str, *parameters: Parameter) -> Callable[[_Answer], _Answer]:
+def _path(method: str, path: str, *parameters: Parameter) -> Callable[[_Answer], _Answer]:
+    """Declare what answers a path. Its docstring is the summary in the document."""
+
     def declare(answer: _Answer) -> _Answer:
-        PATHS.append(ApiPath(f"{ROOT}{path}", method, answer, summary, parameters))
+        PATHS.append(ApiPath(f"{ROOT}{path}", method, answer, parameters))
         return answer
 
     return declare
 
 
-def _reads(path: str, summary: str, *parameters: Parameter) -> Callable[[_Reading], _Answer]:
+def _reads(path: str, *parameters: Parameter) -> Callable[[_Reading], _Answer]:
     """Declare a GET whose function gets a connection too."""
 
     def declare(read: _Reading) -> _Answer:
@@ -93,7 +99,7 @@ def _reads(path: str, summary: str, *parameters: Parameter) -> Callable[[_Readin
             with visit.site.pool.connection() as database:
                 return read(visit, database)
 
-        return _path("get", path, summary, *parameters)(answer)
+        return _path("get", path, *parameters)(answer)
 
     return declare
 
@@ -141,125 +147,147 @@ HEADER = (
 )
 
 
-@_path("get", "/queues", "List queues with their figures, by name, 200 a page", SEARCH, Parameter("after", "only names after this one"))
+@_path("get", "/queues", SEARCH, Parameter("after", "only names after this one"))
 def _queues(visit: Visit) -> made.QueuePage:
+    """List queues with their figures, by name, 200 a page."""
     return queue_page(visit.site.monitor.latest(), visit.site.settings, visit.argument("search"), visit.argument("after"))
 
 
-@_path("get", "/queue", "Read the figures of one queue", QUEUE)
+@_path("get", "/queue", QUEUE)
 def _queue(visit: Visit) -> made.QueueDocument:
+    """Read the figures of one queue."""
     return queue_document(visit.site.monitor.find(_required(visit, "queue")), visit.site.settings)
 
 
-@_reads("/messages", "Browse the messages of a queue, oldest first", QUEUE, AFTER_ROW, Parameter("count", "1 to 200, by default 50", int))
+@_reads("/messages", QUEUE, AFTER_ROW, Parameter("count", "1 to 200, by default 50", int))
 def _messages(visit: Visit, database: Connection) -> made.MessagePage:
+    """Browse the messages of a queue, oldest first."""
     return reading.messages(database, _required(visit, "queue"), visit.number("after"), _count(visit, 50, 200), BODY_BYTES)
 
 
-@_reads("/message", "Read one message", QUEUE, ROW)
+@_reads("/message", QUEUE, ROW)
 def _message(visit: Visit, database: Connection) -> made.MessageDocument:
+    """Read one message."""
     return reading.one_message(database, _required(visit, "queue"), _number(visit, "row"))
 
 
-@_reads("/delayed", "List the delayed messages of a queue that are due next", QUEUE, Parameter("count", "1 to 200, by default 20", int))
+@_reads("/delayed", QUEUE, Parameter("count", "1 to 200, by default 20", int))
 def _delayed(visit: Visit, database: Connection) -> made.DelayedPage:
+    """List the delayed messages of a queue that are due next."""
     return reading.delayed_messages(database, _required(visit, "queue"), _count(visit, reading.DELAYED))
 
 
-@_reads("/failed", "Search failed messages, and group them by cause", ERROR_QUEUE, *FILTER, AFTER_ROW, COUNT_50)
+@_reads("/failed", ERROR_QUEUE, *FILTER, AFTER_ROW, COUNT_50)
 def _failed(visit: Visit, database: Connection) -> made.FailedPage:
+    """Search failed messages, and group them by cause."""
     cause, after = visit.argument("cause") or None, visit.number("after")
     return reading.failed_page(database, visit.error_queue, bulk.failed_filter(visit), cause, after, _count(visit, 50))
 
 
-@_reads("/failed-message", "Read one failed message", ERROR_QUEUE, ROW)
+@_reads("/failed-message", ERROR_QUEUE, ROW)
 def _failed_message(visit: Visit, database: Connection) -> made.FailedDetail:
+    """Read one failed message."""
     return reading.failed_detail(database, visit.error_queue, _number(visit, "row"))
 
 
-@_reads("/message-life", "Put together what all tables know of one message", Parameter("id", "the id of the message, or of its row", required=True))
+@_reads("/message-life", Parameter("id", "the id of the message, or of its row", required=True))
 def read_message_life(visit: Visit, database: Connection) -> made.MessageLifeDocument:
+    """Put together what all tables know of one message."""
     return reading.life_document(message_life(database, visit.site.settings, _required(visit, "id"), look_through=LOOK_THROUGH))
 
 
-@_reads("/conversation", "List the messages of a conversation as a tree", Parameter("id", "the id of the conversation", required=True))
+@_reads("/conversation", Parameter("id", "the id of the conversation", required=True))
 def _conversation(visit: Visit, database: Connection) -> made.ConversationDocument:
+    """List the messages of a conversation as a tree."""
     return reading.conversation_document(conversation(database, _required(visit, "id"), look_through=LOOK_THROUGH))
 
 
-@_reads("/subscriptions", "List subscriptions, 500 a page", SEARCH, Parameter("after", "how many to leave out", int))
+@_reads("/subscriptions", SEARCH, Parameter("after", "how many to leave out", int))
 def read_subscriptions(visit: Visit, database: Connection) -> made.Subscriptions:
+    """List subscriptions, 500 a page."""
     return subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
 
 
-@_reads("/sagas", "List the types of sagas")
+@_reads("/sagas")
 def read_sagas(visit: Visit, database: Connection) -> made.SagaTypes:
+    """List the types of sagas."""
     return saga_types(database)
 
 
-@_reads("/saga-instances", "List the instances of a saga", SAGA, Parameter("after", "only instances after this id"), COUNT_50)
+@_reads("/saga-instances", SAGA, Parameter("after", "only instances after this id"), COUNT_50)
 def _instances(visit: Visit, database: Connection) -> made.SagaInstances:
+    """List the instances of a saga."""
     return saga_instances(database, _required(visit, "saga"), as_id(visit.argument("after")), _count(visit, 50))
 
 
 @_reads(
-    "/saga-instance", "Find an instance of a saga, with its timeouts", SAGA,
+    "/saga-instance", SAGA,
     Parameter("instance", "the correlation value or the id", required=True),
 )  # fmt: skip
 def _instance(visit: Visit, database: Connection) -> made.SagaDetail:
+    """Find an instance of a saga, with its timeouts."""
     saga, instance = _required(visit, "saga"), _required(visit, "instance")
     return saga_detail(database, saga, instance)
 
 
-@_reads("/supervisors", "List the supervisors of all hosts with their workers")
+@_reads("/supervisors")
 def read_supervisors(visit: Visit, database: Connection) -> made.Supervisors:
+    """List the supervisors of all hosts with their workers."""
     return reading.supervisors(database)
 
 
-@_path("get", "/preview", "Count the failed messages to which an operation would apply, and show examples", *SELECTION)
+@_path("get", "/preview", *SELECTION)
 def _preview(visit: Visit) -> made.BulkPreview:
+    """Count the failed messages to which an operation would apply, and show examples."""
     return bulk.read_preview(visit)
 
 
 @_reads(
-    "/operations", "List what operators did, the last operation first",
+    "/operations",
     Parameter("before", "only operations with a lower number", int), COUNT_50,
 )  # fmt: skip
 def read_operations(visit: Visit, database: Connection) -> made.OperationPage:
+    """List what operators did, the last operation first."""
     return reading.operation_page(database, _count(visit, reading.OPERATIONS), visit.number("before"))
 
 
-@_path("get", "/operation", "Read one operation, and how far it is", NUMBER)
+@_path("get", "/operation", NUMBER)
 def _operation(visit: Visit) -> made.OperationDocument:
+    """Read one operation, and how far it is."""
     return bulk.read_operation(visit, _number(visit))
 
 
 @_path(
-    "post", "/operations/begin", "Begin a bulk operation on failed messages, in the background",
+    "post", "/operations/begin",
     Parameter("operation", "retry, discard, move or edit", required=True), *SELECTION, Parameter("to", "the queue to which they go"), *HEADER,
     Parameter("remove", "1: remove the header"), Parameter("reason", "why; needed to discard"),
 )  # fmt: skip
 def _begin(visit: Visit) -> made.OperationDocument:
+    """Begin a bulk operation on failed messages, in the background."""
     return bulk.read_operation(visit, bulk.start(visit))
 
 
-@_path("post", "/operations/cancel", "Ask an operation to stop", NUMBER)
+@_path("post", "/operations/cancel", NUMBER)
 def _cancel(visit: Visit) -> CancelRequested:
+    """Ask an operation to stop."""
     return bulk.cancel(visit, _number(visit))
 
 
-@_path("post", "/operations/resume", "Go on with an operation that was interrupted, cancelled or failed", NUMBER, *HEADER)
+@_path("post", "/operations/resume", NUMBER, *HEADER)
 def _resume(visit: Visit) -> made.OperationDocument:
+    """Go on with an operation that was interrupted, cancelled or failed."""
     return bulk.read_operation(visit, bulk.resume_one(visit, _number(visit)))
 
 
-@_reads("/deployment", "Read what is deployed")
+@_reads("/deployment")
 def read_deployment(visit: Visit, database: Connection) -> made.DeploymentDocument:
+    """Read what is deployed."""
     return reading.deployment(database, visit.site.settings, read_only=visit.site.read_only)
 
 
-@_reads("/verification", "Compare the database with the plan")
+@_reads("/verification")
 def read_verification(visit: Visit, database: Connection) -> made.Verification:
+    """Compare the database with the plan."""
     return reading.verification(database, visit.site.settings)
 
 

@@ -1,19 +1,21 @@
 """The command line and the dashboard read and change a database through the rooms below them: they name no procedure."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
+import rowpost
 from rowpost.database.contract import load_contract
-from tests.repository.test_layers import PACKAGE, modules_of
 
+PACKAGE = Path(rowpost.__file__).parent
 CALLS = ("call", "call_all", "call_atomically")
 NAMES = {procedure.name for procedure in load_contract().procedures}
 #: calls that belong to no operation and to no document, by module
 OWN_CALLS = {
-    "rowpost.cli.deploy": {"get_version"},
-    "rowpost.cli.run.workers": {"outbox_status"},
-    "rowpost.cli.spark.archives": {"describe_spool"},
+    "cli/deploy.py": {"get_version"},
+    "cli/run/workers.py": {"outbox_status"},
+    "cli/spark/archives.py": {"describe_spool"},
 }
 
 
@@ -25,9 +27,9 @@ def procedures_in(text: str) -> set[str]:
 
 
 def test_neither_the_command_line_nor_the_dashboard_names_a_procedure():
-    modules = {name: path for name, path in modules_of(PACKAGE).items() if name.startswith(("rowpost.cli.", "rowpost.dashboard."))}
+    modules = [path for room in ("cli", "dashboard") for path in (PACKAGE / room).rglob("*.py")]
 
-    found = {name: procedures_in(path.read_text(encoding="utf-8")) for name, path in modules.items()}
+    found = {path.relative_to(PACKAGE).as_posix(): procedures_in(path.read_text(encoding="utf-8")) for path in modules}
 
     assert {name: names for name, names in found.items() if names} == OWN_CALLS
 
