@@ -378,7 +378,13 @@ def test_a_program_begins_watches_cancels_and_goes_on_with_an_operation(client, 
     late = client.post("/api/v1/operations/cancel", json={"number": begun["number"]}).json()
     again = client.post("/api/v1/operations/resume", json={"number": begun["number"]})
 
-    assert (operation.done, read["state"], read["done"], read["reason"], late) == (150, "done", 150, "mended", {"cancelled": False})
+    assert (operation.done, read["state"], read["done"], read["reason"], late) == (
+        150,
+        "done",
+        150,
+        "mended",
+        {"operation": begun["number"], "cancelled": False},
+    )
     assert (again.status_code, again.json()["kind"]) == (409, "OperationTaken")
 
 
