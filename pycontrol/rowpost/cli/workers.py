@@ -11,7 +11,7 @@ from rowpost.cli.formats import format_seconds
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.operations.reading import supervisors
-from rowpost.transport.supervisors import SupervisorPresence, Worker, supervisors_of
+from rowpost.transport.supervisors import ReportedWorker, SupervisorPresence, supervisors_of
 
 __all__ = ["register"]
 
@@ -56,6 +56,6 @@ def workers(session: Session) -> None:
         session.note("No supervisor has reported in the last day. To start one, run: rowpost run")
 
 
-def _row(supervisor: SupervisorPresence, worker: Worker) -> tuple[object, ...]:
+def _row(supervisor: SupervisorPresence, worker: ReportedWorker) -> tuple[object, ...]:
     handled = "" if worker.message_seconds is None else format_seconds(worker.message_seconds + supervisor.silent)
     return worker.queue, worker.process_id, worker.state, format_seconds(worker.seconds + supervisor.silent), worker.message or "", handled

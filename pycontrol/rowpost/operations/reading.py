@@ -29,7 +29,7 @@ from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.failure_groups import Group, Scan, scan
 from rowpost.transport.queue import Queue
-from rowpost.transport.supervisors import SupervisorPresence, Worker, supervisors_of
+from rowpost.transport.supervisors import ReportedWorker, SupervisorPresence, supervisors_of
 from rowpost.version import __version__
 from rowpost.wire.conversation import Step, walk
 from rowpost.wire.description import message_document
@@ -92,7 +92,7 @@ def delayed_document(message: DelayedMessage) -> made.DelayedDocument:
     return made.document_of(made.DelayedDocument, message)
 
 
-def in_flight(database: Connection, name: str) -> list[tuple[SupervisorPresence, Worker]]:
+def in_flight(database: Connection, name: str) -> list[tuple[SupervisorPresence, ReportedWorker]]:
     """Return the workers that had a message of a queue at their supervisors' last reports, and those supervisors. Empty if the login may not see them."""
     try:
         found = supervisors_of(database)

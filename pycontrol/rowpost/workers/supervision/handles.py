@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rowpost.transport.supervisors import Worker
+from rowpost.transport.supervisors import ReportedWorker
 from rowpost.workers.concurrency import LONG_RECEIVE_S
 from rowpost.workers.events import Emit, Trouble
 from rowpost.workers.protocol import Assignment, Exit, Receive
@@ -64,11 +64,11 @@ class WorkerHandle:
         """Whether the worker was killed already."""
         return self.reason in (KILLED, OVERDUE)
 
-    def described(self, queue: str, now: float) -> Worker:
+    def described(self, queue: str, now: float) -> ReportedWorker:
         """Return the worker as a report shows it. Its message is the one that a handler has."""
         message, since = self.process.in_flight, self.process.in_flight_since
         handles = message is not None and since is not None
-        return Worker(
+        return ReportedWorker(
             queue=queue,
             process_id=self.process.pid,
             state=self.state.value,
