@@ -114,9 +114,9 @@ def drop(
     with session.deployed() as database:
         entry = saga_registry.find_saga(database, saga)
         if not keep_table:
-            found = count_instances(database, entry.saga_name)
+            found = count_instances(database, entry.name)
             count = f"{found} instances" if found < PAGE else f"{PAGE} instances or more"
-            session.confirm(f"Drop the saga {entry.saga_name} with {count} in {session.settings.target}?", yes)
+            session.confirm(f"Drop the saga {entry.name} with {count} in {session.settings.target}?", yes)
         session.result(DropSaga(saga=saga, keep_table=keep_table).execute(database, OPERATOR))
 
 

@@ -67,7 +67,7 @@ class DropSaga:
 
     def execute(self, database: Connection, operator: Operator) -> DroppedSaga:
         """Drop the saga and record it, in one transaction. Raises SagaNotDeployed, DeployError, PermissionDenied."""
-        saga = saga_registry.find_saga(database, self.saga).saga_name
+        saga = saga_registry.find_saga(database, self.saga).name
         noted = Noted(done=0, details={"saga": saga, "keep_table": self.keep_table or None})
         record = partial(operator.record, database, self.name, None, noted)
         saga_registry.drop_saga(database, self.saga, keep_table=self.keep_table, record=record)

@@ -11,8 +11,7 @@ from starlette.applications import Starlette
 
 from rowpost.dashboard import app, bulk
 from rowpost.dashboard.access import LoopbackAccess, ProxyAccess
-from rowpost.deploy.grants import grant_role
-from rowpost.deploy.queues import grant
+from rowpost.deploy.grants import grant, grant_role
 from rowpost.operations import bulk as bulk_operations
 from rowpost.operations.bulk import BulkOperation, FailedSelection
 from rowpost.operations.log import Operator, find_operation, list_operations

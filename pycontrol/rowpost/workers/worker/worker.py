@@ -42,12 +42,12 @@ from rowpost.workers.protocol import (
     Backoff,
     CrashPolicy,
     Exit,
+    HandlerRefused,
     InFlight,
     Ready,
     Receive,
     ReceiveFailed,
     ReceiveRecovered,
-    Refused,
     SharedHighWaterMark,
     Tally,
 )
@@ -133,7 +133,7 @@ class Worker:
             observed = (self._handler,) if isinstance(self._handler, Endpoint) else ()
             self._telemetry = start_telemetry(self._assignment.settings, *observed, service=self._assignment.queue)
         except (HandlerNotFound, SettingsError) as error:
-            self.send(Refused(str(error)))
+            self.send(HandlerRefused(str(error)))
             return
         gc.freeze()  # what is imported by now stays: no collection walks over it again
         self.send(Ready(os.getpid(), _crash_policy(self._handler, self._assignment)))
