@@ -38,7 +38,8 @@ class CancelledDelayed(DelayedMessageDocument, Result, frozen=True, kw_only=True
     @property
     def sentence(self) -> str:
         named = f"message {self.message_id}" if self.message_id else f"the message {self.key}"
-        return f"Cancelled {named} of {self.queue}, due {datetime.fromisoformat(self.due):%Y-%m-%d %H:%M:%S} UTC: {self.reason}"
+        due = self.due[:19].replace("T", " ")
+        return f"Cancelled {named} of {self.queue}, due {due} UTC: {self.reason}"
 
 
 _R = TypeVar("_R", bound=Result)
