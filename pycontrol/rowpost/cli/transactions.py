@@ -15,6 +15,7 @@ from rowpost.cli.session import Session
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound
+from rowpost.operations.reading import decisions
 from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.recovery import list_in_doubt, recover
 
@@ -34,7 +35,7 @@ def list_transactions(session: Session) -> ExitCode:
     participants = _participants(session)
     with session.deployed() as database:
         found, unreachable = list_in_doubt(database, participants)
-        decisions = database.call("list_decisions")
+        decided = decisions(database)
     if session.as_json:
         session.document(
             {
@@ -44,7 +45,7 @@ def list_transactions(session: Session) -> ExitCode:
                     for x in found
                 ],
                 "unreachable": unreachable,
-                "decisions": [row.transaction_id for row in decisions],
+                "decisions": decided,
             }
         )  # fmt: skip
     elif found:
