@@ -29,7 +29,8 @@ from rowpost.handling.context import Context
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.pipeline.timings import Stopwatch, due_at
+from rowpost.pipeline.stopwatch import Stopwatch
+from rowpost.pipeline.timings import measure
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
@@ -103,9 +104,9 @@ def python_steps(steps: Steps, row: tuple) -> None:
     context.operations.clear()
     steps.python("headers of an outgoing message to text", lambda: encode_headers(HEADERS))
     steps.python("headers of an incoming message from text", lambda: decode_headers(row[3]))
-    steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.set(message), in_flight.set(None)))
+    steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.starting(message), in_flight.ended()))
     steps.python("outcome and tally", lambda: tally.add(Outcome(Kind.HANDLED, outcome.row_version, outcome.id)))
-    steps.python("critical and processing time", lambda: watch.add([(due_at(message.headers), 0.0)], 2e9))
+    steps.python("critical and processing time", lambda: watch.measured(measure(Kind.HANDLED, [(message.headers, 0.0)], 2e9)))
 
 
 def trip_steps(steps: Steps, rounds: int) -> None:

@@ -27,6 +27,7 @@ from rowpost.endpoint.callbacks import Callbacks, opener
 from rowpost.endpoint.declaration import MODES, Declaration
 from rowpost.endpoint.provisioning import open_temporary, prepare, subscribe
 from rowpost.endpoint.session import Sessions
+from rowpost.errors import SubscriptionRefused
 from rowpost.handling.audit import NotAudited, acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
 from rowpost.handling.observer import SendObserver
@@ -85,8 +86,6 @@ class Endpoint(Declaration):
         SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or the mode does not allow an outbox.
     """
 
-    #: an endpoint ignores control messages itself, after it has checked whether they are to be forwarded
-    sees_control_messages = True
     #: made when they are needed first
     _embedded: Connection | None = None
     _pipeline: Pipeline | None = None
@@ -193,8 +192,8 @@ class Endpoint(Declaration):
         with self._lock:
             database = database or self._own_database()
             if self._pipeline is None or self._pipeline.database is not database:
-                observer = None if self._observer is None else self._observer.pipeline(self.name, self.instance or "")
-                self._pipeline = Pipeline(database, self.queue, self, reconnect=database.open_second, host=self.host, observer=observer)
+                observers = [] if self._observer is None else [self._observer.pipeline(self.name, self.instance or "")]
+                self._pipeline = Pipeline(database, self.queue, self, reconnect=database.open_second, host=self.host, observers=observers)
             if self._directory.find(database, self.queue).delays:
                 move_due(database, self.queue, error_queue=self.error_queue, directory=self._directory, host=self.host)
             return self._pipeline.process_one()
@@ -307,9 +306,12 @@ class Endpoint(Declaration):
         if not asks_for_subscription(headers):
             return Caused([], control_message(headers))
         if not self.takes_subscriptions:
-            raise subscription_refused(self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True).")
+            raise self._subscription_refused(headers)
         take_subscription(self.address, database, headers, self.resolve)
         return Caused([*acknowledgement(headers, self.resolve)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
+
+    def _subscription_refused(self, headers: Mapping[str, str | None]) -> SubscriptionRefused:
+        return subscription_refused(self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True).")
 
     def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
         """Store at once what sagas store, and return what is left to send."""

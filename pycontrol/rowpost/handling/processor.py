@@ -1,6 +1,6 @@
-"""What the pipeline needs of the endpoint or function that processes its messages: the protocol `Processor`.
+"""What the pipeline needs of the endpoint that processes its messages: the protocol `Processor`.
 
-An endpoint and a plain function (`pipeline.plain_handler`) implement it. The pipeline works with this protocol only.
+`endpoint.endpoint.Endpoint` implements it. The protocol is here so that the pipeline imports nothing above it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class Processor(Protocol):
         outbox: the `outbox.operations.Outbox`, if the business data is in another database; else None.
         recoverability: how often and when a failing message is retried.
         error_queue: the queue for messages that cannot be handled.
-        sees_control_messages: whether `handle` gets messages of the transport itself. If not, the pipeline drops them.
     """
 
     transaction_mode: str
@@ -60,7 +59,6 @@ class Processor(Protocol):
     outbox: Any
     recoverability: Recoverability
     error_queue: str
-    sees_control_messages: bool
 
     def handle(self, message: Message, database: Connection, scope: Scope) -> Caused:
         """Run the handlers of a message; return what they caused. Nothing is sent yet.

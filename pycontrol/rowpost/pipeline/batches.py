@@ -138,8 +138,7 @@ class Batches:
                 started, headers = time.time(), message.headers
                 caused = pipeline.attempt(message)
                 if isinstance(caused, Outcome):
-                    if pipeline.recorder is not None:
-                        pipeline.recorder.ended(caused.kind, headers, started, time.time())
+                    pipeline.measured(caused.kind, [(headers, started)])
                     return caused
                 if caused.discard is None:
                     outcome = Outcome(Kind.HANDLED, message.row_version, message.id)
@@ -185,8 +184,6 @@ class Batches:
             pipeline.note_broken(error)
             return self._rescue(batch.messages) or [DEADLOCKED]
         pipeline.retries.forgot(batch.messages)
-        now = time.time()
-        pipeline.stopwatch.add(batch.times, now)
-        if pipeline.recorder is not None:
-            pipeline.recorder.completed([*batch.times, *batch.discarded], now)
+        pipeline.measured(Kind.HANDLED, batch.times)
+        pipeline.measured(Kind.DISCARDED, batch.discarded)
         return []

@@ -14,6 +14,7 @@ The modes with a receiving transaction share `within_transaction.WithinTransacti
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rowpost.database.connection import Connection
@@ -30,7 +31,7 @@ from rowpost.transactions.scope import NamedDatabases, OneDatabase, Scope, begin
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Outgoing
 
-__all__ = ["Mode", "NoTransaction", "TransactionScope", "choose_mode"]
+__all__ = ["Mode", "NoTransaction", "OtherDatabases", "TransactionScope", "choose_mode"]
 
 
 class Mode(Protocol):
@@ -61,22 +62,34 @@ class Mode(Protocol):
         """Do what is left and close other connections. The caller closes the receiving connection."""
 
 
-def choose_mode(receiver: Receiver, participants: Mapping[str, str], outboxes: Mapping[str, str]) -> Mode:
+@dataclass(frozen=True)
+class OtherDatabases:
+    """The databases of an environment that handlers may use beside the queue's, by name.
+
+    Attributes:
+        participants: the URLs of participants in distributed transactions. An endpoint's own are added.
+        outboxes: the URLs of business databases.
+    """
+
+    participants: Mapping[str, str] = field(default_factory=dict)
+    outboxes: Mapping[str, str] = field(default_factory=dict)
+
+
+def choose_mode(receiver: Receiver, others: OtherDatabases) -> Mode:
     """Return the mode of a processor.
 
     Args:
         receiver: what the pipeline and the mode share.
-        participants: URLs of the environment's participants, by name. The processor's own are added.
-        outboxes: URLs of the environment's business databases, by name.
+        others: the environment's other databases.
 
     Raises:
         SettingsError: the business database of an outbox is not known, or a participant is not usable.
     """
     processor = receiver.processor
     if processor.outbox is not None:
-        return OutboxProcessing(processor, processor.outbox, receiver.queue, outboxes, receiver.retries, receiver.step, receiver.database)
+        return OutboxProcessing(processor, processor.outbox, receiver.queue, others.outboxes, receiver.retries, receiver.step, receiver.database)
     if processor.transaction_mode == "transaction_scope":
-        return TransactionScope(receiver, resolve_participants(participants, processor.participants))
+        return TransactionScope(receiver, resolve_participants(others.participants, processor.participants))
     classes: dict[str, Callable[[Receiver], Mode]] = {
         "none": NoTransaction,
         "receive_only": ReceiveOnly,

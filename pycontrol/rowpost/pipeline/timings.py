@@ -1,8 +1,10 @@
-"""Measure critical time and processing time of handled messages, in seconds.
+"""Measure critical time and processing time of messages, in seconds.
 
 Critical time lasts from when a message was due (header DeliverAt, else TimeSent) until its commit. Processing time lasts from the start of its
-handler until its commit. Only handled messages count. A message without these headers has no critical time. Due times come from
-the sender's clock. If that clock is ahead, a time counts as 0. `Stopwatch` collects the times, `Times` sums them up.
+handler until its commit. A message without these headers has no critical time. Due times come from the sender's clock. If that clock is
+ahead, a time counts as 0.
+
+A pipeline measures its messages once for all of its observers: `measure` returns a `Measurement`. `Times` sums them up.
 """
 
 from __future__ import annotations
@@ -10,13 +12,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
+from rowpost.recoverability.outcome import Kind
 from rowpost.wire.headers import DELIVER_AT, TIME_SENT
 from rowpost.wire.message import parse_timestamp
 
-__all__ = ["Stopwatch", "Times", "critical_time", "due_at"]
+__all__ = ["Begun", "Headers", "Measurement", "Times", "measure"]
 
 Headers = Mapping[str, str | None]
+#: for each message, its headers, and when its handler started in seconds since 1970
+Begun = Sequence[tuple[Headers, float]]
+
+
+class Measurement(NamedTuple):
+    """The times of messages whose transaction has ended, and which ended in the same way.
+
+    Attributes:
+        kind: how they ended.
+        headers: the headers of each message.
+        processing: each one's processing time in seconds.
+        critical: each one's critical time in seconds; None for a message that has none.
+        ended: when the transaction ended, in seconds since 1970.
+    """
+
+    kind: Kind
+    headers: Sequence[Headers]
+    processing: Sequence[float]
+    critical: Sequence[float | None]
+    ended: float
+
+
+def measure(kind: Kind, begun: Begun, ended: float) -> Measurement:
+    """Measure messages of a transaction that ended at `ended`, in seconds since 1970."""
+    headers = [each for each, _ in begun]
+    processing = [max(0.0, ended - started) for _, started in begun]
+    return Measurement(kind, headers, processing, [critical_time(each.get(DELIVER_AT) or each.get(TIME_SENT), ended) for each in headers], ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,40 +80,6 @@ class Times:
     def critical_time(self) -> float | None:
         """The mean; None if no message has a due time."""
         return self.critical_sum / self.critical if self.critical else None
-
-
-class Stopwatch:
-    """Collects times between two reports. `add` is called for every message, so it must be cheap."""
-
-    def __init__(self) -> None:
-        self._times = Times()
-
-    def add(self, begun: Sequence[tuple[Headers, float]], completed: float) -> None:
-        """Add handled messages.
-
-        Args:
-            begun: for each message, its headers, and when its handler started.
-            completed: when the messages were committed. Both times are in seconds since 1970.
-        """
-        self._sum_up(begun, completed)
-
-    def _sum_up(self, begun: Sequence[tuple[Headers, float]], completed: float) -> tuple[list[float], list[float | None]]:
-        """Add the messages to the sums, and return the processing time and the critical time of each in seconds."""
-        processing = [max(0.0, completed - started) for _, started in begun]
-        waits = [critical_time(due_at(headers), completed) for headers, _ in begun]
-        waited = [wait for wait in waits if wait is not None]
-        self._times += Times(len(processing), sum(processing), max(processing, default=0.0), len(waited), sum(waited), max(waited, default=0.0))
-        return processing, waits
-
-    def take(self) -> Times:
-        """Return the times since the last call."""
-        times, self._times = self._times, Times()
-        return times
-
-
-def due_at(headers: Headers) -> str | None:
-    """Return when a message was due, in the format of headers; None if its headers do not say that."""
-    return headers.get(DELIVER_AT) or headers.get(TIME_SENT)
 
 
 def critical_time(due: str | None, completed: float) -> float | None:

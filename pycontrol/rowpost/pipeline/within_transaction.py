@@ -31,14 +31,7 @@ from rowpost.transactions.scope import OneDatabase, Scope
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Outgoing
 
-__all__ = ["ReceiveOnly", "Receiver", "SendsAtomicWithReceive", "Step", "WithinTransaction", "no_step"]
-
-#: called with the name of each step on a message's way, for tests that end the process there
-Step = Callable[[str], None]
-
-
-def no_step(_: str) -> None:
-    """Ignore the steps of a message."""
+__all__ = ["ReceiveOnly", "Receiver", "SendsAtomicWithReceive", "WithinTransaction"]
 
 
 @dataclass
@@ -51,7 +44,7 @@ class Receiver:
         processor: runs the handlers.
         retries: treats failed attempts.
         reconnect: opens a new receiving connection; None if that is not possible.
-        step: is called at each step of a message.
+        steps: are called with the name of each step of a message.
         interrupted: the message whose handler was running when the connection was lost.
         broken: set if a handler may have committed the transaction of a batch, and with it the removal of other messages.
     """
@@ -61,9 +54,14 @@ class Receiver:
     processor: Processor
     retries: Retries
     reconnect: Callable[[], Connection] | None
-    step: Step
+    steps: tuple[Callable[[str], None], ...] = ()
     interrupted: Interrupted | None = None
     broken: HandlerBrokeTransaction | None = None
+
+    def step(self, name: str) -> None:
+        """Tell the observers about a step of a message."""
+        for step in self.steps:
+            step(name)
 
 
 class WithinTransaction:
@@ -116,10 +114,8 @@ class WithinTransaction:
         database.lent, started = False, time.perf_counter()
         try:
             caused = receiver.processor.handle(message, database, self._scope)
-            if batched:  # the next message of the batch may belong to the same saga
-                caused.operations = receiver.processor.store(database, caused.operations)
-            elif caused.operations:
-                caused.operations = self._before_send(database, caused.operations)
+            if caused.operations:  # in a batch, the next message may belong to the same saga
+                caused.operations = (receiver.processor.store if batched else self._before_send)(database, caused.operations)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             self._handler_ended(database, batched)
             return self._failed(message, error, row, batched)

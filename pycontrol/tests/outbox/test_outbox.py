@@ -31,6 +31,7 @@ from rowpost.errors import (
 from rowpost.outbox import cleanup
 from rowpost.outbox.cleanup import clean, clean_dispatches, send_left_behind
 from rowpost.outbox.operations import Outbox, decode_operations, encode_operations
+from rowpost.pipeline.modes import OtherDatabases
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.databases import OutboxSettings
@@ -419,7 +420,7 @@ def test_an_outbox_that_nobody_named_is_refused_with_those_that_are_known(databa
     endpoint = Endpoint("Sales", transaction_mode="receive_only", outbox="busines")
 
     with pytest.raises(SettingsError, match=r"'busines'.*known: business"):
-        Pipeline(database, "Sales", endpoint, outboxes={"business": "postgresql://db/shop"})
+        Pipeline(database, "Sales", endpoint, others=OtherDatabases(outboxes={"business": "postgresql://db/shop"}))
 
 
 def test_the_password_of_a_business_database_is_not_shown():

@@ -56,7 +56,7 @@ class Desk:
         self.queue.send(body, {**HEADERS, **headers})
 
     def pipeline(self, endpoint=None, **options):
-        return Pipeline(self.database, "Sales", endpoint or self.endpoint, reconnect=self.database.open_second, recorder=self.recorder, **options)
+        return Pipeline(self.database, "Sales", endpoint or self.endpoint, reconnect=self.database.open_second, observers=[self.recorder], **options)
 
     def taken(self):
         """(type, value) of what was recorded, by the metric."""
@@ -170,12 +170,3 @@ def test_a_batch_that_is_rolled_back_counts_the_retry_only(desk):
 
     assert outcome.kind is Kind.FAILED
     assert desk.taken() == {**NOTHING, RETRIES: [(ORDER, 1)]}
-
-
-# ------------------------------------------------------------------------------------------------ off
-def test_without_a_recorder_there_is_none(desk):
-    desk.send(b"")
-    pipeline = Pipeline(desk.database, "Sales", desk.endpoint)
-
-    assert pipeline.process_one().kind is Kind.HANDLED
-    assert pipeline.recorder is None

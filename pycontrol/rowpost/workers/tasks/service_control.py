@@ -14,9 +14,8 @@ from uuid import UUID
 
 from rowpost.database.connection import Connection
 from rowpost.database.requirements import check_clock
-from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.resolve import resolve_handler
-from rowpost.errors import HandlerNotFound, SchemaMissing, SchemaTooNew
+from rowpost.endpoint.hosting import endpoints_of
+from rowpost.errors import SchemaMissing, SchemaTooNew
 from rowpost.handling.checks import OWN_NAMES, Check
 from rowpost.recoverability.policy import Host
 from rowpost.settings.environment import Settings
@@ -160,13 +159,4 @@ def make_custom_checks(
 
 def _declared(settings: Settings) -> list[tuple[str, Check]]:
     """Return the checks of the endpoints, each with its queue. A handler that cannot be imported is reported by its own worker."""
-    found: list[tuple[str, Check]] = []
-    for queue in settings.queues:
-        if queue.worker is not None:
-            try:
-                handler = resolve_handler(queue.worker.handler)
-            except HandlerNotFound:
-                continue
-            if isinstance(handler, Endpoint):
-                found += [(queue.name, check) for check in handler.checks]
-    return found
+    return [(queue.name, check) for queue, endpoint in endpoints_of(settings) for check in endpoint.checks]
