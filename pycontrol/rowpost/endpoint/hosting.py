@@ -184,8 +184,8 @@ def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerS
     return replace(
         base,
         handler=name,
-        limit=endpoint.limit or base.limit,
-        strategy=endpoint.strategy or base.strategy,
+        limit=endpoint.options.limit or base.limit,
+        strategy=endpoint.options.strategy or base.strategy,
         attempts=base.attempts if base.handler == name else None,  # else they were written for another handler, a function
     )
 

@@ -20,19 +20,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.database.dialects.protocol import Begin, Guard, NoGuard
+from rowpost.database.dialects.protocol import Begin
 from rowpost.errors import (
     AlreadyDispatched,
     AlreadyHandled,
-    DatabaseError,
     DatabaseUnavailable,
     Deadlock,
-    HandlerBrokeTransaction,
     InvalidMessage,
     InvalidMessageId,
     LoginRefused,
@@ -46,7 +43,7 @@ from rowpost.outbox.operations import Outbox, decode_operations, encode_operatio
 from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import Retries, roll_back
-from rowpost.transactions.guard import broken_transaction, connection_guard
+from rowpost.transactions.judgement import Fate, HandlerTransaction, Judgement
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Call, Outgoing
 
@@ -92,7 +89,7 @@ class OutboxProcessing:
         self._url = outbox.find_url(urls)
         self._retries, self._step = retries, step
         self._database = database
-        self._guard: Guard = NoGuard()
+        self._transaction: HandlerTransaction  # set with the connection to the business database
         self._scope = BusinessDatabase(outbox.database, processor.transaction_mode)
         #: whether record_handled was called before the handler (pessimistic)
         self._recorded = False
@@ -148,11 +145,11 @@ class OutboxProcessing:
 
     def _first(self, message: Message, database: Connection, business: Connection) -> Outcome:
         row = self._retries.set_savepoint(database)
-        caused, error, committed = self._run(message, database, business)
+        caused, failed = self._run(message, database, business)
         operations = caused.operations
-        if error is not None:
+        if failed is not None:
             roll_back(business)
-            return self._retries.failed(database, message, error, RowState.GONE if committed else row)
+            return self._retries.failed(database, message, failed.error, RowState.GONE if failed.fate is Fate.ENDED else row)
         self._step("handled")
         try:
             with named(self._outbox.database):
@@ -174,52 +171,23 @@ class OutboxProcessing:
             self._dispatched.append(message.message_id)
         return failed or Outcome.done(message, caused.discard)
 
-    def _run(self, message: Message, database: Connection, business: Connection) -> tuple[Caused, BaseException | None, bool]:
-        """Run the handler. Return what it caused, or its error and whether it may have committed something."""
+    def _run(self, message: Message, database: Connection, business: Connection) -> tuple[Caused, Judgement | None]:
+        """Run the handler. Return what it caused, and None if it succeeded, or else what it did to the business transaction."""
         caused, failure = Caused([]), None
-        self._guard.start(message, in_place=business.handed_out)
-        business.guard = self._guard
+        self._transaction.start(message)
         try:
             caused = self._processor.handle(message, database, self._scope)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         finally:
-            self._guard.stop()
-            business.guard = None
-            if not self._guard.changed <= {"transaction"} and not business.closed:
-                with suppress(DatabaseUnavailable):  # the commit finds that the session is over
-                    business.reset_session(self._guard.changed)
-        return caused, *self._judge(business, failure)
-
-    def _judge(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:
-        """Find out what the handler did to the business transaction. Return the error, and whether it may have committed."""
-        if getattr(business.raw_connection, "broken", False):
-            return self._lost(business, error), False
+            self._transaction.stop()  # if the session is over, the commit finds that
         try:
-            return self._judge_connected(business, error)
+            if failure is None and self._transaction.can_commit(True, sure=True):
+                return caused, None
+            judgement = self._transaction.judge(failure, True)
         except DatabaseUnavailable:  # pyodbc learns only now that the connection is lost
-            return self._lost(business, error), False
-
-    def _judge_connected(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:
-        if business.closed:
-            return self._broken("closed the connection", error), False
-        if self._guard.ended is None and self._is_open(business):
-            if error is None and business.engine == "postgresql" and not business.is_intact(begin=True):
-                return self._broken("returned as if nothing had happened after a statement failed, which doomed the transaction"), False
-            return error, False
-        if self._is_undone(business, error):
-            return error, False
-        broken = error if isinstance(error, HandlerBrokeTransaction) else self._broken("ended the transaction", error)
-        return broken, self._guard.ended != "ROLLBACK"
-
-    def _is_open(self, business: Connection) -> bool:
-        """Return whether the handler's transaction is still open. On SQL Server it may be another one, which the handler has begun."""
-        return business.is_intact(begin=True) if business.engine == "sqlserver" else business.in_transaction
-
-    def _is_undone(self, business: Connection, error: BaseException | None) -> bool:
-        """Return whether an error has rolled back the transaction, as errors of SQL Server often do by themselves."""
-        known = isinstance(error, (DatabaseError, business.dialect.driver_error()))
-        return business.engine == "sqlserver" and known and not business.in_transaction
+            judgement = Judgement(Fate.LOST, failure)
+        return caused, Judgement(Fate.LOST, self._lost(business, failure)) if judgement.fate is Fate.LOST else judgement
 
     def _lost(self, business: Connection, error: BaseException | None) -> DatabaseUnavailable:
         """Return the error for a lost connection, if another one can be opened: the message itself may have ended the first one.
@@ -245,9 +213,6 @@ class OutboxProcessing:
             return self._repeat(message, database, business, *known)
         self._undo()
         return self._retries.failed(database, message, lost)
-
-    def _broken(self, what: str, cause: BaseException | None = None) -> HandlerBrokeTransaction:
-        return broken_transaction(self._queue, what, cause)
 
     def _store(self, business: Connection, message: Message, operations: list[Outgoing]) -> None:
         key = self._key(message.message_id)
@@ -350,7 +315,7 @@ class OutboxProcessing:
                 business.close()
                 raise
             self._scope.connection = business
-            self._guard = connection_guard(business, self._queue)
+            self._transaction = HandlerTransaction(business, self._queue)
         return business
 
     def _rehearse(self, business: Connection) -> None:

@@ -200,8 +200,8 @@ class TransactionScope(WithinTransaction):
             if self._coordinator is not None and self._coordinator.active:  # not committed, whatever the reason
                 self._coordinator.rollback()
 
-    def _handler_ended(self, database: Connection, batched: bool) -> DatabaseUnavailable | None:
-        lost = super()._handler_ended(database, batched)
+    def _handler_ended(self, batched: bool) -> DatabaseUnavailable | None:
+        lost = super()._handler_ended(batched)
         if self._coordinator is not None:
             self._coordinator.stop_guards()
         return lost
@@ -222,7 +222,7 @@ class TransactionScope(WithinTransaction):
         return super()._commit_failed(message, error)
 
     def _failed(self, message: Message, error: BaseException | None, row: RowState, batched: bool) -> Outcome:
-        if not self._receiver.database.closed and self._guard.ended is None:
+        if not self._receiver.database.closed and self._transaction.ended is None:
             self._check_outage(error)
         return super()._failed(message, error, row, batched)
 

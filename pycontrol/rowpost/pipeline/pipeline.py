@@ -246,12 +246,12 @@ class Pipeline:
         if self.database.dialect.found_no_transaction(error.__cause__):
             self._receiver.broken = broken_transaction(self.queue, "ended the transaction", error)
 
-    def take_broken(self) -> HandlerBrokeTransaction | None:
+    def take_broken(self) -> BaseException | None:
         """Return what shows that a handler may have committed the transaction of a batch, once; None if nothing does."""
         broken, self._receiver.broken = self._receiver.broken, None
         return broken
 
-    def move_unremoved(self, message: Message, broken: HandlerBrokeTransaction) -> Outcome:
+    def move_unremoved(self, message: Message, broken: BaseException) -> Outcome:
         """Store a message of such a batch, which is in no queue any more, in the error queue."""
         try:
             message.headers  # noqa: B018 -- raises if they cannot be read

@@ -276,7 +276,7 @@ class Worker:
             exclusive=assignment.exclusive,
             observers=[each for each in observers if each is not None],
         )
-        own = self._endpoint.batch
+        own = self._endpoint.options.batch
         size = batch_size(assignment.batch if own is None else own, assignment.batch_time)
         self._batches = Batches(self._pipeline, self._lost_size or size)
         self._lost_size = None
@@ -340,6 +340,7 @@ class Worker:
 
 def _crash_policy(endpoint: Endpoint, assignment: Assignment) -> CrashPolicy:
     """Return what the supervisor applies if a handler kills this process."""
-    limit = assignment.time_limit if endpoint.time_limit is None else endpoint.time_limit.total_seconds()
+    own = endpoint.options.time_limit
+    limit = assignment.time_limit if own is None else own.total_seconds()
     policy = endpoint.recoverability
     return CrashPolicy(policy.immediate_retries, policy.delayed_retries, policy.delay_increase, endpoint.error_queue, limit)
