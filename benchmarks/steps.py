@@ -101,7 +101,7 @@ def python_steps(steps: Steps, row: tuple) -> None:
     steps.python("body to class", lambda: nothing._handlers.decode(message, Work))
     steps.python("Endpoint.handle with a no-op handler (context, these two, checks)", lambda: nothing.handle(message, steps.database))
     steps.python("context.send", lambda: context.send(Follow(1), to="Follow"))
-    context.operations.clear()
+    context.outgoing.clear()
     steps.python("headers of an outgoing message to text", lambda: encode_headers(HEADERS))
     steps.python("headers of an incoming message from text", lambda: decode_headers(row[3]))
     steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.starting(message), in_flight.ended()))
@@ -125,7 +125,7 @@ def trip_steps(steps: Steps, rounds: int) -> None:
         for row in rows:
             context = Context(insert, database, Message(*row))
             context.send(Follow(1), to="Follow")
-            groups.append(context.operations)
+            groups.append(context.outgoing)
 
     steps.trips(
         rounds, begin_commit_guarded_and_receive=receive, one_business_INSERT_each=inserts, one_context_send_each=sends,

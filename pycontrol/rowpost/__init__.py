@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         SettingsError,
     )
     from rowpost.handling.context import Bus, Context
-    from rowpost.outbox.operations import Outbox
+    from rowpost.outbox.declaration import Outbox
     from rowpost.recoverability.policy import Recoverability
     from rowpost.sagas.conflicts import ConflictPolicy
     from rowpost.sagas.context import SagaContext
@@ -103,7 +103,7 @@ _MODULES = {
     "SettingsError": "rowpost.errors",
     "Bus": "rowpost.handling.context",
     "Context": "rowpost.handling.context",
-    "Outbox": "rowpost.outbox.operations",
+    "Outbox": "rowpost.outbox.declaration",
     "Recoverability": "rowpost.recoverability.policy",
     "SagaContext": "rowpost.sagas.context",
     "Saga": "rowpost.sagas.declaration",

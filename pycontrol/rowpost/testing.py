@@ -41,7 +41,7 @@ from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.headers import IS_SAGA_TIMEOUT, REPLY_TO_ADDRESS
 from rowpost.wire.json_serializer import JsonSerializer
-from rowpost.wire.operation import Call, Operation, Outgoing
+from rowpost.wire.outgoing import AddressedMessage, Call, Outgoing
 
 __all__ = ["SagaTest", "Sent", "temporary_database"]
 
@@ -193,21 +193,21 @@ class _Recording(Endpoint):
     def dispatch(
         self,
         database: Connection,
-        operations: list[Outgoing],
+        outgoing: list[Outgoing],
         *,
         begin: bool = False,
         commit: bool = False,
         also: Iterable[Call] = (),
     ) -> None:
-        calls: list[Outgoing] = [each for each in operations if isinstance(each, Call)]
+        calls: list[Outgoing] = [each for each in outgoing if isinstance(each, Call)]
         super().dispatch(database, calls, begin=begin, commit=commit, also=also)
-        for operation in operations:
-            if isinstance(operation, Operation):
-                self._keep(operation)
+        for addressed in outgoing:
+            if isinstance(addressed, AddressedMessage):
+                self._keep(addressed)
 
-    def _keep(self, operation: Operation) -> None:
-        sent = Sent(self._written.message_of(operation.body), operation.destination, operation.headers, operation.delay)
-        (self._test.timeouts if operation.headers.get(IS_SAGA_TIMEOUT) == "True" else self._test.all_sent).append(sent)
+    def _keep(self, addressed: AddressedMessage) -> None:
+        sent = Sent(self._written.message_of(addressed.body), addressed.destination, addressed.headers, addressed.delay)
+        (self._test.timeouts if addressed.headers.get(IS_SAGA_TIMEOUT) == "True" else self._test.all_sent).append(sent)
 
     def _give_up(self, failure: Failure) -> Decision:
         self._test.failure = failure.error

@@ -19,7 +19,7 @@ from rowpost.cli.printing import json_text, visible
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, QueueNotFound, RowpostError, SettingsError
-from rowpost.outbox.operations import named
+from rowpost.outbox.declaration import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
 from rowpost.transport.acts import Actor
 from rowpost.transport.queue import Queue

@@ -16,7 +16,7 @@ from rowpost.errors import InvalidMessage, SettingsError
 from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import OWN_NAMES, Check, CheckFunction
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas

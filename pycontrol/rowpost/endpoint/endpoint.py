@@ -46,7 +46,7 @@ from rowpost.transport.dispatch import dispatch
 from rowpost.wire.address import SUBSCRIPTION_TABLE, parse_address
 from rowpost.wire.headers import CONTROL_MESSAGE, FORWARD_DESTINATION, RETRY_UNIQUE_MESSAGE_ID
 from rowpost.wire.message import Message, decode_headers
-from rowpost.wire.operation import Call, Outgoing
+from rowpost.wire.outgoing import Call, Outgoing
 
 __all__ = ["MODES", "Endpoint"]
 
@@ -224,15 +224,15 @@ class Endpoint(EndpointDeclaration):
             discard = self._handlers.run(message, context)
             audit_headers = context.audit_headers
         finally:
-            operations = context.end()
+            outgoing = context.end()
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
-            operations += acknowledgement(headers, self.resolve)
+            outgoing += acknowledgement(headers, self.resolve)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             if self.not_audited is None or not self.not_audited(original):
                 copied = {**original, **audit_headers}
-                operations.append(audited(message, self.audit_queue, self.host, started, copied, self.options.audit_time_to_be_received))
-        return Caused(operations, discard)
+                outgoing.append(audited(message, self.audit_queue, self.host, started, copied, self.options.audit_time_to_be_received))
+        return Caused(outgoing, discard)
 
     def _control(self, headers: Mapping[str, str | None], database: Connection) -> Caused:
         if not asks_for_subscription(headers):
@@ -245,9 +245,9 @@ class Endpoint(EndpointDeclaration):
     def _subscription_refused(self, headers: Mapping[str, str | None]) -> SubscriptionRefused:
         return subscription_refused(self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True).")
 
-    def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+    def store(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Store at once what sagas store, and return what is left to send."""
-        return self._sagas.store(database, operations)
+        return self._sagas.store(database, outgoing)
 
     def in_lock_order(self, messages: list[Message]) -> list[Message]:
         """Return the messages of a batch in an order in which all workers lock instances of sagas."""
@@ -256,17 +256,17 @@ class Endpoint(EndpointDeclaration):
     def dispatch(
         self,
         database: Connection,
-        operations: list[Outgoing],
+        outgoing: list[Outgoing],
         *,
         begin: bool = False,
         commit: bool = False,
         also: Iterable[Call] = (),
     ) -> None:
-        """Send operations in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
-        self._dispatch(database, [operations], begin=begin, commit=commit, also=also)
+        """Send outgoing messages in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
+        self._dispatch(database, [outgoing], begin=begin, commit=commit, also=also)
 
     def dispatch_groups(self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False) -> None:
-        """Send the operations of several messages in one round trip, together with `also` and COMMIT."""
+        """Send what several messages caused in one round trip, together with `also` and COMMIT."""
         self._dispatch(database, groups, commit=commit, also=also)
 
     def _dispatch(self, database: Connection, groups: list[list[Outgoing]], **how: Any) -> None:
@@ -284,6 +284,6 @@ class Endpoint(EndpointDeclaration):
             return place.registered
         return place.name in {self._directory.find(database, self.resolve(each)).name for each in self._reply_to}
 
-    def dispatch_isolated(self, database: Connection, operations: list[Outgoing]) -> None:
-        """Send operations in a transaction of their own, on a second connection."""
-        self.dispatch(database.second_connection(), operations, begin=True, commit=True)
+    def dispatch_isolated(self, database: Connection, outgoing: list[Outgoing]) -> None:
+        """Send outgoing messages in a transaction of their own, on a second connection."""
+        self.dispatch(database.second_connection(), outgoing, begin=True, commit=True)

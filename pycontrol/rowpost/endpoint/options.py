@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Literal, ParamSpec
 from rowpost.errors import SettingsError
 from rowpost.handling.audit import NotAudited
 from rowpost.handling.handlers import check_runs
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.compat import StrategyName
 from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch

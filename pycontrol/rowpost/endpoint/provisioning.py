@@ -18,7 +18,7 @@ from rowpost.endpoint.declaration import EndpointDeclaration
 from rowpost.errors import FeatureMissing, InvalidQueueName, SchemaMissing, SettingsError
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, parse_address, queue_key
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["features_of", "in_table", "open_temporary", "prepare", "queue_name", "registered_sagas", "subscribe"]
 

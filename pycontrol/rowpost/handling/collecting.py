@@ -15,12 +15,12 @@ from rowpost.handling.sender import Sender
 from rowpost.transport.duplicates import check_same
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import MESSAGE_ID
-from rowpost.wire.operation import Operation, Outgoing
+from rowpost.wire.outgoing import AddressedMessage, Outgoing
 
 __all__ = ["Collecting"]
 
 #: what is gone after the end; the message itself and its headers can still be read
-_ENDS = frozenset({"endpoint", "database", "operations", "discards", "audit_headers", "scope"})
+_ENDS = frozenset({"endpoint", "database", "outgoing", "discards", "audit_headers", "scope"})
 
 
 class Collecting:
@@ -29,29 +29,29 @@ class Collecting:
     Attributes:
         endpoint: the sending endpoint.
         database: the connection on which the messages will be sent.
-        operations: what was collected so far.
+        outgoing: what was collected so far.
     """
 
     endpoint: Sender
     database: Connection
-    operations: list[Outgoing]
+    outgoing: list[Outgoing]
     #: the endpoint's name, after the end
     _ended: str | None = None
 
     def __init__(self, endpoint: Sender, database: Connection) -> None:
         self.endpoint = endpoint
         self.database = database
-        self.operations = []
+        self.outgoing = []
         #: by message id
-        self._collected: dict[str, list[Operation]] = {}
+        self._collected: dict[str, list[AddressedMessage]] = {}
 
     def end(self) -> list[Outgoing]:
         """End the use of this object, and return what was collected. Can be called again, which returns nothing."""
         if self._ended is not None:
             return []
-        self._ended, operations = self.endpoint.name, self.operations
-        del self.operations, self.database, self.endpoint
-        return operations
+        self._ended, outgoing = self.endpoint.name, self.outgoing
+        del self.outgoing, self.database, self.endpoint
+        return outgoing
 
     def _used_late(self, endpoint: str) -> HandlerEnded:
         """Return the error for a use after the end."""
@@ -60,29 +60,29 @@ class Collecting:
             "open another one: endpoint.open(…)."
         )
 
-    def _add(self, operation: Operation) -> None:
+    def _add(self, addressed: AddressedMessage) -> None:
         """Collect a message.
 
         Raises:
             InvalidMessage: another message has the same id and the same destination.
             HandlerEnded: the handler or the block has ended meanwhile, in another thread.
         """
-        operations = self.operations
-        message_id = operation.headers.get(MESSAGE_ID)
+        outgoing = self.outgoing
+        message_id = addressed.headers.get(MESSAGE_ID)
         if message_id:
             known = self._collected.get(message_id)
             if known is None:
-                self._collected[message_id] = [operation]
+                self._collected[message_id] = [addressed]
             else:
                 for each in known:
-                    if self._place(each) == self._place(operation):
-                        check_same(each, operation)
-                known.append(operation)
-        operations.append(operation)
-        self.operations  # noqa: B018 -- raises if `end` came between: then nobody may have seen the message in the list
+                    if self._place(each) == self._place(addressed):
+                        check_same(each, addressed)
+                known.append(addressed)
+        outgoing.append(addressed)
+        self.outgoing  # noqa: B018 -- raises if `end` came between: then nobody may have seen the message in the list
 
-    def _place(self, operation: Operation) -> Any:
-        return None if operation.destination is None else self.database.local(parse_address(operation.destination))
+    def _place(self, addressed: AddressedMessage) -> Any:
+        return None if addressed.destination is None else self.database.local(parse_address(addressed.destination))
 
     if not TYPE_CHECKING:  # a type checker would accept every name
 

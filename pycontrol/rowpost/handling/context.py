@@ -46,7 +46,7 @@ from rowpost.wire.headers import (
 )  # fmt: skip
 from rowpost.wire.message import Message, format_timestamp, moment_after, new_id, timestamp_now
 from rowpost.wire.message_types import enclosed_type_names, named_types, time_to_be_received_of
-from rowpost.wire.operation import Operation, Outgoing
+from rowpost.wire.outgoing import AddressedMessage, Outgoing
 from rowpost.wire.return_codes import as_return_code
 
 __all__ = ["Bus", "Context"]
@@ -210,11 +210,11 @@ class Bus(Collecting):
         body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(check_named(message, headers))
         if delay is not None:
             headers.setdefault(DELIVER_AT, format_timestamp(moment_after(delay)))
-        operation = Operation(headers, body, destination, topics, delay, time_to_be_received)
+        addressed = AddressedMessage(headers, body, destination, topics, delay, time_to_be_received)
         if immediate:
-            self.endpoint.dispatch_isolated(self.database, [operation])
+            self.endpoint.dispatch_isolated(self.database, [addressed])
         else:
-            self._add(operation)
+            self._add(addressed)
         return str(headers[MESSAGE_ID])
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
@@ -355,7 +355,7 @@ class Context(Bus):
         """Send a copy of the message, with its original headers and body, to another queue."""
         destination = self.endpoint.resolve(check_text("destination", destination))
         parse_address(destination)
-        self._add(Operation(dict(self._incoming_headers), self.incoming.body, destination))
+        self._add(AddressedMessage(dict(self._incoming_headers), self.incoming.body, destination))
 
     def _used_late(self, endpoint: str) -> HandlerEnded:
         return used_late("The context", self.incoming, endpoint)

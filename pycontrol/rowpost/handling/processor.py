@@ -16,7 +16,7 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.transactions.scope import Scope
 from rowpost.wire.headers import MESSAGE_INTENT, RETURN_CODE
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Call, Outgoing
+from rowpost.wire.outgoing import Call, Outgoing
 
 __all__ = ["Caused", "Processor", "control_message"]
 
@@ -26,11 +26,11 @@ class Caused:
     """What the handlers of one message caused.
 
     Attributes:
-        operations: what they sent and what their sagas store. Nothing of it is sent yet.
+        outgoing: what they sent and what their sagas store. Nothing of it is sent yet.
         discard: why they discarded the message; None if at least one of them handled it.
     """
 
-    operations: list[Outgoing]
+    outgoing: list[Outgoing]
     discard: Discard | None = None
 
 
@@ -49,7 +49,7 @@ class Processor(Protocol):
     Attributes:
         transaction_mode: what a transaction spans; one of `transactions.scope.MODES`.
         participants: URLs or names, by name, of the databases that may take part in mode `transaction_scope`.
-        outbox: the `outbox.operations.Outbox`, if the business data is in another database; else None.
+        outbox: the `outbox.declaration.Outbox`, if the business data is in another database; else None.
         recoverability: how often and when a failing message is retried.
         error_queue: the queue for messages that cannot be handled.
     """
@@ -67,8 +67,8 @@ class Processor(Protocol):
             Exception: whatever a handler raises.
         """
 
-    def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
-        """Make the calls among the operations now; return the messages, which are sent later."""
+    def store(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
+        """Make the calls among the outgoing messages now; return the messages, which are sent later."""
 
     def in_lock_order(self, messages: list[Message]) -> list[Message]:
         """Return the messages of a batch in the order in which all workers lock what they share."""
@@ -76,13 +76,13 @@ class Processor(Protocol):
     def dispatch(
         self,
         database: Connection,
-        operations: list[Outgoing],
+        outgoing: list[Outgoing],
         *,
         begin: bool = False,
         commit: bool = False,
         also: Iterable[Call] = (),
     ) -> None:
-        """Send operations in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
+        """Send outgoing messages in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
 
     def dispatch_groups(self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False) -> None:
-        """Send the operations of several messages, a group for each, in one round trip."""
+        """Send what several messages caused, a group for each, in one round trip."""

@@ -13,7 +13,7 @@ from rowpost.database.connection import Connection
 from rowpost.handling.observer import SendObserver
 from rowpost.recoverability.policy import Host
 from rowpost.wire.address import Address
-from rowpost.wire.operation import Outgoing
+from rowpost.wire.outgoing import Outgoing
 from rowpost.wire.serialization import Serializers
 
 __all__ = ["Requests", "Sender"]
@@ -62,8 +62,8 @@ class Sender(Protocol):
     def route_of(self, cls: type) -> str:
         """Return the destination of a message class. Raises InvalidMessage if there is none."""
 
-    def dispatch_isolated(self, database: Connection, operations: list[Outgoing]) -> None:
-        """Send operations in a transaction of their own, on a second connection."""
+    def dispatch_isolated(self, database: Connection, outgoing: list[Outgoing]) -> None:
+        """Send outgoing messages in a transaction of their own, on a second connection."""
 
     def callbacks(self, where: Connection) -> Requests:
         """Return the receiver of replies to this process's requests."""

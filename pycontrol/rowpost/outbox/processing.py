@@ -11,8 +11,8 @@
     queue      forget_dispatch                                 together with a later message, or when the queue is empty
 
 If a worker dies before the business commit, nothing has happened. If it dies after it, the message is received again and is found to be
-handled: its operations are sent, and no handler runs. `record_dispatch` commits together with the sent messages, so that two
-workers with the same operations never both send them. A worker that sends what another one stored keeps the dispatch for the
+handled: its outgoing messages are sent, and no handler runs. `record_dispatch` commits together with the sent messages, so that two
+workers with the same outgoing messages never both send them. A worker that sends what another one stored keeps the dispatch for the
 retention time, because the other one may be about to send.
 """
 
@@ -39,13 +39,13 @@ from rowpost.errors import (
 )
 from rowpost.handling.processor import Caused, Processor
 from rowpost.outbox.business import BusinessDatabase
-from rowpost.outbox.operations import Outbox, decode_operations, encode_operations, named, open_business
+from rowpost.outbox.declaration import Outbox, decode_outgoing, encode_outgoing, named, open_business
 from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import Retries, roll_back
 from rowpost.transactions.judgement import Fate, HandlerTransaction, Judgement
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Call, Outgoing
+from rowpost.wire.outgoing import Call, Outgoing
 
 __all__ = ["OutboxProcessing"]
 
@@ -53,7 +53,7 @@ logger = logging.getLogger("rowpost")
 
 #: errors that no message causes: the message stays in its queue until an operator has removed the cause
 _NOT_THE_MESSAGE = (DatabaseUnavailable, LoginRefused, PermissionDenied, SchemaMissing)
-#: the same while its operations are sent: there a right that is missing is one to the destination
+#: the same while its outgoing messages are sent: there a right that is missing is one to the destination
 _NOT_THE_DESTINATION = (DatabaseUnavailable, LoginRefused, SchemaMissing)
 
 
@@ -93,7 +93,7 @@ class OutboxProcessing:
         self._scope = BusinessDatabase(outbox.database, processor.transaction_mode)
         #: whether record_handled was called before the handler (pessimistic)
         self._recorded = False
-        #: ids of messages whose operations were sent, and of those that are settled in the business database too
+        #: ids of messages whose outgoing messages were sent, and of those that are settled in the business database too
         self._dispatched: list[str] = []
         self._settled: list[str] = []
 
@@ -127,7 +127,7 @@ class OutboxProcessing:
             raise
 
     def _find(self, business: Connection, message: Message) -> tuple[Any, ...] | None:
-        """Begin the business transaction. Return the stored operations and their age, or None if the message was not handled."""
+        """Begin the business transaction. Return the stored outgoing messages and their age, or None if the message was not handled."""
         self._recorded = False
         key = self._key(message.message_id)
         if self._outbox.pessimistic and not message.expired:
@@ -146,14 +146,14 @@ class OutboxProcessing:
     def _first(self, message: Message, database: Connection, business: Connection) -> Outcome:
         row = self._retries.set_savepoint(database)
         caused, failed = self._run(message, database, business)
-        operations = caused.operations
+        outgoing = caused.outgoing
         if failed is not None:
             roll_back(business)
             return self._retries.failed(database, message, failed.error, RowState.GONE if failed.fate is Fate.ENDED else row)
         self._step("handled")
         try:
             with named(self._outbox.database):
-                self._store(business, message, operations)
+                self._store(business, message, outgoing)
         except AlreadyHandled:  # another worker was faster: what it stored is valid
             business.rollback()
             known = business.call("find_handled", begin=True, **self._key(message.message_id))[0]
@@ -166,8 +166,8 @@ class OutboxProcessing:
             roll_back(business)
             return self._retries.failed(database, message, trouble, row)
         self._step("stored")
-        failed = self._send(message, database, operations)
-        if failed is None and operations:
+        failed = self._send(message, database, outgoing)
+        if failed is None and outgoing:
             self._dispatched.append(message.message_id)
         return failed or Outcome.done(message, caused.discard)
 
@@ -214,44 +214,44 @@ class OutboxProcessing:
         self._undo()
         return self._retries.failed(database, message, lost)
 
-    def _store(self, business: Connection, message: Message, operations: list[Outgoing]) -> None:
+    def _store(self, business: Connection, message: Message, outgoing: list[Outgoing]) -> None:
         key = self._key(message.message_id)
         calls: list[Call] = [] if self._recorded else [Call("record_handled", None, key)]
-        if operations:
-            calls.append(Call("store_operations", None, {**key, "operations": encode_operations(operations)}))
+        if outgoing:
+            calls.append(Call("store_operations", None, {**key, "operations": encode_outgoing(outgoing)}))
         self._settle(business, calls)
 
     def _repeat(self, message: Message, database: Connection, business: Connection, stored: str | None, age_ms: int) -> Outcome:
-        """Treat a message that was handled before: send its operations now if they were not sent. Its outbox row is locked meanwhile."""
+        """Treat a message that was handled before: send its outgoing messages now if they were not sent. Its outbox row is locked meanwhile."""
         if stored is None or message.message_id in self._dispatched:
             business.commit()
             logger.info("%s: message %s was handled before. The duplicate is dropped.", self._queue, message.message_id)
             return self._send(message, database, []) or Outcome.done(message, None)
         self._step("repeating")
-        operations: list[Outgoing] = [*decode_operations(stored, age_ms)]
+        outgoing: list[Outgoing] = [*decode_outgoing(stored, age_ms)]
         settle = [Call("settle_operations", None, self._key(message.message_id))]
         try:
-            failed = self._send(message, database, operations)
+            failed = self._send(message, database, outgoing)
         except AlreadyDispatched:
             roll_back(database)
             self._settle(business, settle)
             return DEADLOCKED
         if failed is None:
             self._settle(business, settle)
-            logger.info("%s: message %s was handled before. Its operations were sent now.", self._queue, message.message_id)
+            logger.info("%s: message %s was handled before. Its outgoing messages were sent now.", self._queue, message.message_id)
             return Outcome.done(message, None)
         roll_back(business)
         return failed
 
-    def _send(self, message: Message, database: Connection, operations: list[Outgoing]) -> Outcome | None:
-        """Send the operations and remove the message, in one transaction of the queue's database. Return an outcome if that failed."""
+    def _send(self, message: Message, database: Connection, outgoing: list[Outgoing]) -> Outcome | None:
+        """Send the outgoing messages and remove the message, in one transaction of the queue's database. Return an outcome if that failed."""
         forget = [Call("forget_dispatch", None, self._key(each)) for each in self._settled]
         try:
             if message.id in self._retries.counted:
                 self._retries.forget(database, message)
-            if operations:
+            if outgoing:
                 record = Call("record_dispatch", None, self._key(message.message_id))
-                self._processor.dispatch(database, operations, commit=True, also=[*forget, record])
+                self._processor.dispatch(database, outgoing, commit=True, also=[*forget, record])
             elif forget:
                 database.call_all(forget, commit=True)
             else:
@@ -269,7 +269,7 @@ class OutboxProcessing:
 
     # -------------------------------------------------------------- afterwards
     def _settle(self, business: Connection, calls: list[Call], *, begin: bool = False) -> None:
-        """Commit calls, and settle the operations of earlier messages with them."""
+        """Commit calls, and settle the outgoing messages of earlier messages with them."""
         calls = [*calls, *(Call("settle_operations", None, self._key(each)) for each in self._dispatched)]
         if calls:
             business.call_all(calls, begin=begin, commit=True)

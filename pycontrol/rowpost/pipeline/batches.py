@@ -29,7 +29,7 @@ from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import roll_back
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Call, Outgoing
+from rowpost.wire.outgoing import Call, Outgoing
 
 __all__ = ["Batches"]
 
@@ -146,8 +146,8 @@ class Batches:
                 else:
                     outcome = Outcome.done(message, caused.discard)
                     batch.discarded.append((headers, started))
-                if caused.operations:
-                    batch.groups.append(caused.operations)
+                if caused.outgoing:
+                    batch.groups.append(caused.outgoing)
         except MessageCorrupt as error:
             outcome = Outcome(Kind.CORRUPT, message.row_version, message.id, 1, in_words(error))
             batch.calls.append(pipeline.retries.copies.unchanged(message).call)

@@ -29,7 +29,7 @@ from rowpost.transactions.coordinator import Coordinator
 from rowpost.transactions.guard import broken_transaction, connection_guard
 from rowpost.transactions.scope import NamedDatabases, OneDatabase, Scope, begin_scope
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Outgoing
+from rowpost.wire.outgoing import Outgoing
 
 __all__ = ["Mode", "NoTransaction", "OtherDatabases", "TransactionScope", "choose_mode"]
 
@@ -125,8 +125,8 @@ class NoTransaction:
             receiver.step("handled")
             if not database.closed and database.in_transaction:
                 failure = broken_transaction(receiver.queue, "left a transaction open on the connection")
-            elif caused.operations and not database.closed:
-                receiver.processor.dispatch(database, caused.operations, begin=True, commit=True)
+            elif caused.outgoing and not database.closed:
+                receiver.processor.dispatch(database, caused.outgoing, begin=True, commit=True)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         if database.closed:
@@ -206,10 +206,10 @@ class TransactionScope(WithinTransaction):
             self._coordinator.stop_guards()
         return lost
 
-    def _before_commit(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+    def _before_commit(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         if self._coordinator is not None and self._coordinator.active:
             self._coordinator.prepare(database)
-        return operations
+        return outgoing
 
     def _after_commit(self) -> None:
         if self._coordinator is not None and self._coordinator.active:

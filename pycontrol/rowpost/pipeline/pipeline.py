@@ -37,7 +37,7 @@ from rowpost.transactions.guard import broken_transaction
 from rowpost.transport.exclusive import SingleActiveConsumer
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.message import Message, MessageRow
-from rowpost.wire.operation import Call, Outgoing
+from rowpost.wire.outgoing import Call, Outgoing
 
 __all__ = ["Pipeline"]
 

@@ -23,7 +23,7 @@ from rowpost.transactions.guard import broken_transaction
 from rowpost.transactions.judgement import Fate, HandlerTransaction
 from rowpost.transactions.scope import OneDatabase, Scope
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Outgoing
+from rowpost.wire.outgoing import Outgoing
 
 __all__ = ["ReceiveOnly", "Receiver", "SendsAtomicWithReceive", "WithinTransaction"]
 
@@ -104,8 +104,8 @@ class WithinTransaction:
         started = time.perf_counter()
         try:
             caused = receiver.processor.handle(message, database, self._scope)
-            if caused.operations:  # in a batch, the next message may belong to the same saga
-                caused.operations = (receiver.processor.store if batched else self._before_send)(database, caused.operations)
+            if caused.outgoing:  # in a batch, the next message may belong to the same saga
+                caused.outgoing = (receiver.processor.store if batched else self._before_send)(database, caused.outgoing)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             self._handler_ended(batched)
             return self._failed(message, error, row, batched)
@@ -116,7 +116,7 @@ class WithinTransaction:
         self.handler_seconds = time.perf_counter() - started
         lost = self._handler_ended(batched)
         receiver.step("handled")
-        sure = batched or (self.sends_first and bool(caused.operations))
+        sure = batched or (self.sends_first and bool(caused.outgoing))
         if self._transaction.can_commit("commit_guarded" if batched else self.begin, sure=sure):
             return caused
         return self._failed(message, lost, row, batched)
@@ -127,10 +127,10 @@ class WithinTransaction:
         try:
             if message.id in receiver.retries.counted:
                 receiver.retries.forget(database, message)
-            operations = self._before_commit(database, caused.operations)
+            outgoing = self._before_commit(database, caused.outgoing)
             receiver.step("before commit")
-            if operations:
-                receiver.processor.dispatch(database, operations, commit=True)
+            if outgoing:
+                receiver.processor.dispatch(database, outgoing, commit=True)
             else:
                 database.commit()
         except DatabaseUnavailable as lost:
@@ -142,13 +142,13 @@ class WithinTransaction:
         return Outcome.done(message, caused.discard)
 
     # -------------------------------------------------------------- what differs by mode
-    def _before_send(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+    def _before_send(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Make calls that must not wait for the commit. Part of the attempt: if it fails, the attempt has failed."""
-        return operations
+        return outgoing
 
-    def _before_commit(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+    def _before_commit(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Do what comes before the commit, and return what is sent together with it."""
-        return operations
+        return outgoing
 
     def _after_commit(self) -> None: ...
 
@@ -261,11 +261,11 @@ class ReceiveOnly(WithinTransaction):
     name = "receive_only"
     sends_first = True
 
-    def _before_send(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
-        return self._receiver.processor.store(database, operations)
+    def _before_send(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
+        return self._receiver.processor.store(database, outgoing)
 
-    def _before_commit(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
-        if operations:
-            self._receiver.processor.dispatch(database.second_connection(), operations, begin=True, commit=True)
+    def _before_commit(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
+        if outgoing:
+            self._receiver.processor.dispatch(database.second_connection(), outgoing, begin=True, commit=True)
             self._receiver.step("sent")
         return []

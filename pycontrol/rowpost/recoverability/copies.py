@@ -15,7 +15,7 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Failure, Host, delayed_headers, describe, failure_headers, in_words
 from rowpost.wire.headers import MESSAGE_ID
 from rowpost.wire.message import Message, decode_headers, encode_headers
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["Copies", "Copy"]
 

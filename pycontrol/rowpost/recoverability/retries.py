@@ -36,7 +36,7 @@ from rowpost.recoverability.lost_sessions import check_attempt, receive_again
 from rowpost.recoverability.outcome import Kind, Outcome, RowState
 from rowpost.recoverability.policy import Decision, Failure, Host, Recoverability, delayed_rounds, in_words
 from rowpost.wire.message import Message, decode_headers
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["Retries", "roll_back"]
 

@@ -33,7 +33,7 @@ from rowpost.wire.headers import (
 )
 from rowpost.wire.message import encode_headers, parse_timestamp
 from rowpost.wire.message_types import split_enclosed_types
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 from rowpost.wire.saga_audit import SagaChangeInitiator, SagaChangeOutput, SagaUpdatedMessage
 from rowpost.wire.service_control import report
 

@@ -25,7 +25,7 @@ from rowpost.database.dialects.two_phase import (
     transaction_prefix,
 )
 from rowpost.errors import ParticipantFailed, RowpostError
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["InDoubt", "Recovered", "list_in_doubt", "recover"]
 

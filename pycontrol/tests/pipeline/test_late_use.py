@@ -84,7 +84,7 @@ USES = {
     "connection": lambda context: context.connection,
     "database": lambda context: context.database,
     "enlist": lambda context: context.enlist("shop"),
-    "operations": lambda context: context.operations.append(None),
+    "outgoing": lambda context: context.outgoing.append(None),
 }
 
 

@@ -11,7 +11,7 @@ import sys
 
 from rowpost.database.connection import Connection, connect_url
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability

@@ -59,8 +59,8 @@ class _Reports:
         """Send messages about the endpoint of a queue in one transaction. Raises QueueNotFound: ServiceControl has no queue here."""
         reply_to = database.canonical(parse_address(queue))
         expires = None if interval is None else INTERVALS * interval
-        operations = [report(each, queue=self._queue, reply_to=reply_to, time_to_be_received=expires) for each in messages]
-        dispatch(database, [operations], self._directory, own_queue=queue, begin=True, commit=True)
+        outgoing = [report(each, queue=self._queue, reply_to=reply_to, time_to_be_received=expires) for each in messages]
+        dispatch(database, [outgoing], self._directory, own_queue=queue, begin=True, commit=True)
 
 
 class _Heartbeats(_Reports):
