@@ -29,8 +29,7 @@ from rowpost.handling.context import Context
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.pipeline.stopwatch import Stopwatch
-from rowpost.pipeline.timings import measure
+from rowpost.pipeline.timings import Stopwatch, measure
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from rowpost.endpoint.options import EndpointOptions
 from rowpost.errors import InvalidMessage, SettingsError
 from rowpost.handling.audit import not_audited as find_not_audited
-from rowpost.handling.checks import OWN_NAMES, Check, CheckFunction
+from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.declaration import Outbox
 from rowpost.recoverability.policy import Host, Recoverability
@@ -54,7 +55,7 @@ class EndpointDeclaration:
         self._all_routes: dict[str, str] = {}
         self._environment = EndpointSettings(self.name)
         #: what the supervisor reports to ServiceControl
-        self.checks: list[Check] = []
+        self.checks: list[CustomCheck] = []
         self._subscriptions: set[str] = set()
         self._expected: dict[str, type] = {}
 
@@ -108,7 +109,7 @@ class EndpointDeclaration:
 
         def declare(function: CheckFunction) -> CheckFunction:
             check_runs(function, SettingsError, f"The check {name!r} of {self.name}", takes=())
-            self.checks.append(Check(name, category or self.name, every, function))
+            self.checks.append(CustomCheck(name, category or self.name, every, function))
             return function
 
         return declare
@@ -132,6 +133,7 @@ class EndpointDeclaration:
         error, audit = self.options.error_queue, self.options.audit_queue
         #: the endpoint's queue
         self.queue = self.resolve(self.name)
+        vars(self).pop("address", None)  # it is computed when it is asked for
         self.error_queue = self.resolve(error)
         self.audit_queue = None if audit is None else self.resolve(audit)
 
@@ -154,7 +156,7 @@ class EndpointDeclaration:
             self._check_route(name, to)
         self._all_routes = {**dict(self._environment.routes), **self._routes}
 
-    @property
+    @cached_property
     def address(self) -> Address:
         """The address of the endpoint's queue. Raises InvalidQueueName."""
         return parse_address(self.queue)

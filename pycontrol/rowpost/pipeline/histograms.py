@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rowpost.pipeline.observer import Observer
-from rowpost.pipeline.timings import Measurement
+from rowpost.pipeline.observer import Measurement, Observer
 from rowpost.recoverability.outcome import Kind
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message_types import first_type

@@ -3,7 +3,7 @@
 A worker has the observer `Recorder` only if the environment sends metrics. `Recorder.take` returns what was recorded since its last call as
 `Measurements`, which go to the supervisor with the worker's report. The names and rules are those of the plugin NServiceBus.Metrics:
 
-- A message counts when it is done, also if its handlers discarded it. The sums of a `stopwatch.Stopwatch` count handled messages only.
+- A message counts when it is done, also if its handlers discarded it. The sums of a `timings.Stopwatch` count handled messages only.
 - A failed attempt counts as a retry if the message is tried again, at once or after a delay.
 - The type is the header EnclosedMessageTypes as it arrived.
 
@@ -15,8 +15,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
-from rowpost.pipeline.observer import Observer
-from rowpost.pipeline.timings import Headers, Measurement
+from rowpost.pipeline.observer import Headers, Measurement, Observer
 from rowpost.recoverability.outcome import Kind
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.metrics import CRITICAL_TIME, METRICS, PROCESSING_TIME, RETRIES, ticks_at

@@ -4,23 +4,44 @@
 
 A worker's observers are the in-flight message that its supervisor reads, and what takes the measurements of messages: `timings.Stopwatch` for
 status and events, `histograms.TypedStopwatch` for Prometheus, `measurements.Recorder` for ServiceControl, and
-`telemetry.observer.QueueTelemetry` for OpenTelemetry. Times are measured once for all of them, see `timings.Measurement`.
+`telemetry.observer.QueueTelemetry` for OpenTelemetry. Times are measured once for all of them, by `timings.measure`.
 
 A pipeline calls only the methods that an observer overrides. What nobody observes costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from rowpost.handling.observer import HandlerObserver, SendObserver
 from rowpost.handling.processor import Caused
-from rowpost.pipeline.timings import Measurement
-from rowpost.recoverability.outcome import Outcome
+from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.wire.message import Message
 
-__all__ = ["EndpointObserver", "Observer", "Observers"]
+__all__ = ["Begun", "EndpointObserver", "Headers", "Measurement", "Observer", "Observers"]
+
+Headers = Mapping[str, str | None]
+#: for each message, its headers, and when its handler started in seconds since 1970
+Begun = Sequence[tuple[Headers, float]]
+
+
+class Measurement(NamedTuple):
+    """The times of messages whose transaction has ended, and which ended in the same way.
+
+    Attributes:
+        kind: how they ended.
+        headers: the headers of each message.
+        processing: each one's processing time in seconds.
+        critical: each one's critical time in seconds; None for a message that has none.
+        ended: when the transaction ended, in seconds since 1970.
+    """
+
+    kind: Kind
+    headers: Sequence[Headers]
+    processing: Sequence[float]
+    critical: Sequence[float | None]
+    ended: float
 
 
 class Observer:

@@ -27,10 +27,10 @@ from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import Deadlock, HandlerBrokeTransaction, MessageCorrupt
 from rowpost.handling.processor import Caused, Processor
 from rowpost.pipeline.modes import OtherDatabases, choose_mode
-from rowpost.pipeline.observer import Observer, Observers
-from rowpost.pipeline.timings import Begun, measure
+from rowpost.pipeline.observer import Begun, Observer, Observers
+from rowpost.pipeline.timings import measure
 from rowpost.pipeline.within_transaction import Receiver, SendsAtomicWithReceive
-from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, Interrupted, Kind, Outcome, RowState
+from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, InterruptedAttempt, Kind, Outcome, RowState
 from rowpost.recoverability.policy import Host
 from rowpost.recoverability.retries import Retries
 from rowpost.transactions.guard import broken_transaction
@@ -187,11 +187,11 @@ class Pipeline:
         return EMPTY
 
     @property
-    def interrupted(self) -> Interrupted | None:
+    def interrupted(self) -> InterruptedAttempt | None:
         """The message whose handler was running when the connection was lost; None if there is none."""
         return self._receiver.interrupted
 
-    def count_interrupted(self, interrupted: Interrupted) -> Outcome:
+    def count_interrupted(self, interrupted: InterruptedAttempt) -> Outcome:
         """Count the attempt that an earlier pipeline could not count, and treat the message accordingly. No transaction is open.
 
         Raises:

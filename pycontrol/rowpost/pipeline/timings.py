@@ -4,43 +4,21 @@ Critical time lasts from when a message was due (header DeliverAt, else TimeSent
 handler until its commit. A message without these headers has no critical time. Due times come from the sender's clock. If that clock is
 ahead, a time counts as 0.
 
-A pipeline measures its messages once for all of its observers: `measure` returns a `Measurement`. `Times` sums them up.
+A pipeline measures its messages once for all of its observers: `measure` returns a `Measurement`. The observer `Stopwatch` sums up the
+times of handled messages for status and events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
+from rowpost.pipeline.observer import Begun, Measurement, Observer
 from rowpost.recoverability.outcome import Kind
 from rowpost.wire.headers import DELIVER_AT, TIME_SENT
 from rowpost.wire.message import parse_timestamp
 
-__all__ = ["Begun", "Headers", "Measurement", "Times", "measure"]
-
-Headers = Mapping[str, str | None]
-#: for each message, its headers, and when its handler started in seconds since 1970
-Begun = Sequence[tuple[Headers, float]]
-
-
-class Measurement(NamedTuple):
-    """The times of messages whose transaction has ended, and which ended in the same way.
-
-    Attributes:
-        kind: how they ended.
-        headers: the headers of each message.
-        processing: each one's processing time in seconds.
-        critical: each one's critical time in seconds; None for a message that has none.
-        ended: when the transaction ended, in seconds since 1970.
-    """
-
-    kind: Kind
-    headers: Sequence[Headers]
-    processing: Sequence[float]
-    critical: Sequence[float | None]
-    ended: float
+__all__ = ["Stopwatch", "Times", "measure"]
 
 
 def measure(kind: Kind, begun: Begun, ended: float) -> Measurement:
@@ -80,6 +58,24 @@ class Times:
     def critical_time(self) -> float | None:
         """The mean; None if no message has a due time."""
         return self.critical_sum / self.critical if self.critical else None
+
+
+class Stopwatch(Observer):
+    """Sums up the times of handled messages between two reports."""
+
+    def __init__(self) -> None:
+        self._times = Times()
+
+    def measured(self, measurement: Measurement) -> None:
+        """Add handled messages. Others do not count."""
+        if measurement.kind is Kind.HANDLED:
+            processing, waited = measurement.processing, [each for each in measurement.critical if each is not None]
+            self._times += Times(len(processing), sum(processing), max(processing), len(waited), sum(waited), max(waited, default=0.0))
+
+    def take(self) -> Times:
+        """Return the times since the last call."""
+        times, self._times = self._times, Times()
+        return times
 
 
 def critical_time(due: str | None, completed: float) -> float | None:

@@ -16,7 +16,7 @@ from rowpost.database.dialects.protocol import Begin
 from rowpost.errors import DatabaseUnavailable, Deadlock, SagaConflict
 from rowpost.handling.processor import Caused, Processor
 from rowpost.recoverability.lost_sessions import is_waiting
-from rowpost.recoverability.outcome import DEADLOCKED, Interrupted, Outcome, RowState
+from rowpost.recoverability.outcome import DEADLOCKED, InterruptedAttempt, Outcome, RowState
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import Retries, roll_back
 from rowpost.transactions.guard import broken_transaction
@@ -49,7 +49,7 @@ class Receiver:
     retries: Retries
     reconnect: Callable[[], Connection] | None
     steps: tuple[Callable[[str], None], ...] = ()
-    interrupted: Interrupted | None = None
+    interrupted: InterruptedAttempt | None = None
     broken: BaseException | None = None
 
     def step(self, name: str) -> None:
@@ -194,7 +194,7 @@ class WithinTransaction:
         """
         said = "" if error is None else f" {in_words(self._translated(error))}"
         lost = DatabaseUnavailable(f"The connection was lost while a message of queue {self._receiver.queue!r} was handled.{said}")
-        self._receiver.interrupted = Interrupted(message.id, message.row_version, lost)
+        self._receiver.interrupted = InterruptedAttempt(message.id, message.row_version, lost)
         return lost
 
     def _closed(self, message: Message, broken: BaseException) -> Outcome:

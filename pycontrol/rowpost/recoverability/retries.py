@@ -31,7 +31,7 @@ from rowpost.errors import (
     QueueNotFound,
     RowpostError,
 )
-from rowpost.recoverability.copies import Copies, Copy
+from rowpost.recoverability.copies import Copy, FailedCopies
 from rowpost.recoverability.lost_sessions import check_attempt, receive_again
 from rowpost.recoverability.outcome import Kind, Outcome, RowState
 from rowpost.recoverability.policy import Decision, Failure, Host, Recoverability, delayed_rounds, in_words
@@ -85,7 +85,7 @@ class Retries:
         self._observers = tuple(observers)
         self._recoverability, self._error_queue = recoverability, error_queue
         #: builds what is stored of a failed message
-        self.copies = Copies(queue, address, error_queue, host)
+        self.copies = FailedCopies(queue, address, error_queue, host)
         self._open_second = open_second
         self._second: Connection | None = None
         self._clock = clock

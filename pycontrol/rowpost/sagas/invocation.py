@@ -18,7 +18,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCorrelation, LockTimeout, SagaNotDeployed
 from rowpost.handling.context import Context
 from rowpost.recoverability.outcome import Discard
-from rowpost.sagas.audit import Change, SagaAudit
+from rowpost.sagas.audit import InstanceChange, SagaAudit
 from rowpost.sagas.context import SagaContext
 from rowpost.sagas.correlation import correlation_text
 from rowpost.sagas.declaration import Method, Saga
@@ -99,7 +99,7 @@ class SagaInvocation:
         self._check_correlation_unchanged(saga, before)
         calls = self._store(saga, row, metadata, name)
         if sent is not None:
-            change = Change(self._declared.name, saga.id, saga.state, metadata, row is None, saga.completed, started, sent)
+            change = InstanceChange(self._declared.name, saga.id, saga.state, metadata, row is None, saga.completed, started, sent)
             calls += self._audit.call(change, context, type_name(self._method.cls))
         # before the messages: a conflict must fail the call before anything is sent
         for place, call in enumerate(calls):

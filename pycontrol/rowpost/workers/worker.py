@@ -31,8 +31,8 @@ from rowpost.pipeline.histograms import TypedStopwatch
 from rowpost.pipeline.measurements import Recorder
 from rowpost.pipeline.modes import OtherDatabases
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.pipeline.stopwatch import Stopwatch
-from rowpost.recoverability.outcome import Interrupted, Kind, Outcome
+from rowpost.pipeline.timings import Stopwatch
+from rowpost.recoverability.outcome import InterruptedAttempt, Kind, Outcome
 from rowpost.recoverability.policy import Host, in_words
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
@@ -115,7 +115,7 @@ class Worker:
         #: None unless the environment sends metrics
         self.recorder = Recorder() if control is not None and control.monitoring is not None else None
         #: a message whose failed attempt is counted on the next connection
-        self._interrupted: Interrupted | None = None
+        self._interrupted: InterruptedAttempt | None = None
         #: None unless the environment serves metrics
         self.histograms = TypedStopwatch() if assignment.settings.supervisor.metrics is not None else None
 
@@ -199,7 +199,7 @@ class Worker:
         if kind is Kind.DEADLOCKED:
             return
         self._tally.add(outcome)
-        if self._tally.is_full:
+        if kind is not Kind.HANDLED and self._tally.is_full:
             self._report(busy=True)
         if kind is Kind.EMPTY:
             self._found_nothing()

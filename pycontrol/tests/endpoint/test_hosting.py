@@ -18,7 +18,7 @@ from rowpost.endpoint.hosting import needed_queues, with_endpoints
 from rowpost.endpoint.provisioning import subscribe
 from rowpost.errors import HandlerNotFound, LoginRefused, SettingsError
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.pipeline.stopwatch import Stopwatch
+from rowpost.pipeline.timings import Stopwatch
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.testing import temporary_database

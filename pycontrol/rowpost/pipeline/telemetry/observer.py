@@ -23,10 +23,9 @@ from opentelemetry.trace import NoOpTracerProvider, Span, SpanKind, TracerProvid
 
 from rowpost.handling.observer import Invocable
 from rowpost.handling.processor import Caused
-from rowpost.pipeline.observer import Observer
+from rowpost.pipeline.observer import Measurement, Observer
 from rowpost.pipeline.telemetry.meters import Meters
 from rowpost.pipeline.telemetry.spans import attributes_of, fail, incoming, succeed, write
-from rowpost.pipeline.timings import Measurement
 from rowpost.recoverability.outcome import Discard, Kind, Outcome
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, INVOKED_SAGAS
