@@ -128,7 +128,7 @@ def trip_steps(steps: Steps, rounds: int) -> None:
 
     steps.trips(
         rounds, begin_commit_guarded_and_receive=receive, one_business_INSERT_each=inserts, one_context_send_each=sends,
-        outgoing_messages_and_commit=lambda: insert.dispatch_groups(database, groups, commit="commit_guarded"),
+        outgoing_messages_and_commit=lambda: insert.dispatch(database, groups, commit="commit_guarded"),
     )  # fmt: skip
     database.begin()
     command = prepared_command(connection, b"RELEASE SAVEPOINT s; SAVEPOINT s")

@@ -28,6 +28,7 @@ from typing import Any
 
 from rowpost.database import embedded
 from rowpost.database.connection import Connection, connect_url
+from rowpost.database.dialects.protocol import Commit
 from rowpost.deploy.sagas import drop_saga
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import open_temporary, prepare, registered_sagas
@@ -191,19 +192,14 @@ class _Recording(Endpoint):
         super().__init__(name, recoverability=Recoverability(policy=self._give_up), serializers=[self._written])
 
     def dispatch(
-        self,
-        database: Connection,
-        outgoing: list[Outgoing],
-        *,
-        begin: bool = False,
-        commit: bool = False,
-        also: Iterable[Call] = (),
+        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False, also: Iterable[Call] = ()
     ) -> None:
-        calls: list[Outgoing] = [each for each in outgoing if isinstance(each, Call)]
+        calls: list[list[Outgoing]] = [[each for each in group if isinstance(each, Call)] for group in groups]
         super().dispatch(database, calls, begin=begin, commit=commit, also=also)
-        for addressed in outgoing:
-            if isinstance(addressed, AddressedMessage):
-                self._keep(addressed)
+        for group in groups:
+            for each in group:
+                if isinstance(each, AddressedMessage):
+                    self._keep(each)
 
     def _keep(self, addressed: AddressedMessage) -> None:
         sent = Sent(self._written.message_of(addressed.body), addressed.destination, addressed.headers, addressed.delay)

@@ -31,6 +31,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from rowpost.database.connection import Connection, connect
+from rowpost.database.dialects.protocol import Commit
 from rowpost.deploy.queues import create_queue
 from rowpost.errors import (
     DatabaseError,
@@ -79,8 +80,8 @@ class Requester(Sender, Protocol):
     def typed(self, message: Message) -> Any:
         """Return a reply decoded to its class."""
 
-    def dispatch(self, database: Connection, outgoing: list[Outgoing], *, begin: bool = False, commit: bool = False) -> None:
-        """Send outgoing messages in one round trip."""
+    def dispatch(self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False) -> None:
+        """Send messages in one round trip."""
 
 
 class Callbacks:
@@ -202,7 +203,7 @@ class Callbacks:
                 raise InvalidMessage(f"The request cannot be sent: it needs a {CORRELATION_ID} of its own. Do not set this header.")
             self._pending[correlation_id] = future  # before it is sent: the reply may be faster than this thread
             try:
-                self.endpoint.dispatch(self._sending, bus.outgoing, begin=True, commit=True)
+                self.endpoint.dispatch(self._sending, [bus.outgoing], begin=True, commit=True)
             except BaseException:
                 del self._pending[correlation_id]
                 raise

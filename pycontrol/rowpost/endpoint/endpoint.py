@@ -107,7 +107,7 @@ class Endpoint(EndpointDeclaration):
         finally:
             collected = bus.end()
         alone = not database.join()
-        self.dispatch(database, collected, begin=alone, commit=alone)
+        self.dispatch(database, [collected], begin=alone, commit=alone)
 
     def process_one(self, database: Connection | None = None) -> Outcome:
         """Move due delayed messages, then receive and handle at most one message in this process. Useful in tests.
@@ -254,24 +254,19 @@ class Endpoint(EndpointDeclaration):
         return self._sagas.in_lock_order(messages, self._handlers.read)
 
     def dispatch(
-        self,
-        database: Connection,
-        outgoing: list[Outgoing],
-        *,
-        begin: bool = False,
-        commit: bool = False,
-        also: Iterable[Call] = (),
+        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False, also: Iterable[Call] = ()
     ) -> None:
-        """Send outgoing messages in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
-        self._dispatch(database, [outgoing], begin=begin, commit=commit, also=also)
-
-    def dispatch_groups(self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False) -> None:
-        """Send what several messages caused in one round trip, together with `also` and COMMIT."""
-        self._dispatch(database, groups, commit=commit, also=also)
-
-    def _dispatch(self, database: Connection, groups: list[list[Outgoing]], **how: Any) -> None:
+        """Send what one or several messages caused, a group for each, in one round trip with BEGIN, COMMIT and the calls of `also`."""
         dispatch(
-            database, groups, self._directory, own_queue=None if self.send_only else self.queue, error_queue=self.error_queue, host=self.host, **how
+            database,
+            groups,
+            self._directory,
+            own_queue=None if self.send_only else self.queue,
+            error_queue=self.error_queue,
+            host=self.host,
+            begin=begin,
+            commit=commit,
+            also=also,
         )
 
     # -------------------------------------------------------------- what a bus calls: Sender, with route_of
@@ -283,7 +278,3 @@ class Endpoint(EndpointDeclaration):
         if self._reply_to == "registered":
             return place.registered
         return place.name in {self._directory.find(database, self.resolve(each)).name for each in self._reply_to}
-
-    def dispatch_isolated(self, database: Connection, outgoing: list[Outgoing]) -> None:
-        """Send outgoing messages in a transaction of their own, on a second connection."""
-        self.dispatch(database.second_connection(), outgoing, begin=True, commit=True)

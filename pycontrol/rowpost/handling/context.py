@@ -237,7 +237,7 @@ class Bus:
             self._add(addressed)
         else:
             check_flag("immediate", immediate)
-            self.endpoint.dispatch_isolated(self.database, [addressed])
+            self.endpoint.dispatch(self.database.second_connection(), [[addressed]], begin=True, commit=True)
         return str(headers[MESSAGE_ID])
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:

@@ -1,24 +1,25 @@
-"""What the pipeline needs of the endpoint that processes its messages: the protocol `Processor`.
+"""What the pipeline needs of the endpoint that processes its messages: the protocol `Processor`, and `Receiver` with what its modes share.
 
-`endpoint.endpoint.Endpoint` implements it. The protocol is here so that the pipeline imports nothing above it.
+`endpoint.endpoint.Endpoint` implements the protocol. It is here so that the pipeline and the outbox import nothing above them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
-from rowpost.recoverability.outcome import Discard
+from rowpost.recoverability.outcome import Discard, InterruptedAttempt
 from rowpost.recoverability.policy import Recoverability
+from rowpost.recoverability.retries import Retries
 from rowpost.transactions.scope import Scope
 from rowpost.wire.headers import MESSAGE_INTENT, RETURN_CODE
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Call, Outgoing
 
-__all__ = ["Caused", "Processor", "control_message"]
+__all__ = ["Caused", "Processor", "Receiver", "control_message"]
 
 
 @dataclass(slots=True)
@@ -74,15 +75,36 @@ class Processor(Protocol):
         """Return the messages of a batch in the order in which all workers lock what they share."""
 
     def dispatch(
-        self,
-        database: Connection,
-        outgoing: list[Outgoing],
-        *,
-        begin: bool = False,
-        commit: bool = False,
-        also: Iterable[Call] = (),
+        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False, also: Iterable[Call] = ()
     ) -> None:
-        """Send outgoing messages in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
+        """Send what one or several messages caused, a group for each, in one round trip with BEGIN, COMMIT and the calls of `also`."""
 
-    def dispatch_groups(self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False) -> None:
-        """Send what several messages caused, a group for each, in one round trip."""
+
+@dataclass
+class Receiver:
+    """What a pipeline and its mode share.
+
+    Attributes:
+        database: the receiving connection. It is replaced if a handler closes it.
+        queue: the queue's name.
+        processor: runs the handlers.
+        retries: treats failed attempts.
+        reconnect: opens a new receiving connection; None if that is not possible.
+        steps: are called with the name of each step of a message.
+        interrupted: the message whose handler was running when the connection was lost.
+        broken: set if a handler may have committed the transaction of a batch, and with it the removal of other messages.
+    """
+
+    database: Connection
+    queue: str
+    processor: Processor
+    retries: Retries
+    reconnect: Callable[[], Connection] | None
+    steps: tuple[Callable[[str], None], ...] = ()
+    interrupted: InterruptedAttempt | None = None
+    broken: BaseException | None = None
+
+    def step(self, name: str) -> None:
+        """Tell the observers about a step of a message."""
+        for step in self.steps:
+            step(name)

@@ -19,7 +19,7 @@ retention time, because the other one may be about to send.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -37,12 +37,12 @@ from rowpost.errors import (
     RowpostError,
     SchemaMissing,
 )
-from rowpost.handling.processor import Caused, Processor
+from rowpost.handling.processor import Caused, Receiver
 from rowpost.outbox.business import BusinessDatabase
-from rowpost.outbox.declaration import Outbox, decode_outgoing, encode_outgoing, named, open_business
+from rowpost.outbox.declaration import decode_outgoing, encode_outgoing, named, open_business
 from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
 from rowpost.recoverability.policy import in_words
-from rowpost.recoverability.retries import Retries, roll_back
+from rowpost.recoverability.retries import roll_back
 from rowpost.transactions.judgement import Fate, HandlerTransaction, Judgement
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Call, Outgoing
@@ -61,13 +61,8 @@ class OutboxProcessing:
     """Handles the messages of one endpoint, one after the other, with one connection to the business database.
 
     Args:
-        processor: runs the handlers and sends.
-        outbox: says which business database.
-        queue: the endpoint's queue.
+        receiver: what the pipeline and this mode share.
         urls: URLs of the environment's business databases, by name.
-        retries: treats failed attempts.
-        step: is called with the name of each step of a message.
-        database: the receiving connection.
     """
 
     begin: Begin = True
@@ -75,22 +70,13 @@ class OutboxProcessing:
     takes_expired = True
     handler_seconds = 0.0
 
-    def __init__(
-        self,
-        processor: Processor,
-        outbox: Outbox,
-        queue: str,
-        urls: Mapping[str, str],
-        retries: Retries,
-        step: Callable[[str], None],
-        database: Connection,
-    ) -> None:
-        self._processor, self._outbox, self._queue = processor, outbox, queue
-        self._url = outbox.find_url(urls)
-        self._retries, self._step = retries, step
-        self._database = database
+    def __init__(self, receiver: Receiver, urls: Mapping[str, str]) -> None:
+        self._processor, self._outbox, self._queue = receiver.processor, receiver.processor.outbox, receiver.queue
+        self._url = self._outbox.find_url(urls)
+        self._retries, self._step = receiver.retries, receiver.step
+        self._database = receiver.database
         self._transaction: HandlerTransaction  # set with the connection to the business database
-        self._scope = BusinessDatabase(outbox.database, processor.transaction_mode)
+        self._scope = BusinessDatabase(self._outbox.database, self._processor.transaction_mode)
         #: whether record_handled was called before the handler (pessimistic)
         self._recorded = False
         #: ids of messages whose outgoing messages were sent, and of those that are settled in the business database too
@@ -251,7 +237,7 @@ class OutboxProcessing:
                 self._retries.forget(database, message)
             if outgoing:
                 record = Call("record_dispatch", None, self._key(message.message_id))
-                self._processor.dispatch(database, outgoing, commit=True, also=[*forget, record])
+                self._processor.dispatch(database, [outgoing], commit=True, also=[*forget, record])
             elif forget:
                 database.call_all(forget, commit=True)
             else:

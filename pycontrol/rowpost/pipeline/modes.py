@@ -20,9 +20,9 @@ from typing import Protocol
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
 from rowpost.errors import DatabaseUnavailable, RowpostError
-from rowpost.handling.processor import Caused
+from rowpost.handling.processor import Caused, Receiver
 from rowpost.outbox.processing import OutboxProcessing
-from rowpost.pipeline.within_transaction import ReceiveOnly, Receiver, SendsAtomicWithReceive, WithinTransaction
+from rowpost.pipeline.within_transaction import ReceiveOnly, SendsAtomicWithReceive, WithinTransaction
 from rowpost.recoverability.outcome import Outcome, RowState
 from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.coordinator import Coordinator
@@ -87,7 +87,7 @@ def choose_mode(receiver: Receiver, others: OtherDatabases) -> Mode:
     """
     processor = receiver.processor
     if processor.outbox is not None:
-        return OutboxProcessing(processor, processor.outbox, receiver.queue, others.outboxes, receiver.retries, receiver.step, receiver.database)
+        return OutboxProcessing(receiver, others.outboxes)
     if processor.transaction_mode == "transaction_scope":
         return TransactionScope(receiver, resolve_participants(others.participants, processor.participants))
     classes: dict[str, Callable[[Receiver], Mode]] = {
@@ -126,7 +126,7 @@ class NoTransaction:
             if not database.closed and database.in_transaction:
                 failure = broken_transaction(receiver.queue, "left a transaction open on the connection")
             elif caused.outgoing and not database.closed:
-                receiver.processor.dispatch(database, caused.outgoing, begin=True, commit=True)
+                receiver.processor.dispatch(database, [caused.outgoing], begin=True, commit=True)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         if database.closed:

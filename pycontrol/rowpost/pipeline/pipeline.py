@@ -25,11 +25,11 @@ from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
 from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import Deadlock, HandlerBrokeTransaction, MessageCorrupt
-from rowpost.handling.processor import Caused, Processor
+from rowpost.handling.processor import Caused, Processor, Receiver
 from rowpost.pipeline.modes import OtherDatabases, choose_mode
 from rowpost.pipeline.observer import Begun, Observer, Observers
 from rowpost.pipeline.timings import measure
-from rowpost.pipeline.within_transaction import Receiver, SendsAtomicWithReceive
+from rowpost.pipeline.within_transaction import SendsAtomicWithReceive
 from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, InterruptedAttempt, Kind, Outcome, RowState
 from rowpost.recoverability.policy import Host
 from rowpost.recoverability.retries import Retries
@@ -269,6 +269,6 @@ class Pipeline:
         """Send what the messages of a batch caused and commit, in one round trip. Raises RowpostError: nothing is committed."""
         for step in self._observers.steps:
             step("before commit")
-        self.processor.dispatch_groups(self.database, groups, also=also, commit="commit_guarded")
+        self.processor.dispatch(self.database, groups, also=also, commit="commit_guarded")
         for step in self._observers.steps:
             step("committed")

@@ -8,54 +8,22 @@ say what is sent when. The caller's `ReceiveTransaction` owns the transaction: n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
 from rowpost.errors import DatabaseUnavailable, Deadlock, SagaConflict
-from rowpost.handling.processor import Caused, Processor
+from rowpost.handling.processor import Caused, Receiver
 from rowpost.recoverability.lost_sessions import is_waiting
 from rowpost.recoverability.outcome import DEADLOCKED, InterruptedAttempt, Outcome, RowState
 from rowpost.recoverability.policy import in_words
-from rowpost.recoverability.retries import Retries, roll_back
+from rowpost.recoverability.retries import roll_back
 from rowpost.transactions.guard import broken_transaction
 from rowpost.transactions.judgement import Fate, HandlerTransaction
 from rowpost.transactions.scope import OneDatabase, Scope
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Outgoing
 
-__all__ = ["ReceiveOnly", "Receiver", "SendsAtomicWithReceive", "WithinTransaction"]
-
-
-@dataclass
-class Receiver:
-    """What a pipeline and its mode share.
-
-    Attributes:
-        database: the receiving connection. It is replaced if a handler closes it.
-        queue: the queue's name.
-        processor: runs the handlers.
-        retries: treats failed attempts.
-        reconnect: opens a new receiving connection; None if that is not possible.
-        steps: are called with the name of each step of a message.
-        interrupted: the message whose handler was running when the connection was lost.
-        broken: set if a handler may have committed the transaction of a batch, and with it the removal of other messages.
-    """
-
-    database: Connection
-    queue: str
-    processor: Processor
-    retries: Retries
-    reconnect: Callable[[], Connection] | None
-    steps: tuple[Callable[[str], None], ...] = ()
-    interrupted: InterruptedAttempt | None = None
-    broken: BaseException | None = None
-
-    def step(self, name: str) -> None:
-        """Tell the observers about a step of a message."""
-        for step in self.steps:
-            step(name)
+__all__ = ["ReceiveOnly", "SendsAtomicWithReceive", "WithinTransaction"]
 
 
 class WithinTransaction:
@@ -130,7 +98,7 @@ class WithinTransaction:
             outgoing = self._before_commit(database, caused.outgoing)
             receiver.step("before commit")
             if outgoing:
-                receiver.processor.dispatch(database, outgoing, commit=True)
+                receiver.processor.dispatch(database, [outgoing], commit=True)
             else:
                 database.commit()
         except DatabaseUnavailable as lost:
@@ -266,6 +234,6 @@ class ReceiveOnly(WithinTransaction):
 
     def _before_commit(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         if outgoing:
-            self._receiver.processor.dispatch(database.second_connection(), outgoing, begin=True, commit=True)
+            self._receiver.processor.dispatch(database.second_connection(), [outgoing], begin=True, commit=True)
             self._receiver.step("sent")
         return []
