@@ -47,7 +47,7 @@ from rowpost.settings.environment import QueueSettings, Settings, SupervisorSett
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
-from rowpost.workers.supervisor import Supervisor
+from rowpost.workers.supervision.supervisor import Supervisor
 
 INSTANCES = 10
 RULES = ("off", "adaptive")

@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.handlers.worked import Follow, Work, insert, nothing
 from rowpost.database import embedded
 from rowpost.database.connection import Connection, connect_url
-from rowpost.database.dialects import libpq
+from rowpost.database.dialects.postgresql import libpq
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.handling.context import Context

@@ -19,8 +19,8 @@ import yaml
 
 from benchmarks.suite.server import Place, tree, wait_until
 from benchmarks.suite.tsql import TsqlPlace
-from rowpost.workers.process import shared_high_water_mark, spawn_worker
 from rowpost.workers.protocol import Assignment, Exit, Progress, Ready, Receive, ReceiveFailed, Refused
+from rowpost.workers.worker.process import shared_high_water_mark, spawn_worker
 
 __all__ = ["HANDLERS", "NOTES", "Notes", "Service", "WorkerPool", "backends", "make_ready", "running", "worker_pool"]
 

@@ -12,7 +12,6 @@ from examples.shop.stage import Shop
 from examples.shop.web import make_server, web
 
 from rowpost import Supervisor
-from rowpost.cli.run.event_text import describe_event
 from rowpost.workers.events import Event
 
 
@@ -68,9 +67,8 @@ def _session(supervisor: Supervisor, address: str, shop: Shop) -> int:
 
 
 def _print_event(event: Event) -> None:
-    text = describe_event(event)
-    if text is not None:
-        print(f"    {text}", flush=True)
+    if not event.frequent:
+        print(f"    {event}", flush=True)
 
 
 if __name__ == "__main__":

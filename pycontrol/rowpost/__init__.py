@@ -1,7 +1,7 @@
 """rowpost: a message queue and service bus that lives in the database.
 
 The names that programs need are importable from here. Each is imported from its module when it is first used. Therefore
-`import rowpost` loads neither a driver nor an endpoint, and type checkers still know every name.
+`import rowpost` loads neither a driver nor an endpoint, and type checkers still know every name: both read `__init__.pyi`.
 
     from rowpost import Endpoint, Queue, connect, load_settings
 
@@ -11,116 +11,16 @@ The names that programs need are importable from here. Each is imported from its
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rowpost.version import __version__
-
-if TYPE_CHECKING:
-    from rowpost.database.connection import Connection, connect
-    from rowpost.endpoint.endpoint import Endpoint
-    from rowpost.errors import (
-        CatalogueError,
-        DatabaseError,
-        DatabaseUnavailable,
-        Deadlock,
-        InvalidMessage,
-        MessageError,
-        NoReply,
-        QueueNotFound,
-        RowpostError,
-        SchemaMissing,
-        SettingsError,
-    )
-    from rowpost.handling.context import Bus, Context
-    from rowpost.outbox.declaration import Outbox
-    from rowpost.recoverability.policy import Recoverability
-    from rowpost.sagas.conflicts import ConflictPolicy
-    from rowpost.sagas.context import SagaContext
-    from rowpost.sagas.declaration import Saga, handles, starts
-    from rowpost.sagas.scatter_gather import ScatterGather
-    from rowpost.settings.environment import Settings, load_settings
-    from rowpost.testing import SagaTest
-    from rowpost.transport.error_queue import ErrorQueue
-    from rowpost.transport.queue import Queue
-    from rowpost.wire.message import BrowsedMessage, Message, OutgoingMessage
-    from rowpost.wire.message_types import message_type
-    from rowpost.workers.supervisor import Supervisor
-
-__all__ = [
-    "BrowsedMessage",
-    "Bus",
-    "CatalogueError",
-    "ConflictPolicy",
-    "Connection",
-    "Context",
-    "DatabaseError",
-    "DatabaseUnavailable",
-    "Deadlock",
-    "Endpoint",
-    "ErrorQueue",
-    "InvalidMessage",
-    "Message",
-    "MessageError",
-    "NoReply",
-    "Outbox",
-    "OutgoingMessage",
-    "Queue",
-    "QueueNotFound",
-    "Recoverability",
-    "RowpostError",
-    "Saga",
-    "SagaContext",
-    "SagaTest",
-    "ScatterGather",
-    "SchemaMissing",
-    "Settings",
-    "SettingsError",
-    "Supervisor",
-    "__version__",
-    "connect",
-    "handles",
-    "load_settings",
-    "message_type",
-    "starts",
-]
-
+#: public name -> its module. The loader reads the stub, so that a package in a zip file has it too.
 _MODULES = {
-    "ConflictPolicy": "rowpost.sagas.conflicts",
-    "Connection": "rowpost.database.connection",
-    "connect": "rowpost.database.connection",
-    "Endpoint": "rowpost.endpoint.endpoint",
-    "CatalogueError": "rowpost.errors",
-    "DatabaseError": "rowpost.errors",
-    "DatabaseUnavailable": "rowpost.errors",
-    "Deadlock": "rowpost.errors",
-    "InvalidMessage": "rowpost.errors",
-    "MessageError": "rowpost.errors",
-    "NoReply": "rowpost.errors",
-    "QueueNotFound": "rowpost.errors",
-    "RowpostError": "rowpost.errors",
-    "SchemaMissing": "rowpost.errors",
-    "SettingsError": "rowpost.errors",
-    "Bus": "rowpost.handling.context",
-    "Context": "rowpost.handling.context",
-    "Outbox": "rowpost.outbox.declaration",
-    "Recoverability": "rowpost.recoverability.policy",
-    "SagaContext": "rowpost.sagas.context",
-    "Saga": "rowpost.sagas.declaration",
-    "handles": "rowpost.sagas.declaration",
-    "starts": "rowpost.sagas.declaration",
-    "ScatterGather": "rowpost.sagas.scatter_gather",
-    "Settings": "rowpost.settings.environment",
-    "load_settings": "rowpost.settings.environment",
-    "SagaTest": "rowpost.testing",
-    "ErrorQueue": "rowpost.transport.error_queue",
-    "Queue": "rowpost.transport.queue",
-    "BrowsedMessage": "rowpost.wire.message",
-    "Message": "rowpost.wire.message",
-    "OutgoingMessage": "rowpost.wire.message",
-    "message_type": "rowpost.wire.message_types",
-    "Supervisor": "rowpost.workers.supervisor",
+    name: module
+    for module, name in re.findall(r"(?m)^from (\S+) import \w+ as (\w+)$", __spec__.loader.get_data(f"{__path__[0]}/__init__.pyi").decode())
 }
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@
      ├── DeployError              a deployment that was rolled back
      ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
      ├── SparkUnavailable, SparkFailed  no pyspark, no pyarrow, no Java or wrong settings; a job of Spark or an archiver that ended before its end
-     ├── ActNotFound, ActTaken    no act on record under that number, or one that another process executes or that has ended
+     ├── OperationNotFound, OperationTaken    no operation on record under that number, or one that another process executes or that has ended
      ├── ArchiveNotFound          no archive of messages where one was named
      ├── MessageError
      │    ├── MessageCorrupt      a stored message whose headers cannot be read
@@ -47,15 +47,18 @@ A message says what happened, to which queue, and what to do. A test compares th
 from typing import ClassVar
 
 __all__ = [
-    "CATALOGUE", "ActNotFound", "ActTaken", "AlreadyDispatched", "AlreadyHandled", "ArchiveNotFound", "CatalogueError", "ContractError",
-    "DatabaseError", "DatabaseUnavailable", "Deadlock", "DelayNotSupported", "DeployError", "FeatureMissing", "HandlerBrokeTransaction",
-    "HandlerEnded", "HandlerNotFound", "InvalidCorrelation", "InvalidCount", "InvalidDelay", "InvalidJobKey", "InvalidMessage", "InvalidMessageId",
-    "InvalidMessages", "InvalidOutboxEndpoint", "InvalidQueueName", "InvalidReport", "InvalidSagaState", "InvalidSubscription",
-    "InvalidTimeToBeReceived", "JobKeyUsed", "LockRefused", "LockTimeout", "LoginRefused", "MessageCorrupt", "MessageError",
-    "MessageNotDeserialized", "MessageNotFound", "NoHandler", "NoReply", "NotAQueueTable", "NotASagaTable", "ParticipantFailed",
-    "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused", "RowpostError",
-    "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing", "SchemaTooNew", "ScriptEdited",
-    "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken", "SubscriptionRefused", "Unrecoverable", "UnsupportedServer",
+    "CATALOGUE", "AlreadyDispatched", "AlreadyHandled", "ArchiveNotFound", "CatalogueError", "ContractError",
+    "DatabaseError", "DatabaseUnavailable", "Deadlock", "DelayNotSupported", "DeployError", "FeatureMissing",
+    "HandlerBrokeTransaction", "HandlerEnded", "HandlerNotFound", "InvalidCorrelation", "InvalidCount",
+    "InvalidDelay", "InvalidJobKey", "InvalidMessage", "InvalidMessageId", "InvalidMessages",
+    "InvalidOutboxEndpoint", "InvalidQueueName", "InvalidReport", "InvalidSagaState", "InvalidSubscription",
+    "InvalidTimeToBeReceived", "JobKeyUsed", "LockRefused", "LockTimeout", "LoginRefused", "MessageCorrupt",
+    "MessageError", "MessageNotDeserialized", "MessageNotFound", "NoHandler", "NoReply", "NotAQueueTable",
+    "NotASagaTable", "OperationNotFound", "OperationTaken", "ParticipantFailed", "PasswordUnavailable",
+    "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused", "RowpostError",
+    "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing",
+    "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken",
+    "SubscriptionRefused", "Unrecoverable", "UnsupportedServer",
 ]  # fmt: skip
 
 
@@ -99,12 +102,12 @@ class SparkFailed(RowpostError):
     """A job of Spark or an archiver failed; what it had finished stands."""
 
 
-class ActNotFound(RowpostError):
-    """There is no act on record under that number."""
+class OperationNotFound(RowpostError):
+    """There is no operation on record under that number."""
 
 
-class ActTaken(RowpostError):
-    """Another process executes the act, or it has ended: this one changes nothing more."""
+class OperationTaken(RowpostError):
+    """Another process executes the operation, or it has ended: this one changes nothing more."""
 
 
 class ArchiveNotFound(RowpostError):

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-__all__ = ["ARCHIVE", "ESSENTIAL", "MESSAGE", "PARSED", "PARTITIONS", "Schema", "in_log"]
+__all__ = ["ARCHIVE", "ESSENTIAL", "MESSAGE", "PARSED", "PARTITIONS", "Columns", "in_log"]
 
 #: The columns that are folders of a table.
 PARTITIONS = ("queue", "day")
@@ -19,7 +19,7 @@ _TEXT, _FLAG, _TIME, _BYTES, _COUNT = pa.string(), pa.bool_(), pa.timestamp("us"
 _IN_LOG = {_TEXT: "string", _FLAG: "boolean", _TIME: "timestamp", _BYTES: "binary", _COUNT: "long", pa.date32(): "date"}
 
 
-class Schema(Protocol):
+class Columns(Protocol):
     """Columns of a table as Spark has them: a StructType."""
 
     def json(self) -> str:

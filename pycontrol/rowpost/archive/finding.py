@@ -12,14 +12,14 @@ from datetime import date
 from rowpost.archive.parts import SEARCHED
 from rowpost.archive.table import ArchiveTable
 
-__all__ = ["Found", "find"]
+__all__ = ["ArchivedMessage", "find"]
 
 _KEY = ("queue", "row_version", "id")
 _COLUMNS = (*_KEY, "day", "time_sent", "headers", "body")
 
 
 @dataclass(frozen=True)
-class Found:
+class ArchivedMessage:
     """An archived message."""
 
     queue: str
@@ -30,7 +30,7 @@ class Found:
     body: bytes
 
 
-def find(table: ArchiveTable, id: str, limit: int) -> list[Found]:
+def find(table: ArchiveTable, id: str, limit: int) -> list[ArchivedMessage]:
     """Return the messages that have an id, as that of the row, of the message or of its conversation, in the order of sending.
 
     Args:
@@ -46,5 +46,5 @@ def find(table: ArchiveTable, id: str, limit: int) -> list[Found]:
     each = " UNION ALL ".join(f"SELECT {columns} FROM archive WHERE {name} IN ({values})" for name in SEARCHED)  # noqa: S608 -- quoted
     rows = table.query(f"{each} ORDER BY {order} LIMIT {limit * len(SEARCHED)}").to_pylist()
     once = {tuple(row[name] for name in _KEY): row for row in rows}  # a message may have the id in several columns
-    names = Found.__dataclass_fields__
-    return [Found(**{name: row[name] for name in names}) for row in list(once.values())[:limit]]
+    names = ArchivedMessage.__dataclass_fields__
+    return [ArchivedMessage(**{name: row[name] for name in names}) for row in list(once.values())[:limit]]

@@ -21,12 +21,12 @@ from typing import Any
 from rowpost.errors import SparkFailed
 
 __all__ = [
-    "Batch", "Offset", "Progress", "Recorded", "by_epoch", "by_queue", "check_known", "check_start", "from_log", "in_log", "is_before", "is_new",
-    "is_same", "recorded_after",
+    "CheckpointProgress", "Offset", "Recorded", "StreamBatch", "by_epoch", "by_queue", "check_known", "check_start", "from_log", "in_log", "is_before",
+    "is_new", "is_same", "recorded_after",
 ]  # fmt: skip
 
 #: The offset of a queue in a checkpoint: `queue` is its epoch; row_version for a tail, owner and number for a drain.
-Offset = Mapping[str, Any]
+Offset = dict[str, Any]
 _POSITION = ("queue", "owner", "row_version", "number")
 
 
@@ -46,7 +46,7 @@ Records = Mapping[str, Recorded]
 
 
 @dataclass(frozen=True)
-class Batch:
+class StreamBatch:
     """A batch of a stream: the query's id, and the number of the batch, from 0.
 
     The offsets and the names of the queues are by epoch; there are none if the stream does not read queues.
@@ -67,7 +67,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Progress:
+class CheckpointProgress:
     """What a checkpoint has stored.
 
     Attributes:
@@ -91,7 +91,7 @@ def by_queue(offset: Mapping[str, Any] | None, queue: str) -> dict[str, Offset]:
     `queue` is the name of the only queue.
     """
     found = (offset or {}).get("queues", {queue: offset})
-    return {name: one for name, one in found.items() if isinstance(one, Mapping) and isinstance(one.get("queue"), str)}
+    return {name: one for name, one in found.items() if isinstance(one, dict) and isinstance(one.get("queue"), str)}
 
 
 def by_epoch(offset: Mapping[str, Any] | None) -> dict[str, Offset]:
@@ -99,7 +99,7 @@ def by_epoch(offset: Mapping[str, Any] | None) -> dict[str, Offset]:
     return {one["queue"]: one for one in by_queue(offset, "").values()}
 
 
-def is_new(batch: Batch, records: Records, last: int) -> bool:
+def is_new(batch: StreamBatch, records: Records, last: int) -> bool:
     """Tell whether a batch is to be written: it starts where the table ends. False if the table has it.
 
     Raises SparkFailed if the batch is neither the next one nor the last one of the table.
@@ -121,14 +121,14 @@ def is_new(batch: Batch, records: Records, last: int) -> bool:
     return True
 
 
-def recorded_after(batch: Batch, records: Records) -> dict[str, Recorded]:
+def recorded_after(batch: StreamBatch, records: Records) -> dict[str, Recorded]:
     """Return what a table confirms after a batch."""
     touched = {e: end for e, end in batch.ends.items() if e in batch.moved or (e in records and is_same(records[e].end, end))}
     new = {e: Recorded(batch.queues.get(e, ""), batch.query, batch.number, batch.starts.get(e), end) for e, end in touched.items()}
     return {**records, **new}
 
 
-def check_start(progress: Progress, records: Records, last: int, archive: str, queues: Sequence[str], way_out: str) -> None:
+def check_start(progress: CheckpointProgress, records: Records, last: int, archive: str, queues: Sequence[str], way_out: str) -> None:
     """Check, before a query starts, that its checkpoint and its table belong together.
 
     `queues` are those that the query will read: others in the checkpoint may be archived by another query now.
@@ -153,7 +153,7 @@ def check_start(progress: Progress, records: Records, last: int, archive: str, q
             )
 
 
-def check_known(progress: Progress, records: Records, present: Collection[str], archive: str) -> None:
+def check_known(progress: CheckpointProgress, records: Records, present: Collection[str], archive: str) -> None:
     """Raise SparkFailed if a new checkpoint would begin a queue of which the table has messages, but no offset.
 
     `present` are the queues that the query will read, and of which the table has messages.
@@ -167,7 +167,7 @@ def check_known(progress: Progress, records: Records, present: Collection[str], 
         )
 
 
-def _check_complete(progress: Progress, records: Records, last: int, archive: str, way_out: str) -> None:
+def _check_complete(progress: CheckpointProgress, records: Records, last: int, archive: str, way_out: str) -> None:
     """Raise SparkFailed if the checkpoint has committed batches that the table lacks."""
     has_offsets = any(each.query == progress.query for each in records.values())
     if last >= progress.committed or (last >= 0 and not has_offsets):  # an earlier version did not commit batches without messages
@@ -185,7 +185,7 @@ def _check_complete(progress: Progress, records: Records, last: int, archive: st
         )
 
 
-def _continues(progress: Progress, known: Recorded, committed: Offset | None, planned: Offset) -> bool:
+def _continues(progress: CheckpointProgress, known: Recorded, committed: Offset | None, planned: Offset) -> bool:
     """Whether a query continues where the table ends, or repeats the last batch of the table."""
     if committed is not None and is_same(known.end, committed):
         return True
@@ -197,7 +197,7 @@ def _continues(progress: Progress, known: Recorded, committed: Offset | None, pl
     return committed is None and known.end.get("owner") == planned.get("owner") and not is_before(planned, known.end)
 
 
-def _is_batch(known: Recorded, batch: Batch, epoch: str, end: Offset) -> bool:
+def _is_batch(known: Recorded, batch: StreamBatch, epoch: str, end: Offset) -> bool:
     start = batch.starts.get(epoch) if batch.number else None  # no checkpoint has the start of the first batch
     return known.batch == batch.number and is_same(known.end, end) and (start is None or known.start is None or is_same(known.start, start))
 
@@ -218,11 +218,11 @@ def _place(offset: Offset | None) -> str:
     return f"row version {offset['row_version']}" if "row_version" in offset else f"number {offset.get('number')} of the spool"
 
 
-def _names(batch: Batch, epochs: Iterable[str]) -> str:
+def _names(batch: StreamBatch, epochs: Iterable[str]) -> str:
     return ", ".join(sorted(batch.queues.get(epoch) or epoch for epoch in epochs))
 
 
-def _refused(batch: Batch, why: str) -> SparkFailed:
+def _refused(batch: StreamBatch, why: str) -> SparkFailed:
     return SparkFailed(f"Batch {batch.number} is not added to the archive {batch.archive}: {why}. Nothing was deleted. {batch.way_out}".rstrip())
 
 

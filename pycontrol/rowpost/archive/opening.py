@@ -15,7 +15,7 @@ from rowpost.archive.parts import STATISTICS
 from rowpost.errors import ArchiveNotFound, SparkFailed
 
 if TYPE_CHECKING:
-    from rowpost.archive.columns import Schema as Columns
+    from rowpost.archive.columns import Columns
 
 __all__ = ["create_table", "open_table"]
 

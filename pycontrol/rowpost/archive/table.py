@@ -38,7 +38,7 @@ except ImportError as error:
     raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('archive')}") from error
 
 if TYPE_CHECKING:
-    from rowpost.archive.columns import Schema as Columns
+    from rowpost.archive.columns import Columns
 
 __all__ = ["KEPT_HOURS", "NOTE", "STATISTICS_OF", "ArchiveTable", "DataFile"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from rowpost.archive.columns import ESSENTIAL
-from rowpost.archive.identity import Batch, is_new, recorded_after
+from rowpost.archive.identity import StreamBatch, is_new, recorded_after
 from rowpost.archive.lease import lease
 from rowpost.archive.merging import AUTOMATIC_FILES, merge, small_files
 from rowpost.archive.parts import NewFile
@@ -31,7 +31,7 @@ class TableWriter:
         self.table, self._needed = table, needed
         self._vacuumed = time.monotonic()
 
-    def add(self, batch: Batch, queue: str | None, write: Callable[[str], Sequence[NewFile]], *, always: bool = False) -> int | None:
+    def add(self, batch: StreamBatch, queue: str | None, write: Callable[[str], Sequence[NewFile]], *, always: bool = False) -> int | None:
         """Add a batch, and return the number of its rows. Returns None if the table has it already.
 
         Args:
@@ -55,7 +55,7 @@ class TableWriter:
         self._merge_small_files()
         return rows
 
-    def _commit(self, batch: Batch, new: Sequence[NewFile], note: dict[str, object]) -> bool:
+    def _commit(self, batch: StreamBatch, new: Sequence[NewFile], note: dict[str, object]) -> bool:
         """Add the files of a batch. Returns False if another process has added the same batch meanwhile."""
         table = self.table
         try:

@@ -30,7 +30,7 @@ _MODULES = {
     "workers": "workers",
     "delayed": "delayed",
     "errors": "errors",
-    "acts": "acts",
+    "operations": "operations",
     "subscriptions": "subscriptions",
     "sagas": "sagas",
     "transactions": "transactions",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
+from rowpost.cli.formats import parse_duration
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import QueueNotFound, SettingsError
@@ -24,62 +26,105 @@ from rowpost.wire.address import Naming
 if TYPE_CHECKING:
     from rowpost.archive.progress import Receiver
 
-__all__ = [
-    "AcceptLossOption", "DrainOption", "EveryOption", "FailWhenHeldOption", "MaxBytesOption", "MaxRowsOption", "OnceOption", "ProgressOption",
-    "PrometheusOption", "QueuesArgument", "SharedOption", "TakeOverOption", "check_options", "check_queues", "counter", "counts", "receivers",
-    "registered_queues", "why_held",
-]  # fmt: skip
+__all__ = ["ArchivingOptions", "ProgressOptions", "QueuesArgument", "check_queues", "counter", "counts", "registered_queues", "why_held"]
 
 QueuesArgument = Annotated[
     str,
     typer.Argument(metavar="QUEUE", help="The audit or error queue, or several with commas between them: audit,error.", autocompletion=queue_names),
 ]
-DrainOption = Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")]
-SharedOption = Annotated[
-    bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")
-]
-TakeOverOption = Annotated[
-    bool, typer.Option("--take-over", help="With --drain: also archive what a drain that does not continue left in the spool.")
-]
-EveryOption = Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")]
-OnceOption = Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")]
-MaxRowsOption = Annotated[
-    int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain 50000.")
-]
-MaxBytesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-bytes", min=1, help="Maximum bytes of headers and bodies in one batch; a larger message is a batch of its own. Default: 1 GiB."
-    ),
-]
-AcceptLossOption = Annotated[
-    bool, typer.Option("--accept-loss", help="Continue although messages that were not archived have been purged from the queue.")
-]
-FailWhenHeldOption = Annotated[
-    bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")
-]
 
-ProgressOption = Annotated[
-    Path | None,
-    typer.Option("--progress", metavar="FILE", help="Append a line of JSON after each batch: rows, bytes, lag in messages and seconds.",
-                 show_default=False, dir_okay=False),
-]  # fmt: skip
-PrometheusOption = Annotated[
-    str | None,
-    typer.Option("--prometheus", metavar="[HOST:]PORT", help="Serve the same numbers to Prometheus. The host is 127.0.0.1 by default.",
-                 show_default=False),
-]  # fmt: skip
+
+@dataclass(frozen=True)
+class ArchivingOptions:
+    """What a run archives. Raises Refused for options that contradict each other."""
+
+    drain: Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")] = False
+    shared: Annotated[
+        bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")
+    ] = False
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="With --drain: also archive what a drain that does not continue left in the spool.")
+    ] = False
+    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None
+    once: Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")] = False
+    max_rows: Annotated[
+        int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain 50000.")
+    ] = None
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--max-bytes", min=1, help="Maximum bytes of headers and bodies in one batch; a larger message is a batch of its own. Default: 1 GiB."
+        ),
+    ] = None
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Continue although messages that were not archived have been purged from the queue.")
+    ] = False
+    fail_when_held: Annotated[
+        bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.once and self.every:
+            raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
+        if (self.shared or self.take_over) and not self.drain:
+            raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
+        if self.fail_when_held and (self.drain or self.every):
+            raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
+
+    @property
+    def mode(self) -> str:
+        """The mode of the source."""
+        return "drain" if self.drain else "tail"
+
+    @property
+    def interval(self) -> timedelta | None:
+        """The interval between two batches. None for a run that ends."""
+        return None if self.every is None else parse_duration(self.every)
+
+    def report(self, session: Session, queue: str, done: Mapping[str, Any]) -> ExitCode:
+        """Print the counts of a run, and why messages are left. Return the exit code."""
+        waiting = done.get("waiting")
+        if waiting:
+            session.note(why_held(queue, done))
+        counts(session, done)
+        return ExitCode.FINDING if self.fail_when_held and waiting else ExitCode.OK
+
+
+@dataclass(frozen=True)
+class ProgressOptions:
+    """Where the progress of a stream goes."""
+
+    progress: Annotated[
+        Path | None,
+        typer.Option("--progress", metavar="FILE", help="Append a line of JSON after each batch: rows, bytes, lag in messages and seconds.",
+                     show_default=False, dir_okay=False),
+    ] = None  # fmt: skip
+    prometheus: Annotated[
+        str | None,
+        typer.Option("--prometheus", metavar="[HOST:]PORT", help="Serve the same numbers to Prometheus. The host is 127.0.0.1 by default.",
+                     show_default=False),
+    ] = None  # fmt: skip
+
+    @contextmanager
+    def receivers(self, session: Session) -> Iterator[list[Receiver]]:
+        """Open a file, Prometheus, and OpenTelemetry if the environment has telemetry.meters. Raises SettingsError if one of them cannot be opened."""
+        from rowpost.archive.progress import JsonLines, OpenTelemetry, Prometheus
+
+        with ExitStack() as opened:
+            found: list[Receiver] = []
+            if self.progress is not None:
+                found.append(JsonLines(self.progress))
+            if self.prometheus is not None:
+                server = Prometheus(*_address(self.prometheus))
+                opened.callback(server.close)
+                found.append(server)
+            meters = _meters(session.settings, opened)
+            if meters is not None:
+                found.append(OpenTelemetry(meters))
+            yield found
+
+
 _HIGHEST_PORT = 65535
-
-
-def check_options(mode: str, *, once: bool, every: str | None, of_drain: bool, fail_when_held: bool) -> None:
-    """Raise Refused for options that contradict each other. `of_drain` tells whether there are some that need --drain."""
-    if once and every:
-        raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
-    if of_drain and mode != "drain":
-        raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
-    if fail_when_held and (mode != "tail" or every):
-        raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
 
 
 def check_queues(session: Session, database: Connection, names: Sequence[str]) -> list[str]:
@@ -134,29 +179,6 @@ def registered_queues(database: Connection, names: Sequence[str], naming: Naming
             f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To list the queues, run: rowpost queue list"
         )
     return {name: place.name if naming is None else naming.explicit(place.name) for name, place in found.items()}
-
-
-@contextmanager
-def receivers(session: Session, progress: Path | None, prometheus: str | None) -> Iterator[list[Receiver]]:
-    """Open where the progress of a stream goes: a file, Prometheus, and OpenTelemetry if the environment has telemetry.meters.
-
-    Raises:
-        SettingsError: one of them cannot be opened.
-    """
-    from rowpost.archive.progress import JsonLines, OpenTelemetry, Prometheus
-
-    with ExitStack() as opened:
-        found: list[Receiver] = []
-        if progress is not None:
-            found.append(JsonLines(progress))
-        if prometheus is not None:
-            server = Prometheus(*_address(prometheus))
-            opened.callback(server.close)
-            found.append(server)
-        meters = _meters(session.settings, opened)
-        if meters is not None:
-            found.append(OpenTelemetry(meters))
-        yield found
 
 
 def _address(text: str) -> tuple[str, int]:

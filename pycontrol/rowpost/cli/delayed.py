@@ -11,7 +11,7 @@ from rowpost.cli.command import QueueArgument, YesOption, command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import describe_body, table
-from rowpost.cli.session import ACTOR, Session
+from rowpost.cli.session import OPERATOR, Session
 from rowpost.transport.delayed_messages import DelayedMessage, DelayedMessages
 
 __all__ = ["app"]
@@ -60,7 +60,7 @@ def cancel(
     with session.deployed() as database:
         delayed = DelayedMessages(session.name(name), database)
         session.confirm(f"Remove the delayed message {key} of {delayed.queue} in {session.settings.target} for good?", yes)
-        with ACTOR.act(database, "cancel-delayed", delayed.queue, reason=reason, key=key) as noted:
+        with OPERATOR.operation(database, "cancel-delayed", delayed.queue, reason=reason, key=key) as noted:
             message = delayed.cancel(session.text(key))
             noted.message_id = message.message_id or None
     if session.as_json:
@@ -81,7 +81,7 @@ def move(
     due = _time(to)
     with session.deployed() as database:
         delayed = DelayedMessages(session.name(name), database)
-        with ACTOR.act(database, "move-delayed", delayed.queue, key=key, due=due.isoformat(timespec="seconds")):
+        with OPERATOR.operation(database, "move-delayed", delayed.queue, key=key, due=due.isoformat(timespec="seconds")):
             delayed.reschedule(session.text(key), due - datetime.now(UTC))
     _print_due(session, delayed.queue, key, f"due {due:%Y-%m-%d %H:%M:%S} UTC")
 
@@ -91,7 +91,7 @@ def send_now(session: Session, name: QueueArgument, key: KeyArgument) -> None:
     """Let a delayed message be due now: a supervisor of the queue moves it at its next look."""
     with session.deployed() as database:
         delayed = DelayedMessages(session.name(name), database)
-        with ACTOR.act(database, "send-now", delayed.queue, key=key):
+        with OPERATOR.operation(database, "send-now", delayed.queue, key=key):
             delayed.reschedule(session.text(key), timedelta(0))
     _print_due(session, delayed.queue, key, "due now")
 

@@ -52,7 +52,7 @@ _BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
     (errors.SagaNotDeployed, ExitCode.NOT_FOUND),
     (errors.HandlerNotFound, ExitCode.NOT_FOUND),
     (errors.MessageNotFound, ExitCode.NOT_FOUND),
-    (errors.ActNotFound, ExitCode.NOT_FOUND),
+    (errors.OperationNotFound, ExitCode.NOT_FOUND),
     (errors.ArchiveNotFound, ExitCode.NOT_FOUND),
     (errors.InvalidQueueName, ExitCode.USAGE),
     (errors.InvalidCount, ExitCode.USAGE),

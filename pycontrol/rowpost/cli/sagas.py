@@ -13,12 +13,12 @@ import typer
 from rowpost.cli.command import YesOption, command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import json_text, table
-from rowpost.cli.session import ACTOR, Session
+from rowpost.cli.session import OPERATOR, Session
 from rowpost.database.connection import Connection
 from rowpost.deploy import sagas as saga_registry
 from rowpost.errors import MessageCorrupt
 from rowpost.sagas.instances import as_id, find_instance, find_saga_type, instance_document, instances
-from rowpost.transport.acts import Noted
+from rowpost.transport.operation_log import Noted
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, INVOKED_SAGAS, MESSAGE_ID, MESSAGE_INTENT, PROCESSING_ENDED
 from rowpost.wire.message_types import split_enclosed_types
 
@@ -118,7 +118,7 @@ def drop(
             count = f"{found} instances" if found < PAGE else f"{PAGE} instances or more"
             session.confirm(f"Drop the saga {entry.saga_name} with {count} in {session.settings.target}?", yes)
         noted = Noted(done=0, details={"saga": entry.saga_name, "keep_table": keep_table or None})
-        saga_registry.drop_saga(database, saga, keep_table=keep_table, record=lambda: ACTOR.record(database, "drop-saga", None, noted))
+        saga_registry.drop_saga(database, saga, keep_table=keep_table, record=lambda: OPERATOR.record(database, "drop-saga", None, noted))
     if session.as_json:
         session.document({"saga": entry.saga_name, "dropped": not keep_table})
     else:
@@ -150,7 +150,7 @@ def drop_correlation(
     with session.deployed() as database:
         session.confirm(f"Drop the column Correlation_{correlation} of {saga} in {session.settings.target}?", yes)
         noted = Noted(done=0, details={"saga": saga, "correlation": correlation})
-        saga_registry.drop_correlation(database, saga, correlation, record=lambda: ACTOR.record(database, "drop-correlation", None, noted))
+        saga_registry.drop_correlation(database, saga, correlation, record=lambda: OPERATOR.record(database, "drop-correlation", None, noted))
     if session.as_json:
         session.document({"saga": saga, "dropped": f"Correlation_{correlation}"})
     else:

@@ -21,13 +21,13 @@ from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, QueueNotFound, RowpostError, SettingsError
 from rowpost.outbox.declaration import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
-from rowpost.transport.acts import Actor
+from rowpost.transport.operation_log import Operator
 from rowpost.transport.queue import Queue
 
-__all__ = ["ACTOR", "PRODUCTION", "Session", "canonical_name", "console"]
+__all__ = ["OPERATOR", "PRODUCTION", "Session", "canonical_name", "console"]
 
 #: who acts, for the record: the database adds the login
-ACTOR = Actor("command line")
+OPERATOR = Operator("command line")
 #: the name of the environment in which nothing is made or changed without being asked
 PRODUCTION = "production"
 #: columns of output that is not a terminal, so that lines are never wrapped

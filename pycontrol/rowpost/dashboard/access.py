@@ -28,7 +28,7 @@ class Access(Protocol):
     signs_in: bool
 
     def user(self, request: Request) -> str | None:
-        """Return who asks, for the log of acts; None if the request is refused."""
+        """Return who asks, for the operation log; None if the request is refused."""
 
 
 class HostAccess:

@@ -1,4 +1,4 @@
-"""The JSON behind the pages, and the OpenAPI document that describes it. Version 1 reads, and acts on many failed messages."""
+"""The JSON behind the pages, and the OpenAPI document that describes it. Version 1 reads, and begins, resumes and cancels bulk operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from rowpost.dashboard import act_documents, bulk, following, reading
+from rowpost.dashboard import bulk, following, operation_documents, reading
 from rowpost.dashboard import documents as made
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount
@@ -134,23 +134,23 @@ def _supervisors(visit: Visit) -> made.Supervisors:
         return reading.supervisors(database)
 
 
-def _acts(visit: Visit) -> act_documents.ActPage:
-    return bulk.read_acts(visit, _count(visit, 50))
+def _operations(visit: Visit) -> operation_documents.OperationPage:
+    return bulk.read_operations(visit, _count(visit, 50))
 
 
-def _act(visit: Visit) -> act_documents.ActDocument:
-    return bulk.read_act(visit, _number(visit))
+def _operation(visit: Visit) -> operation_documents.OperationDocument:
+    return bulk.read_operation(visit, _number(visit))
 
 
-def _begin(visit: Visit) -> act_documents.ActDocument:
-    return bulk.read_act(visit, bulk.start(visit))
+def _begin(visit: Visit) -> operation_documents.OperationDocument:
+    return bulk.read_operation(visit, bulk.start(visit))
 
 
-def _resume(visit: Visit) -> act_documents.ActDocument:
-    return bulk.read_act(visit, bulk.resume_one(visit, _number(visit)))
+def _resume(visit: Visit) -> operation_documents.OperationDocument:
+    return bulk.read_operation(visit, bulk.resume_one(visit, _number(visit)))
 
 
-def _cancel(visit: Visit) -> act_documents.CancelDocument:
+def _cancel(visit: Visit) -> operation_documents.CancelDocument:
     return bulk.request_cancel(visit, _number(visit))
 
 
@@ -173,7 +173,7 @@ _FILTER = (
     ("type", "only messages whose type contains this"), ("since", "only messages that failed then or later: 2h ago, or a time of ISO 8601"),
     ("cause", "only messages of the group with this key"),
 )  # fmt: skip
-_NUMBER = ("number*", "the act's number")
+_NUMBER = ("number*", "the operation's number")
 _SELECTION = (_ERRORS, *_FILTER, ("after", "only messages after this row version"), ("up_to", "only messages up to this row version"))
 _HEADER = (("header", "for edit: the header that is set or removed"), ("value", "its new value, which is not on record"))
 OPERATIONS = (
@@ -191,12 +191,12 @@ OPERATIONS = (
     Operation("/api/v1/saga-instances", _instances, made.SagaInstances, "List the instances of a saga", (("saga*", "the saga's table"), ("after", "only instances after this id"), ("count", "1 to 1000, by default 50")), ("count",)),
     Operation("/api/v1/saga-instance", _instance, made.SagaDetail, "Find an instance of a saga, with its timeouts", (("saga*", "the saga's table"), ("instance*", "the correlation value or the id"))),
     Operation("/api/v1/supervisors", _supervisors, made.Supervisors, "List the supervisors of all hosts with their workers"),
-    Operation("/api/v1/preview", bulk.read_preview, act_documents.BulkPreview, "Count the failed messages to which an act would apply, and show examples", _SELECTION, ("after", "up_to")),
-    Operation("/api/v1/acts", _acts, act_documents.ActPage, "List what operators did, the last act first", (("before", "only acts with a lower number"), ("count", "1 to 1000, by default 50")), ("before", "count")),
-    Operation("/api/v1/act", _act, act_documents.ActDocument, "Read one act, and how far it is", (_NUMBER,), ("number",)),
-    Operation("/api/v1/acts/begin", _begin, act_documents.ActDocument, "Act on many failed messages in the background", (("act*", "retry, discard, move or edit"), *_SELECTION, ("to", "the queue to which they go"), *_HEADER, ("remove", "1: remove the header"), ("reason", "why; needed to discard")), ("after", "up_to"), "post"),
-    Operation("/api/v1/acts/cancel", _cancel, act_documents.CancelDocument, "Ask an act to stop", (_NUMBER,), ("number",), "post"),
-    Operation("/api/v1/acts/resume", _resume, act_documents.ActDocument, "Go on with an act that was interrupted, cancelled or failed", (_NUMBER, *_HEADER), ("number",), "post"),
+    Operation("/api/v1/preview", bulk.read_preview, operation_documents.BulkPreview, "Count the failed messages to which an operation would apply, and show examples", _SELECTION, ("after", "up_to")),
+    Operation("/api/v1/operations", _operations, operation_documents.OperationPage, "List what operators did, the last operation first", (("before", "only operations with a lower number"), ("count", "1 to 1000, by default 50")), ("before", "count")),
+    Operation("/api/v1/operation", _operation, operation_documents.OperationDocument, "Read one operation, and how far it is", (_NUMBER,), ("number",)),
+    Operation("/api/v1/operations/begin", _begin, operation_documents.OperationDocument, "Begin a bulk operation on failed messages, in the background", (("operation*", "retry, discard, move or edit"), *_SELECTION, ("to", "the queue to which they go"), *_HEADER, ("remove", "1: remove the header"), ("reason", "why; needed to discard")), ("after", "up_to"), "post"),
+    Operation("/api/v1/operations/cancel", _cancel, operation_documents.CancelDocument, "Ask an operation to stop", (_NUMBER,), ("number",), "post"),
+    Operation("/api/v1/operations/resume", _resume, operation_documents.OperationDocument, "Go on with an operation that was interrupted, cancelled or failed", (_NUMBER, *_HEADER), ("number",), "post"),
     Operation("/api/v1/deployment", _deployment, made.Deployment, "Read what is deployed"),
     Operation("/api/v1/verification", _verification, made.Verification, "Compare the database with the plan"),
 )  # fmt: skip

@@ -22,15 +22,15 @@ from rowpost import errors
 from rowpost.dashboard.access import SESSION, SESSION_S, Access, HostAccess, TokenAccess
 from rowpost.dashboard.api import POSTS as API_POSTS
 from rowpost.dashboard.api import ROUTES as API
-from rowpost.dashboard.bulk import FORMS as ACT_FORMS
-from rowpost.dashboard.bulk import PAGES as ACT_PAGES
+from rowpost.dashboard.bulk import FORMS as OPERATION_FORMS
+from rowpost.dashboard.bulk import PAGES as OPERATION_PAGES
 from rowpost.dashboard.connections import Pool
 from rowpost.dashboard.forms import ROUTES as FORMS
 from rowpost.dashboard.monitor import Monitor
 from rowpost.dashboard.pages import ROUTES as PAGES
 from rowpost.dashboard.protection import COOKIE, Headers
 from rowpost.dashboard.rendering import ASSETS
-from rowpost.dashboard.runner import Runner, TooManyActs
+from rowpost.dashboard.runner import Runner, TooManyOperations
 from rowpost.dashboard.visit import Handler, Site, Visit
 from rowpost.settings.environment import Settings, load_settings
 
@@ -40,7 +40,7 @@ __all__ = ["app"]
 LARGEST_FORM, LARGEST_SIGN_IN = 32 * 1024 * 1024, 4096
 _log = logging.getLogger("rowpost.dashboard")
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (errors.PermissionDenied, 403), (errors.QueueNotFound, 404), (errors.MessageNotFound, 404), (errors.ActNotFound, 404), (errors.ActTaken, 409), (TooManyActs, 503), (errors.SagaNotDeployed, 404), (errors.SagaInstanceMissing, 404),
+    (errors.PermissionDenied, 403), (errors.QueueNotFound, 404), (errors.MessageNotFound, 404), (errors.OperationNotFound, 404), (errors.OperationTaken, 409), (TooManyOperations, 503), (errors.SagaNotDeployed, 404), (errors.SagaInstanceMissing, 404),
     (errors.DatabaseUnavailable, 503), (errors.LoginRefused, 503), (errors.SchemaMissing, 503), (errors.UnsupportedServer, 503),
     (errors.SchemaTooNew, 503), (errors.Deadlock, 503), (errors.MessageError, 400), (errors.CatalogueError, 400),
 )  # fmt: skip
@@ -51,7 +51,7 @@ def app(environment: str | Path | Settings | None = None, *, read_only: bool = F
 
     Args:
         environment: its name, the path of its file, or its settings; None as for every command.
-        read_only: offer no act, and refuse all.
+        read_only: offer no operation, and refuse all.
         access: who may use it. By default everybody who reaches it: the application in which it is mounted decides.
 
     Raises:
@@ -69,8 +69,8 @@ def app(environment: str | Path | Settings | None = None, *, read_only: bool = F
         finally:
             await run_in_threadpool(site.close)
 
-    routes = [Route(path, _endpoint(site, handler), methods=["GET"]) for path, handler in (*ACT_PAGES, *PAGES, *API)]
-    routes += [Route(path, _endpoint(site, handler), methods=["POST"]) for path, handler in (*FORMS, *ACT_FORMS, *API_POSTS)]
+    routes = [Route(path, _endpoint(site, handler), methods=["GET"]) for path, handler in (*OPERATION_PAGES, *PAGES, *API)]
+    routes += [Route(path, _endpoint(site, handler), methods=["POST"]) for path, handler in (*FORMS, *OPERATION_FORMS, *API_POSTS)]
     routes += [Route("/static/{name}", _static), Route("/sign-in", _sign_in(site), methods=["GET", "POST"])]
     routes += [Route("/{path:path}", _endpoint(site, _nothing))]
     made = Starlette(routes=routes, middleware=[Middleware(Headers)], lifespan=lifespan)

@@ -1,4 +1,4 @@
-"""Acts on many failed messages, and the record of all acts: pages, forms and the operations of the JSON interface."""
+"""Bulk operations, and the record of all operations: pages, forms and the operations of the JSON interface."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from datetime import UTC, datetime
 
 from starlette.responses import Response
 
-from rowpost.dashboard.act_documents import (
-    ActDocument,
-    ActPage,
+from rowpost.dashboard.operation_documents import (
     BulkPreview,
     CancelDocument,
-    act_document,
+    OperationDocument,
+    OperationPage,
+    operation_document,
     preview_document,
 )
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount, InvalidMessage, PermissionDenied, QueueNotFound
-from rowpost.transport.acts import Actor, cancel_act, find_act, list_acts
-from rowpost.transport.bulk_acts import BulkAct, Selection, preview
+from rowpost.transport.bulk_operations import BulkOperation, Selection, preview
 from rowpost.transport.changes import KINDS, Change
 from rowpost.transport.error_queue import Filter
+from rowpost.transport.operation_log import Operator, cancel_operation, find_operation, list_operations
 from rowpost.wire.since import parse_since
 
-__all__ = ["FORMS", "PAGES", "failed_filter", "read_act", "read_acts", "read_preview", "request_cancel", "resume_one", "start"]
+__all__ = ["FORMS", "PAGES", "failed_filter", "read_operation", "read_operations", "read_preview", "request_cancel", "resume_one", "start"]
 
-ACTS, MOST_ACTS = 50, 1_000
+OPERATIONS, MOST_OPERATIONS = 50, 1_000
 #: failed messages that a preview reads
 PREVIEWED = 2_000
 LONGEST_REASON = 200
@@ -44,7 +44,7 @@ def failed_filter(visit: Visit) -> Filter:
 
 
 def selection(visit: Visit) -> Selection:
-    """Return to which messages an act applies, from the address or the form."""
+    """Return to which messages an operation applies, from the address or the form."""
     return Selection(visit.error_queue, failed_filter(visit), visit.argument("cause") or None, visit.number("after"), visit.number("up_to"))
 
 
@@ -61,57 +61,57 @@ def change(visit: Visit) -> Change:
 
 
 def _kind(visit: Visit) -> str:
-    kind = visit.argument("act")
+    kind = visit.argument("operation")
     if kind not in KINDS:
-        raise InvalidCount(f"There is no act {kind[:40]!r}: it is one of {', '.join(KINDS)}.")
+        raise InvalidCount(f"There is no operation {kind[:40]!r}: it is one of {', '.join(KINDS)}.")
     return kind
 
 
 # ---------------------------------------------------------------------------------------------- read
 def read_preview(visit: Visit) -> BulkPreview:
-    """Return to which messages an act would apply, from the first 2,000 of the error queue."""
+    """Return to which messages an operation would apply, from the first 2,000 of the error queue."""
     with visit.site.pool.connection() as database:
         return preview_document(visit.error_queue, preview(database, selection(visit), PREVIEWED))
 
 
-def read_acts(visit: Visit, count: int = ACTS) -> ActPage:
-    """Return acts, the last one first."""
+def read_operations(visit: Visit, count: int = OPERATIONS) -> OperationPage:
+    """Return operations, the last one first."""
     with visit.site.pool.connection() as database:
-        found = list_acts(database, count + 1 if count < MOST_ACTS else count, visit.number("before"))
-    shown = [act_document(act) for act in found[:count]]
-    return ActPage(shown, shown[-1].number if len(found) > count else None)
+        found = list_operations(database, count + 1 if count < MOST_OPERATIONS else count, visit.number("before"))
+    shown = [operation_document(operation) for operation in found[:count]]
+    return OperationPage(shown, shown[-1].number if len(found) > count else None)
 
 
-def read_act(visit: Visit, number: int) -> ActDocument:
-    """Return one act. Raises ActNotFound."""
+def read_operation(visit: Visit, number: int) -> OperationDocument:
+    """Return one operation. Raises OperationNotFound."""
     with visit.site.pool.connection() as database:
-        return act_document(find_act(database, number))
+        return operation_document(find_operation(database, number))
 
 
-# ---------------------------------------------------------------------------------------------- act
+# ---------------------------------------------------------------------------------------------- operation
 def start(visit: Visit) -> int:
-    """Begin an act in the background, and return its number."""
+    """Begin an operation in the background, and return its number."""
     _check_writable(visit)
     wanted, made, reason = selection(visit), change(visit), visit.argument("reason")[:LONGEST_REASON] or None
-    actor = Actor("dashboard", visit.user)
-    return visit.site.runner.start(lambda database: BulkAct.begin(database, actor, wanted, made, reason), visit.user)
+    operator = Operator("dashboard", visit.user)
+    return visit.site.runner.start(lambda database: BulkOperation.begin(database, operator, wanted, made, reason), visit.user)
 
 
 def resume_one(visit: Visit, number: int) -> int:
-    """Go on with an act in the background, and return its number."""
+    """Go on with an operation in the background, and return its number."""
     _check_writable(visit)
     name = visit.argument("header")
     headers: dict[str, str | None] = {each.removeprefix(VALUE): text for each, text in visit.form.items() if each.startswith(VALUE)}
     if name:
         headers[name] = visit.form.get("value", "")
-    return visit.site.runner.start(lambda database: BulkAct.resume(database, number, headers), visit.user)
+    return visit.site.runner.start(lambda database: BulkOperation.resume(database, number, headers), visit.user)
 
 
 def request_cancel(visit: Visit, number: int) -> CancelDocument:
-    """Ask an act to stop, whichever process executes it."""
+    """Ask an operation to stop, whichever process executes it."""
     _check_writable(visit)
     with visit.site.pool.connection() as database:
-        return CancelDocument(cancel_act(database, number, visit.user))
+        return CancelDocument(cancel_operation(database, number, visit.user))
 
 
 def _check_writable(visit: Visit) -> None:
@@ -121,7 +121,7 @@ def _check_writable(visit: Visit) -> None:
 
 # ---------------------------------------------------------------------------------------------- pages
 def preview_page(visit: Visit) -> Response:
-    """Show to which messages an act would apply, and ask."""
+    """Show to which messages an operation would apply, and ask."""
     return _preview(visit, 200, "")
 
 
@@ -138,47 +138,47 @@ def _preview(visit: Visit, status: int, wrong: str) -> Response:
 
 
 def start_form(visit: Visit) -> Response:
-    """Begin an act; a mistake shows the form again."""
+    """Begin an operation; a mistake shows the form again."""
     try:
         number = start(visit)
     except (InvalidMessage, InvalidCount, QueueNotFound) as error:
-        if visit.argument("act") not in KINDS:
+        if visit.argument("operation") not in KINDS:
             raise
         return _preview(visit, 400, str(error))
-    return visit.back(f"/act/{number}", f"Act {number} has begun.")
+    return visit.back(f"/operation/{number}", f"Operation {number} has begun.")
 
 
-def acts_page(visit: Visit) -> Response:
+def operations_page(visit: Visit) -> Response:
     """Return the record."""
-    return visit.page("acts.html", page=read_acts(visit))
+    return visit.page("operations.html", page=read_operations(visit))
 
 
-def act_page(visit: Visit) -> Response:
-    """One act, and how far it is."""
-    act = read_act(visit, visit.request.path_params["number"])
-    return visit.page("act.html", act=act, may=visit.may_call("cancel_act"), may_resume=visit.may_call("resume_act"))
+def operation_page(visit: Visit) -> Response:
+    """One operation, and how far it is."""
+    operation = read_operation(visit, visit.request.path_params["number"])
+    return visit.page("operation.html", operation=operation, may=visit.may_call("cancel_operation"), may_resume=visit.may_call("resume_operation"))
 
 
 def cancel_form(visit: Visit) -> Response:
-    """Ask an act to stop."""
+    """Ask an operation to stop."""
     number = visit.request.path_params["number"]
     done = request_cancel(visit, number).cancelled
-    return visit.back(f"/act/{number}", "It stops after the messages that it changes now." if done else "It had already ended.")
+    return visit.back(f"/operation/{number}", "It stops after the messages that it changes now." if done else "It had already ended.")
 
 
 def resume_form(visit: Visit) -> Response:
-    """Go on with an act."""
+    """Go on with an operation."""
     number = resume_one(visit, visit.request.path_params["number"])
-    return visit.back(f"/act/{number}", f"Act {number} goes on.")
+    return visit.back(f"/operation/{number}", f"Operation {number} goes on.")
 
 
 PAGES: tuple[tuple[str, Handler], ...] = (
     ("/failed/all", preview_page),
-    ("/acts", acts_page),
-    ("/act/{number:int}", act_page),
+    ("/operations", operations_page),
+    ("/operation/{number:int}", operation_page),
 )
 FORMS: tuple[tuple[str, Handler], ...] = (
     ("/failed/all", start_form),
-    ("/act/{number:int}/cancel", cancel_form),
-    ("/act/{number:int}/resume", resume_form),
+    ("/operation/{number:int}/cancel", cancel_form),
+    ("/operation/{number:int}/resume", resume_form),
 )

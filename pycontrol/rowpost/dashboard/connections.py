@@ -29,9 +29,9 @@ ASKED = (
     "control_queue",
     "browse_delayed",
     "reschedule_delayed",
-    "list_acts",
-    "cancel_act",
-    "resume_act",
+    "list_operations",
+    "cancel_operation",
+    "resume_operation",
 )
 
 

@@ -31,7 +31,7 @@ def purge(visit: Visit) -> Response:
             "purge.html", 400, queue=reading.queue_document(known, visit.site.settings), may=visit.may("purge_queue", name), wrong=wrong
         )
     with visit.site.pool.connection() as database:
-        purged = visit.act(database).purge(name)
+        purged = visit.operation(database).purge(name)
     rest = "" if purged.ended else " More messages wait: purge again to delete them."
     return visit.back("/", f"Deleted {counted(purged.deleted)} from {name}.{rest}")
 
@@ -41,19 +41,19 @@ def control(visit: Visit) -> Response:
     name, reason = visit.request.path_params["name"], visit.argument("reason")[:LONGEST_REASON] or None
     limit, shared = visit.number("limit"), bool(visit.argument("shared"))
     with visit.site.pool.connection() as database:
-        act = visit.act(database)
-        match visit.argument("act"):
+        operation = visit.operation(database)
+        match visit.argument("operation"):
             case "pause":
-                act.pause(name, reason)
+                operation.pause(name, reason)
                 text = f"Paused {name}: supervisors receive nothing new from it within a peek delay."
             case "resume":
-                act.resume(name, reason)
+                operation.resume(name, reason)
                 text = f"Resumed {name}."
             case "limit" if limit:
-                act.limit(name, limit, reason, shared=shared)
+                operation.limit(name, limit, reason, shared=shared)
                 text = f"{name} has at most {limit} workers in {'all supervisors together' if shared else 'each supervisor'}."
             case "clear":
-                act.limit(name, None, reason, shared=False)
+                operation.limit(name, None, reason, shared=False)
                 text = f"{name} has as many workers as its environments say."
             case _:
                 raise InvalidCount("The form does not say what to do, or the limit is no number above 0. Nothing was changed.")
@@ -64,13 +64,13 @@ def delayed(visit: Visit) -> Response:
     """Let a delayed message be due now, or cancel it, if the form says why."""
     name, key, reason = visit.request.path_params["name"], visit.argument("key"), visit.argument("reason")[:LONGEST_REASON]
     with visit.site.pool.connection() as database:
-        act = visit.act(database)
-        match visit.argument("act"):
+        operation = visit.operation(database)
+        match visit.argument("operation"):
             case "send-now":
-                act.send_now(name, key)
+                operation.send_now(name, key)
                 text = "The delayed message is due now: a supervisor of the queue moves it at its next look."
             case "cancel" if reason:
-                act.cancel(name, key, reason)
+                operation.cancel(name, key, reason)
                 text = "Cancelled the delayed message."
             case "cancel":
                 raise InvalidCount("Nothing was cancelled: write why.")
@@ -83,7 +83,7 @@ def retry(visit: Visit) -> Response:
     """Move a failed message back."""
     row = visit.request.path_params["row"]
     with visit.site.pool.connection() as database:
-        to = visit.act(database).retry(visit.error_queue, row)
+        to = visit.operation(database).retry(visit.error_queue, row)
     return visit.back("/failed", f"Moved message {row} to {to}.", queue=visit.error_queue)
 
 
@@ -94,7 +94,7 @@ def discard(visit: Visit) -> Response:
         if not reason and visit.may("receive_message", visit.error_queue):
             found = reading.failed_detail(database, visit.error_queue, row)
             return visit.page("discard.html", 400, found=found, queue=visit.error_queue, may=True, wrong="Nothing was discarded: write why.")
-        visit.act(database).discard(visit.error_queue, row, reason[:LONGEST_REASON])
+        visit.operation(database).discard(visit.error_queue, row, reason[:LONGEST_REASON])
     return visit.back("/failed", f"Discarded message {row}.", queue=visit.error_queue)
 
 
@@ -106,7 +106,7 @@ def edit(visit: Visit) -> Response:
         found = reading.failed_detail(database, visit.error_queue, row)
         try:
             headers = decode_headers(visit.form.get("headers", "").strip())
-            done = visit.act(database).edit(visit.error_queue, row, _body(visit, reading.editable_body(found.message)), headers, to)
+            done = visit.operation(database).edit(visit.error_queue, row, _body(visit, reading.editable_body(found.message)), headers, to)
         except (MessageError, QueueNotFound) as error:
             return visit.page(
                 "edit.html", 400, found=found, queue=visit.error_queue, may=may, problem=str(error),

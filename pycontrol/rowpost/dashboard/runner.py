@@ -1,4 +1,4 @@
-"""Executes acts on many messages in the background, each in a thread with a connection of its own."""
+"""Executes bulk operations in the background, each in a thread with a connection of its own."""
 
 from __future__ import annotations
 
@@ -9,65 +9,65 @@ from collections.abc import Callable
 from rowpost.database.connection import Connection, connect
 from rowpost.errors import RowpostError
 from rowpost.settings.environment import Settings
-from rowpost.transport.bulk_acts import BulkAct
+from rowpost.transport.bulk_operations import BulkOperation
 
-__all__ = ["Runner", "TooManyActs"]
+__all__ = ["Runner", "TooManyOperations"]
 
 MOST = 8
 #: seconds for which the end of the process waits for open transactions
 CLOSE_S = 20.0
-_log = logging.getLogger("rowpost.dashboard.acts")
+_log = logging.getLogger("rowpost.dashboard.operations")
 
 
-class TooManyActs(RowpostError):
-    """This process executes as many acts as it may."""
+class TooManyOperations(RowpostError):
+    """This process executes as many operations as it may."""
 
 
 class Runner:
-    """The acts that this process executes. Thread-safe. Whoever asks for pages later reads their state from the database."""
+    """The operations that this process executes. Thread-safe. Whoever asks for pages later reads their state from the database."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        #: a place for each act; None: it is being recorded
+        #: a place for each operation; None: it is being recorded
         self._running: dict[object, threading.Thread | None] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
 
-    def start(self, make: Callable[[Connection], BulkAct], user: str) -> int:
-        """Begin an act, or go on with one, and return its number at once.
+    def start(self, make: Callable[[Connection], BulkOperation], user: str) -> int:
+        """Begin an operation, or go on with one, and return its number at once.
 
         Args:
-            make: records the act on a connection, which the act keeps.
+            make: records the operation on a connection, which the operation keeps.
 
         Raises:
-            TooManyActs: 8 acts are executed already, or the process ends.
+            TooManyOperations: 8 operations are executed already, or the process ends.
             RowpostError: what `make` raises. Nothing goes on.
         """
         with self._lock:
             if len(self._running) >= MOST or self._closing.is_set():
-                raise TooManyActs(
-                    f"This dashboard executes {len(self._running)} acts on many messages. Wait until one has ended, or use the command line."
+                raise TooManyOperations(
+                    f"This dashboard executes {len(self._running)} bulk operations. Wait until one has ended, or use the command line."
                 )
             place = object()
             self._running[place] = None
         try:
-            database = connect(self._settings, application_name="rowpost dashboard act")
+            database = connect(self._settings, application_name="rowpost dashboard operation")
             try:
-                act = make(database)
+                operation = make(database)
             except BaseException:
                 database.close()
                 raise
         except BaseException:
             self._leave(place)
             raise
-        thread = threading.Thread(target=self._execute, args=(act, database, user, place), name="rowpost act", daemon=True)
+        thread = threading.Thread(target=self._execute, args=(operation, database, user, place), name="rowpost operation", daemon=True)
         with self._lock:
             self._running[place] = thread
             thread.start()
-        return act.counts.number
+        return operation.counts.number
 
     def close(self) -> None:
-        """Stop all acts after their open transactions. They are on record as interrupted, and can be gone on with."""
+        """Stop all operations after their open transactions. They are on record as interrupted, and can be gone on with."""
         self._closing.set()
         with self._lock:
             threads = [thread for thread in self._running.values() if thread is not None]
@@ -78,21 +78,21 @@ class Runner:
         with self._lock:
             del self._running[place]
 
-    def _execute(self, act: BulkAct, database: Connection, user: str, place: object) -> None:
+    def _execute(self, operation: BulkOperation, database: Connection, user: str, place: object) -> None:
         level, state = logging.INFO, "failed"
         try:
-            state = act.run(stop=lambda: "interrupted" if self._closing.is_set() else None)
+            state = operation.run(stop=lambda: "interrupted" if self._closing.is_set() else None)
         except RowpostError as error:
             level, state = logging.WARNING, f"stopped: {error}"
-        except Exception:  # noqa: BLE001 -- a bug is a traceback in the log, and the act is listed as interrupted
-            _log.exception("act %s failed", act.counts.number)
+        except Exception:  # noqa: BLE001 -- a bug is a traceback in the log, and the operation is listed as interrupted
+            _log.exception("operation %s failed", operation.counts.number)
         finally:
             database.close()
             self._leave(place)
-        counts = act.counts
+        counts = operation.counts
         said = {
-            "event": "Act",
-            "act": act.name,
+            "event": "Operation",
+            "operation": operation.name,
             "user": user,
             "number": counts.number,
             "outcome": state,
@@ -102,13 +102,13 @@ class Runner:
         }
         _log.log(
             level,
-            "%s by %r %s: act %d, %d done, %d gone, %d refused",
-            act.name,
+            "%s by %r %s: operation %d, %d done, %d gone, %d refused",
+            operation.name,
             user,
             state,
             counts.number,
             counts.done,
             counts.gone,
             counts.refused,
-            extra={"act": said},
+            extra={"operation": said},
         )

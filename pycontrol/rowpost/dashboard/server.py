@@ -130,12 +130,12 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         if not self._as_json:
             return visible(super().format(record))
-        act: dict[str, Any] = getattr(record, "act", {"event": "Logged", "logger": record.name, "text": record.getMessage()})
-        return json.dumps({"at": record.created, "level": record.levelname.lower(), **act}, default=str)
+        operation: dict[str, Any] = getattr(record, "operation", {"event": "Logged", "logger": record.name, "text": record.getMessage()})
+        return json.dumps({"at": record.created, "level": record.levelname.lower(), **operation}, default=str)
 
 
 def log_to(stream: Any = None, *, as_json: bool = False) -> None:
-    """Write the log of the dashboard, with a line for each act, to a stream; by default to standard error."""
+    """Write the log of the dashboard, with a line for each operation, to a stream; by default to standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Lines(as_json))
     log = logging.getLogger("rowpost.dashboard")

@@ -15,10 +15,10 @@ from starlette.responses import RedirectResponse, Response
 
 from rowpost import errors
 from rowpost.dashboard.access import Access
-from rowpost.dashboard.acts import Acts
 from rowpost.dashboard.connections import Pool, Rights
 from rowpost.dashboard.documents import Problem
 from rowpost.dashboard.monitor import Monitor
+from rowpost.dashboard.operations import Operations
 from rowpost.dashboard.protection import FIELD, Forgery
 from rowpost.dashboard.refusals import Refusals
 from rowpost.dashboard.rendering import ENVIRONMENT
@@ -46,7 +46,7 @@ class Site:
     notices: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
     def close(self) -> None:
-        """Stop the acts that go on, stop measuring, and close the connections."""
+        """Stop the operations that go on, stop measuring, and close the connections."""
         self.runner.close()
         self.monitor.stop()
         self.pool.close()
@@ -93,18 +93,18 @@ class Visit:
         return self.site.pool.rights()
 
     def may(self, procedure: str, queue: str) -> bool:
-        """Return whether an act is offered: the server allows it, and the dashboard does not only read."""
+        """Return whether an operation is offered: the server allows it, and the dashboard does not only read."""
         return not self.site.read_only and self.rights().may(procedure, queue)
 
     def may_call(self, procedure: str) -> bool:
-        """Return the same for an act on no queue in particular."""
+        """Return the same for an operation on no queue in particular."""
         return not self.site.read_only and procedure in self.rights().executable
 
-    def act(self, database: Any) -> Acts:
-        """Return the acts of this visitor. Raises PermissionDenied if the dashboard only reads."""
+    def operation(self, database: Any) -> Operations:
+        """Return the operations of this visitor. Raises PermissionDenied if the dashboard only reads."""
         if self.site.read_only:
             raise errors.PermissionDenied("This dashboard was started with --read-only: nothing was changed.")
-        return Acts(database, self.user)
+        return Operations(database, self.user)
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a template."""

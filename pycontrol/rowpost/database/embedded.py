@@ -136,7 +136,7 @@ def create_temporary(data_folder: Path) -> str:
 
     Raises what `start` raises.
     """
-    from rowpost.database.dialects.temporary import create_database, databases_named, drop_database
+    from rowpost.database.dialects.postgresql.temporary import create_database, databases_named, drop_database
 
     url = start(data_folder)
     for name in databases_named(url, _TEMPORARY):
@@ -151,7 +151,7 @@ def drop_temporary(url: str) -> None:
     """Drop a database that `create_temporary` made; do nothing if its server has stopped."""
     from psycopg import OperationalError
 
-    from rowpost.database.dialects.temporary import drop_database
+    from rowpost.database.dialects.postgresql.temporary import drop_database
 
     name = urlsplit(url).path.removeprefix("/")
     with suppress(OperationalError):

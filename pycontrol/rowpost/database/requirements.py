@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from rowpost.database.connection import Connection, connect
-from rowpost.database.dialects.odbc import find_driver, load_pyodbc
 from rowpost.database.dialects.protocol import Check
+from rowpost.database.dialects.sqlserver.odbc import find_driver, load_pyodbc
 from rowpost.errors import DatabaseUnavailable, PermissionDenied, QueueNotFound, RowpostError, SettingsError
 from rowpost.settings.environment import Settings
 from rowpost.version import install_command
@@ -96,7 +96,7 @@ def _server(database: Connection, settings: Settings) -> Iterator[Check]:
 
 
 def _participant(name: str, url: str) -> Check:
-    from rowpost.database.dialects.two_phase import open_participant  # imports psycopg, which may be missing
+    from rowpost.database.dialects.postgresql.two_phase import open_participant  # imports psycopg, which may be missing
 
     try:
         open_participant(name, url, "rowpost doctor").close()

@@ -65,7 +65,7 @@ def drop_correlation(database: Connection, name: str, correlation: str, *, recor
     """Drop the column of a correlation by which nothing is found any more; the states keep the property.
 
     Args:
-        record: called in the transaction, to put the act on record.
+        record: called in the transaction, to put the operation on record.
 
     Raises:
         SagaNotDeployed: no such saga.
@@ -92,7 +92,7 @@ def drop_saga(database: Connection, name: str, *, keep_table: bool = False, reco
     """Take a type's procedures and its entry away, and drop its table with every instance, unless that is to stay.
 
     Args:
-        record: called in the transaction, to put the act on record.
+        record: called in the transaction, to put the operation on record.
 
     Raises:
         SagaNotDeployed: no such saga.

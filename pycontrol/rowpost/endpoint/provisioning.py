@@ -28,7 +28,7 @@ def open_temporary(application_name: str, schema: str | None = None) -> Connecti
 
     `schema` is the default schema of the endpoint's environment, which is created there.
     """
-    from rowpost.database.dialects.temporary import create_schema
+    from rowpost.database.dialects.postgresql.temporary import create_schema
 
     settings = Settings()
     database = connect_url(settings.engine, embedded.temporary(settings.data_folder), application_name)

@@ -23,8 +23,8 @@ from typing import Any, NoReturn
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.database.dialects.guarding import HandlerGuard
-from rowpost.database.dialects.two_phase import Participant, identity, open_participant, transaction_prefix
+from rowpost.database.dialects.postgresql.guarding import HandlerGuard
+from rowpost.database.dialects.postgresql.two_phase import Participant, identity, open_participant, transaction_prefix
 from rowpost.errors import HandlerBrokeTransaction, ParticipantFailed, RowpostError, SettingsError
 from rowpost.transactions.guard import used_late
 from rowpost.transactions.recovery import recover

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from rowpost.database.connection import Connection
-from rowpost.database.dialects.two_phase import (
+from rowpost.database.dialects.postgresql.two_phase import (
     Participant,
     coordinator_id,
     identity,

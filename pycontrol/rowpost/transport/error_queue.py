@@ -243,7 +243,7 @@ class ErrorQueue:
     def _destination(self, failed: FailedMessage) -> str:
         if failed.failed_queue:
             return failed.failed_queue
-        # what cannot be read stays out of the text, because the record of acts keeps it; `errors show` shows it
+        # what cannot be read stays out of the text, because the operation log keeps it; `errors show` shows it
         why = "its headers cannot be read" if failed.corrupt else f"it has no header {FAILED_QUEUE}"
         raise InvalidMessage(f"The queue where message {failed.row_version} failed is unknown: {why}. Name the destination with --to QUEUE.")
 

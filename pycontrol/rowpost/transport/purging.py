@@ -1,6 +1,6 @@
 """Purge a queue: delete its messages in transactions of 2,000, on record.
 
-purged = purge(database, Actor("command line"), "Sales", progress=print)
+purged = purge(database, Operator("command line"), "Sales", progress=print)
 print(purged.deleted, purged.ended)
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rowpost.database.connection import Connection
 from rowpost.errors import RowpostError
-from rowpost.transport.acts import Actor, Ongoing, recordable
+from rowpost.transport.operation_log import Operator, RunningOperation, recordable
 
 __all__ = ["Purged", "purge"]
 
@@ -28,7 +28,7 @@ class Purged:
 
 
 def purge(
-    database: Connection, actor: Actor, queue: str, *, expired: bool = False,
+    database: Connection, operator: Operator, queue: str, *, expired: bool = False,
     progress: Callable[[int], None] = lambda deleted: None, stop: Callable[[], str | None] = lambda: None,
 ) -> Purged:  # fmt: skip
     """Delete the messages of a queue, without those that receivers have locked.
@@ -36,25 +36,25 @@ def purge(
     Args:
         expired: only messages whose time to be received has passed.
         progress: called after each transaction with the number deleted so far.
-        stop: asked after each transaction: None to go on, or the state in which the act ends now, "done" or "cancelled".
+        stop: asked after each transaction: None to go on, or the state in which the operation ends now, "done" or "cancelled".
 
     Raises:
         QueueNotFound, PermissionDenied: nothing was deleted.
     """
-    act = Ongoing.begin(database, actor, "purge", queue, expired=expired or None)
+    operation = RunningOperation.begin(database, operator, "purge", queue, expired=expired or None)
     deleted, purged, state = 0, BATCH, None
     try:
         while purged == BATCH and state is None:
             with database.transaction():
                 purged = database.call("purge_expired" if expired else "purge_queue", queue=queue, count=BATCH)[0].purged
-                act.report(done=deleted + purged)
+                operation.report(done=deleted + purged)
             deleted += purged
             progress(deleted)
-            state = stop() or ("cancelled" if act.cancelled else None)
+            state = stop() or ("cancelled" if operation.cancelled else None)
     except BaseException as error:
         with suppress(RowpostError):
-            act.report(act_state="failed", outcome=recordable(error))
+            operation.report(operation_state="failed", outcome=recordable(error))
         raise
     ended = purged < BATCH
-    act.report(act_state="done" if ended else state, outcome=None if ended else "More messages waited when it ended.")
+    operation.report(operation_state="done" if ended else state, outcome=None if ended else "More messages waited when it ended.")
     return Purged(deleted, ended)

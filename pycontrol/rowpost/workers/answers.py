@@ -7,10 +7,9 @@ from uuid import UUID
 
 from rowpost.errors import RowpostError
 from rowpost.recoverability.outcome import Outcome
-from rowpost.workers.control import Control
 from rowpost.workers.protocol import CrashPolicy
 
-__all__ = ["Answer", "Crash", "MonitorFailure", "NotReported", "WakeUp"]
+__all__ = ["Answer", "Control", "Crash", "MonitorFailure", "NotReported", "WakeUp"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,27 @@ class Crash:
             return TimeoutError(f"the handler ran longer than {limit}, and was killed together with its worker process")
         signal_ = f"signal {-self.exitcode}" if self.exitcode and self.exitcode < 0 else f"exit code {self.exitcode}"
         return ChildProcessError(f"the worker process died ({signal_}) while its handler handled this message")
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What operators have set for a queue.
+
+    Attributes:
+        paused: whether nothing new is received.
+        limit: how many workers this supervisor runs at most; None: what its environment says. 0 pauses it: other supervisors have all.
+        reason, by: why, and by which login; empty if nobody has set anything.
+    """
+
+    paused: bool = False
+    limit: int | None = None
+    reason: str = ""
+    by: str = ""
+
+    @property
+    def stops(self) -> bool:
+        """Whether this supervisor receives nothing new."""
+        return self.paused or self.limit == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,34 +3,35 @@
 There are three strategies behind one interface, `Strategy`. A strategy is a frozen value. `after(observation, limit)` returns
 the next value, and its `workers` is the target number of workers.
 
-    Fixed      `limit` pollers that poll all the time, as NServiceBus SQL Server transport 1.x and 2.0 do
-    Adaptive   receives that succeed in a row start a poller, empty ones in a row stop one, as transport 2.1 does
-    Peek       one monitor peeks; after a peek that found messages, workers receive until one of them finds nothing, as
-               transport 3 and later do
+    FixedStrategy      `limit` pollers that poll all the time, as NServiceBus SQL Server transport 1.x and 2.0 do
+    AdaptiveStrategy   receives that succeed in a row start a poller, empty ones in a row stop one, as transport 2.1 does
+    PeekStrategy       one monitor peeks; after a peek that found messages, workers receive until one of them finds nothing, as
+                       transport 3 and later do
 
 The numbers are those of the Particular documentation, "SQL Server transport design" (https://docs.particular.net/transports/sql/design).
 
->>> idle = Peek()
->>> burst = idle.after(Peeked(1000), limit=4)
+>>> idle = PeekStrategy()
+>>> burst = idle.after(PeekCounted(1000), limit=4)
 >>> burst.workers, burst.after(Received(1, (46, -1)), limit=4).peek_in
 (4, 0.0)
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import ClassVar
 
 from rowpost.errors import SettingsError
 
 __all__ = [
     "LONG_RECEIVE_S",
-    "Adaptive",
-    "Fixed",
+    "AdaptiveStrategy",
+    "FixedStrategy",
     "Observation",
-    "Peek",
-    "Peeked",
+    "PeekCounted",
+    "PeekStrategy",
     "Received",
     "StillBusy",
     "Strategy",
@@ -60,7 +61,7 @@ RECOMMENDED_PEEK_DELAY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Peeked:
+class PeekCounted:
     """A peek counted `count` messages while `busy` workers were receiving, `without_message` of them with none in flight."""
 
     count: int
@@ -91,13 +92,15 @@ class StillBusy:
     seconds: float
 
 
-Observation = Peeked | Received | WokenUp | StillBusy
+Observation = PeekCounted | Received | WokenUp | StillBusy
 
 
-class Strategy(Protocol):
+@dataclass(frozen=True, slots=True)
+class Strategy(ABC):
     """What a worker pool needs of a concurrency strategy.
 
     Attributes:
+        peek_delay: seconds between two peeks of an idle queue.
         workers: the target number of workers.
         peek_in: seconds until the next peek; None keeps the time that was set before.
         stop: number of the worker that has to exit by the last decision, or None.
@@ -106,39 +109,11 @@ class Strategy(Protocol):
         wants_wake_up: whether the monitor requests wake-ups from senders.
     """
 
-    @property
-    def workers(self) -> int: ...
-
-    @property
-    def peek_in(self) -> float | None: ...
-
-    @property
-    def stop(self) -> int | None: ...
-
-    @property
-    def polls(self) -> bool: ...
-
-    @property
-    def receiving(self) -> bool: ...
-
-    @property
-    def wants_wake_up(self) -> bool: ...
-
-    def after(self, observation: Observation, limit: int) -> Strategy: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """A fixed number of pollers, as transports 1.x and 2.0 have."""
-
     peek_delay: float = 1.0
     workers: int = 1
     peek_in: float | None = 0.0
     stop: int | None = None
-
-    @property
-    def polls(self) -> bool:
-        return True
+    polls: ClassVar[bool] = True
 
     @property
     def receiving(self) -> bool:
@@ -148,9 +123,18 @@ class Fixed:
     def wants_wake_up(self) -> bool:
         return False
 
-    def after(self, observation: Observation, limit: int) -> Fixed:
+    @abstractmethod
+    def after(self, observation: Observation, limit: int) -> Strategy:
+        """Return the state after an observation, with at most `limit` workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedStrategy(Strategy):
+    """A fixed number of pollers, as transports 1.x and 2.0 have."""
+
+    def after(self, observation: Observation, limit: int) -> FixedStrategy:
         """Return the limit as the target for every observation; peeks only supply the depth for displays."""
-        return replace(self, workers=limit, peek_in=self.peek_delay if isinstance(observation, Peeked) else None)
+        return replace(self, workers=limit, peek_in=self.peek_delay if isinstance(observation, PeekCounted) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +145,7 @@ class _Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Adaptive:
+class AdaptiveStrategy(Strategy):
     """Pollers that count their own receives, as those of transport 2.1.
 
     A hit is a receive with a message, a miss an empty one. A hit resets the misses, and a miss resets the hits. More than
@@ -169,29 +153,13 @@ class Adaptive:
     last one.
     """
 
-    peek_delay: float = 1.0
-    workers: int = 1
-    peek_in: float | None = 0.0
-    stop: int | None = None
     counters: Mapping[int, _Counters] = field(default_factory=dict)
 
-    @property
-    def polls(self) -> bool:
-        return True
-
-    @property
-    def receiving(self) -> bool:
-        return False
-
-    @property
-    def wants_wake_up(self) -> bool:
-        return False
-
-    def after(self, observation: Observation, limit: int) -> Adaptive:
+    def after(self, observation: Observation, limit: int) -> AdaptiveStrategy:
         """Return one poller more or one less, depending on a poller's receives."""
         here = replace(self, workers=max(1, min(self.workers, limit)), peek_in=None, stop=None)
         match observation:
-            case Peeked():
+            case PeekCounted():
                 return replace(here, peek_in=self.peek_delay)
             case StillBusy(poller, seconds):
                 return here._boosted(poller, seconds, limit)
@@ -200,7 +168,7 @@ class Adaptive:
                     here = here._hits(poller, run, limit) if run > 0 else here._misses(poller, -run)
         return here
 
-    def _boosted(self, poller: int, seconds: float, limit: int) -> Adaptive:
+    def _boosted(self, poller: int, seconds: float, limit: int) -> AdaptiveStrategy:
         counters = self.counters.get(poller, _Counters())
         if seconds <= LONG_RECEIVE_S or counters.boosted:
             return self
@@ -210,7 +178,7 @@ class Adaptive:
             counters={**self.counters, poller: replace(counters, boosted=True)},
         )
 
-    def _hits(self, poller: int, count: int, limit: int) -> Adaptive:
+    def _hits(self, poller: int, count: int, limit: int) -> AdaptiveStrategy:
         started, hits = divmod(self.counters.get(poller, _Counters()).hits + count, ENOUGH_HITS + 1)
         return replace(
             self,
@@ -218,7 +186,7 @@ class Adaptive:
             counters={**self.counters, poller: _Counters(hits=hits)},
         )
 
-    def _misses(self, poller: int, count: int) -> Adaptive:
+    def _misses(self, poller: int, count: int) -> AdaptiveStrategy:
         misses = self.counters.get(poller, _Counters()).misses + count
         if misses < ENOUGH_MISSES:
             return replace(self, counters={**self.counters, poller: _Counters(misses=misses)})
@@ -229,7 +197,7 @@ class Adaptive:
 
 
 @dataclass(frozen=True, slots=True)
-class Peek:
+class PeekStrategy(Strategy):
     """Peek mode and receive mode, as transport 3 and later have; one monitor per queue.
 
     A peek that finds n messages starts a round: up to min(limit, n) workers receive, in addition to those already busy. The
@@ -242,19 +210,12 @@ class Peek:
     Two or more rounds in a row without a message back off, so that a wrong estimate never makes the monitor spin.
     """
 
-    peek_delay: float = 1.0
-    workers: int = 1
-    peek_in: float | None = 0.0
-    stop: int | None = None
     waiting: int = 0
     hits: int = 0
     empty_rounds: int = 0
     #: the next pause in seconds; None: the peek delay
     pause: float | None = None
-
-    @property
-    def polls(self) -> bool:
-        return False
+    polls: ClassVar[bool] = False
 
     @property
     def receiving(self) -> bool:
@@ -266,20 +227,20 @@ class Peek:
         """Whether the monitor waits long enough to request wake-ups."""
         return not self.receiving and (self.pause is None or self.pause >= WAKE_UP_MIN_PAUSE_S)
 
-    def after(self, observation: Observation, limit: int) -> Peek:
+    def after(self, observation: Observation, limit: int) -> PeekStrategy:
         """Return the state after a change between peek mode and receive mode."""
         match observation:
-            case Peeked():
+            case PeekCounted():
                 return self._peeked(observation, limit)
             case Received(_, runs):
                 return self._received(runs, limit)
             case WokenUp(busy) if not self.receiving:  # at least one message waits: a worker takes it while the monitor counts
-                return replace(self._peeked(Peeked(1, busy), limit), pause=QUICK_PEEK_S, peek_in=QUICK_PEEK_S)
+                return replace(self._peeked(PeekCounted(1, busy), limit), pause=QUICK_PEEK_S, peek_in=QUICK_PEEK_S)
             case WokenUp() if self.workers < limit:
                 return replace(self, pause=QUICK_PEEK_S, peek_in=0.0)
         return replace(self, peek_in=None)
 
-    def _peeked(self, seen: Peeked, limit: int) -> Peek:
+    def _peeked(self, seen: PeekCounted, limit: int) -> PeekStrategy:
         workers = max(1, min(limit, seen.busy + max(0, seen.count - seen.without_message)))
         here = replace(self, workers=workers, waiting=seen.count, hits=0, peek_in=self.peek_delay)
         pause = QUICK_PEEK_S if seen.count and self.pause is None else self.pause
@@ -288,7 +249,7 @@ class Peek:
         longer = 2 * pause
         return replace(here, peek_in=min(pause, self.peek_delay), pause=None if longer > self.peek_delay else longer)
 
-    def _received(self, runs: tuple[int, ...], limit: int) -> Peek:
+    def _received(self, runs: tuple[int, ...], limit: int) -> PeekStrategy:
         got = sum(run for run in runs if run > 0)
         missed = any(run < 0 for run in runs)
         hits = self.hits + got
@@ -316,12 +277,12 @@ def make_strategy(name: str, peek_delay: float = 1.0, limit: int = 1) -> Strateg
         SettingsError: no such strategy.
     """
     if name == "fixed":
-        return Fixed(peek_delay, workers=limit)
+        return FixedStrategy(peek_delay, workers=limit)
     if name == "adaptive":
-        return Adaptive(peek_delay)
+        return AdaptiveStrategy(peek_delay)
     if name == "peek":
         # a sender may be about to commit that found no wake-up request: the first peeks follow quickly, as after work
-        return Peek(peek_delay, pause=QUICK_PEEK_S)
+        return PeekStrategy(peek_delay, pause=QUICK_PEEK_S)
     raise SettingsError(f"Unknown strategy {name!r}. Use peek, adaptive or fixed.")
 
 

@@ -1,13 +1,15 @@
 """The events that a supervisor emits: frozen values, one class per kind, for a display, a log or a test.
 
-`at` is the wall clock time in seconds since 1970, `queue` the queue's name, `pid` the worker's process id.
+`at` is the wall clock time in seconds since 1970, `queue` the queue's name, empty for the supervisor itself, and `pid` the worker's process id.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, dataclass_transform
 from uuid import UUID
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "Delayed",
     "DelayedMoved",
     "Discarded",
+    "Emit",
     "Event",
     "Expired",
     "ExpiredPurged",
@@ -44,38 +47,76 @@ __all__ = [
     "WorkerDied",
     "WorkerStarted",
     "WorkerStopped",
-    "level_of",
     "log_event",
 ]
 
 logger = logging.getLogger("rowpost")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass(frozen=True, kw_only=True)
 class Event:
-    """Base class of all events."""
+    """Base class of all events, which are frozen dataclasses. `str(event)` is one line of text that begins with the queue's name.
 
-    queue: str
-    at: float
+    Attributes:
+        frequent: whether there are too many of these events to print each; the figures of the queue include them.
+    """
+
+    _level: ClassVar[int] = logging.INFO
+    _template: ClassVar[str] = ""
+    frequent: ClassVar[bool] = False
+
+    queue: str = ""
+    at: float = field(default_factory=time.time)
+
+    def __init_subclass__(cls, *, level: int | None = None, text: str = "", frequent: bool = False) -> None:
+        """Declare a kind of events.
+
+        Args:
+            level: how severe it is, as a level of the module logging. Default: the level of the base class.
+            text: formatted with the event. A kind whose text depends on more has a method `_text`.
+            frequent: see the class.
+        """
+        cls._level, cls._template, cls.frequent = cls._level if level is None else level, text, frequent
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    @property
+    def severity(self) -> int:
+        """How severe the event is, as a level of the module logging."""
+        return self._level
+
+    def __str__(self) -> str:
+        return f"{self.queue}: {self._text()}" if self.queue else self._text()
+
+    def _text(self) -> str:
+        return self._template.format(self) or type(self).__name__
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerStarted(Event):
+#: receives events
+Emit = Callable[[Event], None]
+
+
+class WorkerStarted(Event, text="worker {0.pid} started"):
     """A worker process has started and has imported its handler."""
 
     pid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStopped(Event):
     """A worker exited as requested; `reason` is spare, limit, stop, refused, signal, killed or time limit."""
 
     pid: int
     reason: str
 
+    def _text(self) -> str:
+        return f"worker {self.pid} stopped ({'idle' if self.reason == 'spare' else self.reason})"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerDied(Event):
+
+class WorkerDied(
+    Event,
+    level=logging.WARNING,
+    text="worker {0.pid} died (exit code {0.exitcode}); its message returned to the queue; a new worker starts in {0.respawn_in:g} s",
+):
     """A worker process died; its in-flight message is in the queue again. The next worker starts in `respawn_in` seconds."""
 
     pid: int
@@ -83,22 +124,22 @@ class WorkerDied(Event):
     respawn_in: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peeked(Event):
+class Peeked(Event, level=logging.DEBUG, frequent=True, text="{0.count:,} messages wait"):
     """About `count` messages wait in the queue."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChanged(Event):
     """The target number of workers has changed to `workers`."""
 
     workers: int
 
+    def _text(self) -> str:
+        return f"target: {self.workers} worker{'' if self.workers == 1 else 's'}"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handled(Event):
+
+class Handled(Event, level=logging.DEBUG, frequent=True, text="{0.count:,} messages handled by worker {0.pid}"):
     """A worker handled `count` messages since its last report.
 
     `critical_time` and `processing_time` are mean values in seconds; see `pipeline/timings.py`.
@@ -110,15 +151,13 @@ class Handled(Event):
     processing_time: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expired(Event):
+class Expired(Event, frequent=True, text="{0.count:,} expired messages removed by worker {0.pid}"):
     """A worker removed `count` expired messages without handling them. Each is an event `Discarded` too, up to 50 in a report."""
 
     pid: int
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded(Event):
     """A message ended without being handled, for a known `reason`: no saga instance, a control message, its time was over.
 
@@ -133,9 +172,16 @@ class Discarded(Event):
     reason: str
     expected: bool = False
 
+    @property
+    def severity(self) -> int:
+        """A warning, unless this is the usual end of such a message."""
+        return logging.INFO if self.expected else logging.WARNING
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed(Event):
+    def _text(self) -> str:
+        return f"message {self.message_id or self.id}{f' ({self.message_type})' if self.message_type else ''} discarded: {self.reason}"
+
+
+class Failed(Event, level=logging.WARNING, text="message {0.known_as} failed, attempt {0.attempts}: {0.error}"):
     """A handler failed; the message is in the queue again and will be retried.
 
     `id` is that of the message's row; `message_id` is the message's own, as the error queue shows it, and None if its headers cannot be read
@@ -148,46 +194,49 @@ class Failed(Event):
     attempts: int
     error: str
 
+    @property
+    def known_as(self) -> object:
+        """The id by which `rowpost errors show` knows the message."""
+        return self.message_id or self.id
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedToError(Failed):
+
+class MovedToError(Failed, level=logging.ERROR, text="message {0.known_as} moved to the error queue after {0.attempts} attempts: {0.error}"):
     """A handler failed, and no retry is left; the message is in the error queue."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delayed(Failed):
+class Delayed(Failed, level=logging.WARNING, text="message {0.known_as} failed {0.attempts} times and will be retried later: {0.error}"):
     """A handler failed, and no immediate retry is left; the message waits in the delayed table for the next round."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Poisoned(Failed):
+class Poisoned(Failed, level=logging.ERROR, text="message {0.id} moved to the error queue unchanged: {0.error}"):
     """A message whose headers cannot be read was moved unchanged to the error queue."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purged(Event):
+class Purged(Event, text="purged {0.count:,} messages at startup"):
     """The queue was emptied at startup, before the first receive."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Maintained(Event):
+class Maintained(Event, text="maintenance, {0.action}: {0.text}"):
     """Maintenance changed the queue's table: `action` as `maintain_queue` names it, `text` gives the reason."""
 
     action: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiredPurged(Event):
+class ExpiredPurged(Event, text="purged {0.count:,} expired messages"):
     """A periodic purge removed `count` expired messages."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelayedMoved(Event):
+class DelayedMoved(
+    Event,
+    level=logging.DEBUG,
+    frequent=True,
+    text="{0.count:,} delayed messages moved into the queue, {0.forwarded:,} to other queues, {0.failed:,} to the error queue",
+):
     """`count` delayed messages became due and were moved into the queue.
 
     `forwarded` messages went to the queues that they named, and `failed` messages to the error queue because there is no
@@ -199,28 +248,26 @@ class DelayedMoved(Event):
     failed: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedOut(Event):
+class TimedOut(Event, level=logging.WARNING, text="worker {0.pid} was killed: its handler ran longer than {0.seconds:g} s"):
     """A handler ran longer than its time limit of `seconds`; its process is killed, and the attempt counts as failed."""
 
     pid: int
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThrottlingStarted(Event):
+class ThrottlingStarted(
+    Event, level=logging.WARNING, text="{0.failures} consecutive attempts failed: throttled to one worker, {0.wait:g} s between attempts"
+):
     """`failures` attempts failed in a row; the queue has one worker, which waits `wait` seconds between attempts."""
 
     failures: int
     wait: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThrottlingEnded(Event):
+class ThrottlingEnded(Event, text="a message was handled: throttling ended"):
     """A message was handled; the queue has as many workers as before, and they do not wait."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitChanged(Event):
     """The maximum number of workers is `limit` now.
 
@@ -231,56 +278,61 @@ class LimitChanged(Event):
     environment: int
     by: str = ""
 
+    def _text(self) -> str:
+        limit = f"limit changed to {self.limit} workers"
+        if not self.by:
+            return limit
+        return f"{limit} by {self.by} in the database; the environment says {self.environment}, which rowpost queue limit --clear brings back"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
 class Paused(Event):
     """An operator has paused the queue: nothing new is received. `by`: the login; `reason` may be empty."""
 
     by: str
     reason: str
 
+    def _text(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        return f"paused by {self.by}{reason}; messages in flight are handled, nothing new is received"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
 class Reloaded(Event):
     """The supervisor has read its settings again. `changed`: queues whose workers changed."""
 
     changed: tuple[str, ...]
 
+    def _text(self) -> str:
+        return f"the environment was read again; {', '.join(self.changed) or 'no queue'} changed"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsServed(Event):
+
+class MetricsServed(Event, text="metrics at {0.url}"):
     """The supervisor serves its metrics at `url`."""
 
     url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed(Event):
+class Resumed(Event, text="resumed"):
     """An operator has ended the queue's pause."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble(Event):
+class Trouble(Event, level=logging.WARNING, text="{0.error}"):
     """A peek or a receive failed; it is retried."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Warned(Event):
+class Warned(Event, level=logging.WARNING, text="{0.text}"):
     """A condition that does not stop the queue but needs a correction."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Critical(Event):
+class Critical(Event, level=logging.CRITICAL, text="CRITICAL: {0.error}"):
     """A person has to act: a failure lasts, a message cannot be moved, a handler cannot be found, or a defect was met."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Logged(Event):
     """A worker process logged something: code of a handler, or rowpost itself.
 
@@ -295,63 +347,43 @@ class Logged(Event):
     message_id: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def severity(self) -> int:
+        """The level with which it was logged."""
+        return self.level
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered(Event):
+    def _text(self) -> str:
+        message = f" (message {self.message_id})" if self.message_id else ""
+        return f"worker {self.pid}: {logging.getLevelName(self.level)} {self.logger}: {self.text}{message}"
+
+
+class Recovered(Event, text="recovered"):
     """A failure that was critical is over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping(Event):
     """The supervisor stops this queue; `now` means without waiting for running handlers."""
 
     now: bool
 
+    def _text(self) -> str:
+        return "stopping at once" if self.now else "stopping: running handlers finish"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BridgeChanged(Event):
-    """A bridge moves messages from the side `source` to the side `target`, stands by because another process does, or has stopped."""
+
+class BridgeChanged(Event, text="bridge from {0.source} to {0.target}: {0.state}"):
+    """A bridge moves messages from the side `source` to the side `target`, waits because another process does, or has stopped."""
 
     source: str
     target: str
     state: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transferred(Event):
+class Transferred(Event, level=logging.DEBUG, frequent=True, text="{0.count:,} messages moved from {0.source} to {0.target}"):
     """A bridge moved `count` messages from the queue on the side `source` to the side `target`."""
 
     source: str
     target: str
     count: int
-
-
-LEVELS: dict[type[Event], int] = {
-    Critical: logging.CRITICAL,
-    MovedToError: logging.ERROR,
-    Poisoned: logging.ERROR,
-    Trouble: logging.WARNING,
-    Failed: logging.WARNING,
-    Warned: logging.WARNING,
-    WorkerDied: logging.WARNING,
-    Delayed: logging.WARNING,
-    Discarded: logging.WARNING,
-    ThrottlingStarted: logging.WARNING,
-    TimedOut: logging.WARNING,
-    Handled: logging.DEBUG,
-    Peeked: logging.DEBUG,
-    DelayedMoved: logging.DEBUG,
-    Transferred: logging.DEBUG,
-}
-
-
-def level_of(event: Event) -> int:
-    """Return how severe an event is, as a level of the module logging."""
-    if isinstance(event, Logged):
-        return event.level
-    if isinstance(event, Discarded) and event.expected:
-        return logging.INFO
-    return LEVELS.get(type(event), logging.INFO)
 
 
 def log_event(event: Event) -> None:
@@ -362,4 +394,4 @@ def log_event(event: Event) -> None:
         extra = {**given, "rowpost_queue": event.queue, "rowpost_worker": event.pid, "rowpost_message_id": event.message_id}
         logging.getLogger(event.logger).log(event.level, "%s", event.text, extra=extra)
     else:
-        logger.log(level_of(event), "%s", event)
+        logger.log(event.severity, "%s", event)

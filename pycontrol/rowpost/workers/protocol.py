@@ -1,7 +1,11 @@
-"""The messages between a supervisor and its workers: an assignment, commands to the worker, reports to the supervisor."""
+"""The messages between a supervisor and its workers: an assignment, commands to the worker, reports to the supervisor.
+
+A worker also reports what it logs, as an event `Logged` without the queue's name.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import time
 from dataclasses import dataclass, field
@@ -18,7 +22,6 @@ from rowpost.settings.environment import Settings
 from rowpost.settings.worker import ADAPTIVE
 from rowpost.wire.message import Message
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.receive_cursor import SharedHighWaterMark
 
 __all__ = [
     "ATTEMPTS_FAILED",
@@ -27,13 +30,13 @@ __all__ = [
     "CrashPolicy",
     "Exit",
     "InFlight",
-    "Logged",
     "Progress",
     "Ready",
     "Receive",
     "ReceiveFailed",
     "ReceiveRecovered",
     "Refused",
+    "SharedHighWaterMark",
     "Tally",
 ]
 
@@ -43,6 +46,18 @@ NO_MESSAGE, MESSAGE_IN_FLIGHT = 0, 1
 ATTEMPTS_FAILED = frozenset({Kind.FAILED, Kind.DELAYED, Kind.MOVED_TO_ERROR})
 BAD = ATTEMPTS_FAILED | {Kind.CORRUPT, Kind.UNMOVABLE}
 DROPPED = frozenset({Kind.DISCARDED, Kind.EXPIRED})
+
+
+class SharedHighWaterMark(ctypes.Structure):
+    """State that all workers of a queue share, in shared memory; initially zero.
+
+    `row_version`: the workers know of no free row at or below it; 0 means unknown. `scanned_at`: when the last full scan
+    ended, by the monotonic clock, which all processes of a machine share. `scan_seconds`: how long it took.
+
+    The fields are read and written without a lock. A lost update costs at most an extra scan.
+    """
+
+    _fields_ = (("row_version", ctypes.c_int64), ("scanned_at", ctypes.c_double), ("scan_seconds", ctypes.c_double))
 
 
 @dataclass(frozen=True)
@@ -59,8 +74,8 @@ class Assignment:
         reports_failures_at_once: the worker reports each failed attempt at once, for the throttle.
         exclusive: see WorkerSettings.
         batch, batch_time: see pipeline/batch_size.py; `batch_time` in seconds.
-        high_water_mark: shared by the workers of the queue, see receive_cursor.py.
-        lifeline: shared with the supervisor, see lifelines.py.
+        high_water_mark: shared by the workers of the queue, see worker/receive_cursor.py.
+        lifeline: shared with the supervisor, see supervision/lifelines.py.
         imports_only: the worker exits when it has imported its handler.
     """
 
@@ -222,18 +237,6 @@ class ReceiveFailed:
 @dataclass(frozen=True, slots=True)
 class ReceiveRecovered:
     """Receiving works again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """A record of the module logging: `at` in seconds since 1970, its level, the logger's name, its text, the message in hand, and `extra=`."""
-
-    at: float
-    level: int
-    logger: str
-    text: str
-    message_id: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 class Tally:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import rowpost.archive
-from rowpost.archive import columns, running
+from rowpost.archive import columns
 from rowpost.archive.source.lag import Held
 from rowpost.archive.source.reading import read_ahead
+from rowpost.archive.standalone import running
 from rowpost.spark.archive import schemas
 
 ROOM = Path(rowpost.archive.__file__).parent

@@ -125,7 +125,7 @@ def test_a_hangup_reads_the_environment_again(shop: Program):
         run.process.wait()
 
     assert (changed["limit"], reloaded["changed"]) == (7, ["Sales"])
-    assert refused["error"].startswith("The environment was not read again, and everything goes on as before: ")
+    assert refused["error"].startswith("The environment was not read again, and everything continues as before: ")
 
 
 def test_a_hangup_before_the_first_import_reads_the_environment_again_when_the_workers_run(shop: Program, tmp_path):

@@ -110,9 +110,9 @@ def test_a_type_of_saga_moves_to_another_correlation_and_goes(shop: Program):
     asked = shop("sagas", "drop", "Moving")
     gone = shop("sagas", "drop", "Moving", "--yes", "--json")
     types = shop("sagas", "list", "--json")
-    acts = shop("acts", "list", "--json").lines
+    operations = shop("operations", "list", "--json").lines
 
-    assert [(act["name"], act["details"]) for act in acts[:2]] == [
+    assert [(operation["name"], operation["details"]) for operation in operations[:2]] == [
         ("drop-saga", {"saga": "Moving"}),
         ("drop-correlation", {"saga": "Moving", "correlation": "OrderId"}),
     ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rowpost.cli.demo.chart import draw_chart, resample
+from rowpost.cli.demo.display import chart_lines, resample
 from rowpost.cli.demo.scenario import Scenario
 
 
@@ -29,10 +29,10 @@ def test_whatever_is_put_in_is_accounted_for():
 
 def test_every_count_that_differs_is_named():
     scenario = Scenario(10)
-    outcome = replace(scenario.expected, handled=99, waiting=1)
+    result = replace(scenario.expected, handled=99, waiting=1)
 
     assert scenario.differences(scenario.expected) == []
-    assert scenario.differences(outcome) == [
+    assert scenario.differences(result) == [
         f"handled: 99, expected {scenario.expected.handled}",
         "waiting: 1, expected 0",
     ]
@@ -43,5 +43,5 @@ def test_a_chart_keeps_every_peak_when_it_is_narrower_than_its_values():
 
 
 def test_a_chart_is_as_high_as_its_scale_and_draws_eighths():
-    assert draw_chart([0, 1, 2, 4], width=10, height=2, top=4) == ["   █", " ▄██"]
-    assert draw_chart([], width=10, height=1, top=4) == [""]
+    assert chart_lines([0, 1, 2, 4], width=10, height=2, top=4) == ["   █", " ▄██"]
+    assert chart_lines([], width=10, height=1, top=4) == [""]

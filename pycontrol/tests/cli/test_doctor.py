@@ -10,7 +10,8 @@ import pytest
 
 from rowpost.database import requirements
 from rowpost.database.connection import connect_url
-from rowpost.database.dialects import postgresql_checks, sqlserver_checks
+from rowpost.database.dialects.postgresql import checks as postgresql_checks
+from rowpost.database.dialects.sqlserver import checks as sqlserver_checks
 from rowpost.settings.environment import QueueSettings, Settings
 from tests.support.logins import logins
 from tests.support.program import Program, environment_file, program  # noqa: F401 -- a fixture

@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from rowpost.cli.run import live_table
-from rowpost.cli.run.event_text import describe_figures
-from rowpost.cli.run.live_table import queue_table
+from rowpost.cli.run.live_table import describe_figures, queue_table
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
 FIGURES = {

@@ -1,4 +1,4 @@
-"""The dashboard in Chromium: each page and each act, narrow and wide, by mouse and by keyboard, with and without JavaScript."""
+"""The dashboard in Chromium: each page and each operation, narrow and wide, by mouse and by keyboard, with and without JavaScript."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings
 from rowpost.settings.saga import SagaSettings
-from rowpost.transport.acts import Actor, find_act, list_acts
-from rowpost.transport.bulk_acts import BulkAct, Selection
+from rowpost.transport.bulk_operations import BulkOperation, Selection
 from rowpost.transport.changes import Change
 from rowpost.transport.controls import list_controls
 from rowpost.transport.error_queue import Filter
+from rowpost.transport.operation_log import Operator, find_operation, list_operations
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 from tests.support.dashboard import failed_headers, serving
@@ -123,17 +123,17 @@ def test_a_cause_is_previewed_and_retried_whole_by_the_keyboard(site, page, data
     page.get_by_label("Why").focus()
     page.keyboard.type("mended")
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile(r"/act/\d+"))
-    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "done", "the act has ended")
+    page.wait_for_url(re.compile(r"/operation/\d+"))
+    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "done", "the operation has ended")
 
     assert Queue("error", database).peek() < before
-    assert (list_acts(database)[0].name, list_acts(database)[0].reason, overflow(page)) == ("retry-all", "mended", 0)
+    assert (list_operations(database)[0].name, list_operations(database)[0].reason, overflow(page)) == ("retry-all", "mended", 0)
 
 
-def test_an_act_shows_its_progress_without_a_jump_keeps_the_focus_and_is_cancelled(site, page, database, open_database):
+def test_an_operation_shows_its_progress_without_a_jump_keeps_the_focus_and_is_cancelled(site, page, database, open_database):
     Queue("error", database).send_many(OutgoingMessage(b"{}", failed_headers("browser", queue="Shipping")) for _ in range(350))
     held, going = threading.Event(), threading.Event()
-    act = BulkAct.begin(open_database(), Actor("test", "bob"), Selection("error", Filter(exception="browser")), Change("retry"))
+    operation = BulkOperation.begin(open_database(), Operator("test", "bob"), Selection("error", Filter(exception="browser")), Change("retry"))
 
     def wait(counts):
         if counts.total is not None and counts.done in (100, 200):
@@ -141,10 +141,10 @@ def test_an_act_shows_its_progress_without_a_jump_keeps_the_focus_and_is_cancell
             held.wait(30)
             held.clear()
 
-    thread = threading.Thread(target=act.run, args=(wait,))
+    thread = threading.Thread(target=operation.run, args=(wait,))
     thread.start()
     going.wait(30)
-    page.goto(f"{site}/act/{act.counts.number}")
+    page.goto(f"{site}/operation/{operation.counts.number}")
     page.evaluate(SHIFTS)
     page.get_by_role("button", name="Cancel").focus()
     seen = page.locator("progress").get_attribute("value")
@@ -157,7 +157,7 @@ def test_an_act_shows_its_progress_without_a_jump_keeps_the_focus_and_is_cancell
     shifts = page.evaluate("window.shifts || 0")
     held.set()
     thread.join(30)
-    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "cancelled", "the act is cancelled")
+    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "cancelled", "the operation is cancelled")
 
     assert (seen, focused, asked, shifts) == ("100", "next", True, 0)
     assert page.get_by_text("Cancelled by local").count() == 1
@@ -165,18 +165,18 @@ def test_an_act_shows_its_progress_without_a_jump_keeps_the_focus_and_is_cancell
     assert overflow(page) <= 0
 
 
-def test_an_interrupted_act_goes_on_in_the_browser(site, page, database):
+def test_an_interrupted_operation_goes_on_in_the_browser(site, page, database):
     Queue("error", database).send_many(OutgoingMessage(b"{}", failed_headers("go on", queue="Shipping")) for _ in range(150))
-    act = BulkAct.begin(database, Actor("test"), Selection("error", Filter(exception="go on")), Change("retry"))
-    act.run(stop=lambda: "interrupted" if act.counts.done else None)
+    operation = BulkOperation.begin(database, Operator("test"), Selection("error", Filter(exception="go on")), Change("retry"))
+    operation.run(stop=lambda: "interrupted" if operation.counts.done else None)
 
-    page.goto(site + "/acts")
-    page.get_by_role("link", name=str(act.counts.number), exact=True).click()
+    page.goto(site + "/operations")
+    page.get_by_role("link", name=str(operation.counts.number), exact=True).click()
     left = page.get_by_text("50 messages are left").count()
     page.get_by_role("button", name="Go on").click()
-    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "done", "the act has ended")
+    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "done", "the operation has ended")
 
-    assert (left, find_act(database, act.counts.number).done) == (1, 150)
+    assert (left, find_operation(database, operation.counts.number).done) == (1, 150)
 
 
 def test_a_queue_is_purged_after_its_name_was_typed(site, page, database):

@@ -59,7 +59,7 @@ def arguments(database, sql):
         "delayed": {"name": "Sales"},
         "message_life": {"id": headers["NServiceBus.MessageId"]},
         "conversation": {"id": str(uuid4())},
-        "act": {"number": database.call("record_act", act_name="pause", client="test", queue_name="Sales")[0].act_id},
+        "operation": {"number": database.call("record_operation", operation_name="pause", client="test", queue_name="Sales")[0].operation_id},
         "saga_instances": {"saga": "None"},
         "saga_instance": {"saga": "None", "instance": "1"},
     }

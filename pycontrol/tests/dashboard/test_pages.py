@@ -1,4 +1,4 @@
-"""The dashboard's pages, acts and rights, by a real client against the real server on a real database."""
+"""The dashboard's pages, operations and rights, by a real client against the real server on a real database."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from rowpost.dashboard import acts, app, monitor
+from rowpost.dashboard import app, monitor, operations
 from rowpost.dashboard.access import LoopbackAccess, ProxyAccess, TokenAccess
 from rowpost.dashboard.api import openapi
 from rowpost.dashboard.connections import Pool
@@ -91,7 +91,7 @@ def test_what_a_sender_wrote_is_escaped_everywhere(client, error, queue):
         assert "\x1b" not in text
 
 
-def test_an_act_without_the_forms_token_or_from_another_site_changes_nothing(client, error):
+def test_an_operation_without_the_forms_token_or_from_another_site_changes_nothing(client, error):
     error.send(b"{}", failed_headers())
     row = only_row(error)
     client.get("/")
@@ -311,23 +311,23 @@ def test_the_deployment_is_shown_and_verified(client, target):
     assert "url" not in client.get("/api/v1/deployment").json()
 
 
-# ------------------------------------------------------------------ acts
-def test_a_message_is_retried_and_the_act_is_logged(client, error, queue, caplog):
+# ------------------------------------------------------------------ operations
+def test_a_message_is_retried_and_the_operation_is_logged(client, error, queue, caplog):
     error.send(b'{"OrderId":1}', failed_headers())
     row = only_row(error)
 
-    with caplog.at_level(logging.INFO, "rowpost.dashboard.acts"):
+    with caplog.at_level(logging.INFO, "rowpost.dashboard.operations"):
         answer = client.submit(f"/failed/{row}", f"/failed/{row}/retry")
 
     assert answer.status_code == 303
     assert f"Moved message {row} to Sales." in client.text(answer.headers["location"])
     assert (error.peek(), [message.body for message in queue.browse()]) == (0, [b'{"OrderId":1}'])
     (record,) = caplog.records
-    assert {"act": "retry", "user": "local", "row": row, "outcome": "done", "to": "Sales"}.items() <= record.act.items()
+    assert {"operation": "retry", "user": "local", "row": row, "outcome": "done", "to": "Sales"}.items() <= record.operation.items()
 
 
 def test_a_purge_whose_time_is_over_says_that_messages_wait(client, queue, monkeypatch):
-    monkeypatch.setattr(acts, "LONGEST_S", -1.0)
+    monkeypatch.setattr(operations, "LONGEST_S", -1.0)
     monkeypatch.setattr(purging, "BATCH", 2)
     queue.send_many(OutgoingMessage(b"{}") for _ in range(5))
 
@@ -362,7 +362,7 @@ def test_a_message_is_discarded_with_a_reason(client, error, queue, caplog):
 
     assert (unsaid.status_code, "write why" in unsaid.text, kept) == (400, True, 1)
     assert (error.peek(), queue.peek()) == (0, 0)
-    assert [record.act["reason"] for record in caplog.records if hasattr(record, "act")] == ["the order was cancelled"]
+    assert [record.operation["reason"] for record in caplog.records if hasattr(record, "operation")] == ["the order was cancelled"]
 
 
 def test_a_purge_needs_the_queues_name(client, queue):
@@ -382,11 +382,11 @@ def test_a_queue_is_paused_limited_and_resumed(client, queue, database):
         answer = client.submit("/queue/Sales", "/control/Sales", **fields)
         return client.text(answer.headers["location"])
 
-    paused = control(act="pause", reason="closed")
+    paused = control(operation="pause", reason="closed")
     listed = client.text("/")
-    limited = control(act="limit", limit="3", shared="1")
+    limited = control(operation="limit", limit="3", shared="1")
     held = client.get("/api/v1/queue", params={"name": "Sales"}).json()["control"]
-    resumed, cleared = control(act="resume"), control(act="clear")
+    resumed, cleared = control(operation="resume"), control(operation="clear")
 
     assert "Paused Sales" in paused
     assert re.search(r"Operators have set: paused – closed \(.+\)", paused)
@@ -397,7 +397,7 @@ def test_a_queue_is_paused_limited_and_resumed(client, queue, database):
     assert ["Resumed Sales" in resumed, "Operators have set" in cleared, list_controls(database)] == [True, False, []]
 
 
-@pytest.mark.parametrize("fields", [{"act": "limit"}, {"act": "limit", "limit": "0"}, {"act": "stop"}, {}])
+@pytest.mark.parametrize("fields", [{"operation": "limit"}, {"operation": "limit", "limit": "0"}, {"operation": "stop"}, {}])
 def test_a_form_that_says_nothing_controls_nothing(client, queue, database, fields):
     answer = client.submit("/queue/Sales", "/control/Sales", **fields)
 
@@ -420,11 +420,11 @@ def test_delayed_messages_are_shown_sent_now_and_cancelled(client, queue, databa
 
     page = client.get("/queue/Sales").text
     listed = client.get("/api/v1/delayed", params={"name": "Sales", "count": 2}).json()
-    sent = client.submit("/queue/Sales", "/delayed/Sales", act="send-now", key=first)
-    unsaid = client.submit("/queue/Sales", "/delayed/Sales", act="cancel", key=second)
+    sent = client.submit("/queue/Sales", "/delayed/Sales", operation="send-now", key=first)
+    unsaid = client.submit("/queue/Sales", "/delayed/Sales", operation="cancel", key=second)
     with caplog.at_level(logging.INFO):
-        cancelled = client.submit("/queue/Sales", "/delayed/Sales", act="cancel", key=second, reason="no longer wanted")
-    gone = client.submit("/queue/Sales", "/delayed/Sales", act="cancel", key=second, reason="again")
+        cancelled = client.submit("/queue/Sales", "/delayed/Sales", operation="cancel", key=second, reason="no longer wanted")
+    gone = client.submit("/queue/Sales", "/delayed/Sales", operation="cancel", key=second, reason="again")
 
     assert (SCRIPT in page, page.count("Send now"), len(listed["messages"]), listed["more"]) == (False, 3, 2, True)
     assert [answer.status_code for answer in (sent, unsaid, cancelled, gone)] == [303, 400, 303, 404]
@@ -505,7 +505,7 @@ def test_a_dashboard_that_only_reads_offers_and_does_nothing(target, error):
         client.get("/")
         token = site.state.site.forgery.token(client.cookies["rowpost_form"])
         refused = [
-            client.post(path, data={"form_token": token, "confirm": "error", "act": "pause"})
+            client.post(path, data={"form_token": token, "confirm": "error", "operation": "pause"})
             for path in (f"/failed/{row}/retry", f"/failed/{row}/discard", "/purge/error", "/control/error")
         ]
 
@@ -514,7 +514,7 @@ def test_a_dashboard_that_only_reads_offers_and_does_nothing(target, error):
     assert error.peek() == 1
 
 
-def test_a_reader_is_offered_no_act_and_the_server_refuses_each(target, sql, error):
+def test_a_reader_is_offered_no_operation_and_the_server_refuses_each(target, sql, error):
     error.send(b"{}", failed_headers())
     row = only_row(error)
 
@@ -539,7 +539,7 @@ def test_a_reader_is_offered_no_act_and_the_server_refuses_each(target, sql, err
             ]
             token = site.state.site.forgery.token(client.cookies["rowpost_form"])
             refused = [
-                client.post(path, data={"form_token": token, "confirm": "error", "headers": "{}", "to": "Sales", "act": "pause"})
+                client.post(path, data={"form_token": token, "confirm": "error", "headers": "{}", "to": "Sales", "operation": "pause"})
                 for path in (f"/failed/{row}/retry", f"/failed/{row}/discard", f"/failed/{row}/edit", "/purge/error", "/control/error")
             ]
 
@@ -609,20 +609,20 @@ def test_every_path_of_the_interface_is_in_the_document_and_answers_as_it_says(c
     document = client.get("/api/v1/openapi.json").json()
     arguments = {
         "name": "Sales", "saga": "None", "instance": str(uuid4()), "row": None, "count": 10, "id": str(uuid4()),
-        "number": database.call("record_act", act_name="pause", client="test", queue_name="Sales")[0].act_id,
+        "number": database.call("record_operation", operation_name="pause", client="test", queue_name="Sales")[0].operation_id,
     }  # fmt: skip
 
     assert document == openapi()
-    for path, operations in document["paths"].items():
-        if "get" not in operations:
+    for path, methods in document["paths"].items():
+        if "get" not in methods:
             continue
-        names = [each["name"] for each in operations["get"]["parameters"]]
+        names = [each["name"] for each in methods["get"]["parameters"]]
         given = {name: value for name, value in arguments.items() if name in names}
         if "row" in given:
             given["row"] = only_row(error if "failed" in path else queue)
         answer = client.get(path, params=given)
         status = "200" if answer.status_code == 200 else "default"
-        schema = operations["get"]["responses"][status]["content"]["application/json"]["schema"]
+        schema = methods["get"]["responses"][status]["content"]["application/json"]["schema"]
         jsonschema.validate(answer.json(), {**schema, "components": document["components"]})
         assert answer.status_code == (404 if "saga" in names else 200), path
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from rowpost.database.contract import load_contract
-from rowpost.database.dialects.odbc import find_driver, load_pyodbc
+from rowpost.database.dialects.sqlserver.odbc import find_driver, load_pyodbc
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.transport.queue import Queue

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.database.dialects.odbc import how_to_install, missing_library
+from rowpost.database.dialects.sqlserver.odbc import how_to_install, missing_library
 from rowpost.version import install_command
 
 NO_LIBRARY = "libodbc.so.2: cannot open shared object file: No such file or directory"

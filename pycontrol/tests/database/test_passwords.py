@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from rowpost.database.connection import connect, connect_url
-from rowpost.database.dialects.odbc import connection_string
+from rowpost.database.dialects.sqlserver.odbc import connection_string
 from rowpost.errors import LoginRefused, PasswordUnavailable, SettingsError
 from rowpost.settings import password
 from rowpost.settings.environment import load_settings

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from rowpost.database.connection import Connection, connect_url
-from rowpost.database.dialects.postgresql_session import SETTINGS
+from rowpost.database.dialects.postgresql.session import SETTINGS
 from rowpost.database.requirements import check_server
 from rowpost.errors import UnsupportedServer
 from rowpost.transport.queue import Queue

@@ -4,7 +4,7 @@ import pytest
 from benchmarks.tds import Request, Splitter, through_proxy
 
 from rowpost.database.connection import Connection, connect_url
-from rowpost.database.dialects.odbc_session import KEPT_STATEMENTS
+from rowpost.database.dialects.sqlserver.session import KEPT_STATEMENTS
 from rowpost.errors import DatabaseError, InvalidMessageId
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage

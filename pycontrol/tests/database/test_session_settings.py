@@ -11,8 +11,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from rowpost.database.connection import Connection, connect_url
-from rowpost.database.dialects import postgresql_session
-from rowpost.database.dialects.postgresql_session import SETTINGS, open_connection
+from rowpost.database.dialects.postgresql import session as postgresql_session
+from rowpost.database.dialects.postgresql.session import SETTINGS, open_connection
 from rowpost.database.requirements import check_server
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan

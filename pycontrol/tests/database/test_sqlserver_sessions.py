@@ -4,8 +4,8 @@ from contextlib import suppress
 
 import pytest
 
-from rowpost.database.dialects.odbc_session import SESSION, decode_text
-from rowpost.database.dialects.sqlserver_transactions import STATE, State, clean, opening, restore
+from rowpost.database.dialects.sqlserver.session import SESSION, decode_text
+from rowpost.database.dialects.sqlserver.transactions import STATE, State, clean, opening, restore
 from rowpost.errors import DatabaseError
 
 FIRST = State(5496, "us_english", 7, "20030102", -1, "shop", "dbo")

@@ -8,8 +8,8 @@ from rowpost import errors
 from rowpost.database.connection import connect_url
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects.choice import dialect_for
-from rowpost.database.dialects.odbc import connection_string
-from rowpost.database.dialects.postgresql_session import check_version
+from rowpost.database.dialects.postgresql.session import check_version
+from rowpost.database.dialects.sqlserver.odbc import connection_string
 
 SQLSERVER = {
     1205: errors.Deadlock, 1222: errors.LockTimeout, 3960: errors.Deadlock, 3961: errors.Deadlock,
@@ -150,14 +150,14 @@ def test_a_supported_postgresql_is_not_refused(number):
 
 @pytest.mark.parametrize("version", ["10.50.1600", "11.00.2100", "12.00.2000", "13.00.1601"])
 def test_an_old_sql_server_is_refused_by_version(version):
-    from rowpost.database.dialects import sqlserver
+    from rowpost.database.dialects.sqlserver import dialect as sqlserver
 
     with pytest.raises(errors.UnsupportedServer, match="2016"):
         sqlserver.check_version(version, lambda: False)
 
 
 def test_azure_and_what_is_new_enough_is_not_refused():
-    from rowpost.database.dialects import sqlserver
+    from rowpost.database.dialects.sqlserver import dialect as sqlserver
 
     sqlserver.check_version("12.00.2000", lambda: True)
     sqlserver.check_version("13.00.5026", lambda: False)

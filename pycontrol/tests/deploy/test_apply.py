@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from rowpost.database.dialects import sqlserver_checks
+from rowpost.database.dialects.sqlserver import checks as sqlserver_checks
 from rowpost.deploy import apply as deploy
 from rowpost.deploy.apply import apply, difference, read_state
 from rowpost.deploy.deployment import deployment

@@ -3,7 +3,7 @@
 import pytest
 
 from rowpost.database.connection import connect_url
-from rowpost.database.dialects.temporary import create_schema
+from rowpost.database.dialects.postgresql.temporary import create_schema
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import prepare
 from rowpost.errors import SchemaTooNew

@@ -213,8 +213,8 @@ def test_a_supervisor_counts_them_and_emits_an_event_for_each(shop):
     control, *expired = sorted(supervisor.seen(events.Discarded), key=lambda event: event.reason)
     assert "control message" in control.reason
     assert {event.reason for event in expired} == {"its time to be received was over"}
-    assert {events.level_of(event) for event in (control, *expired)} == {logging.WARNING}
-    assert events.level_of(replace(control, expected=True)) == logging.INFO
+    assert {event.severity for event in (control, *expired)} == {logging.WARNING}
+    assert replace(control, expected=True).severity == logging.INFO
 
 
 def test_a_supervisor_tells_which_message_a_handler_discarded(shop):

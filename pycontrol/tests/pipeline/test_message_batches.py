@@ -8,7 +8,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from rowpost.database.dialects import sqlserver
+from rowpost.database.dialects.sqlserver import dialect as sqlserver
 from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import Deadlock, HandlerBrokeTransaction, SagaConflict
 from rowpost.pipeline.batch_size import BatchSize

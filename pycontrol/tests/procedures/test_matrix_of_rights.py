@@ -1,7 +1,7 @@
 """Every procedure of the contract, called by every kind of login for a queue of its own and for somebody else's.
 
 The expected answer of each cell follows from the contract, so that a procedure that is added is tested without a line here. A procedure
-that the role rowpost_endpoint may execute says in the contract for which queue it acts (`acts_for`), or why it needs none (`open`).
+that the role rowpost_endpoint may execute says in the contract for which queue it operations (`acts_for`), or why it needs none (`open`).
 """
 
 from dataclasses import replace

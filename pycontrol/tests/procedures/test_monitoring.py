@@ -14,7 +14,7 @@ from rowpost.settings.environment import QueueSettings, Settings, SupervisorSett
 from rowpost.transport.maintenance import maintain_queue, queue_metrics
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage, format_timestamp
-from rowpost.workers.tasks.queue_maintenance import ACTS, _Maintenance, make_queue_maintenance
+from rowpost.workers.tasks.queue_maintenance import OPERATIONS, _Maintenance, make_queue_maintenance
 from tests.support.logins import logins
 from tests.support.wake_up import postgresql_only
 
@@ -358,14 +358,16 @@ def test_on_sql_server_upkeep_runs_only_if_it_is_declared(engine, features, on):
 
     task = make_queue_maintenance(settings, lambda event: None)
 
-    assert task._queues == (["Sales", ACTS] if on else [ACTS])
+    assert task._queues == (["Sales", OPERATIONS] if on else [OPERATIONS])
 
 
-def test_upkeep_deletes_acts_that_are_older_than_ninety_days(target, database, sql):
-    sql.run("DELETE FROM rowpost.act")
+def test_upkeep_deletes_operations_that_are_older_than_ninety_days(target, database, sql):
+    sql.run("DELETE FROM rowpost.operation_log")
     for _ in range(2):
-        database.call("record_act", act_name="pause", client="test")
-    sql.run("UPDATE rowpost.act SET started_at = '2020-01-01' WHERE act_id = (SELECT MIN(a.act_id) FROM rowpost.act AS a)")
+        database.call("record_operation", operation_name="pause", client="test")
+    sql.run(
+        "UPDATE rowpost.operation_log SET started_at = '2020-01-01' WHERE operation_id = (SELECT MIN(a.operation_id) FROM rowpost.operation_log AS a)"
+    )
     told = []
 
     task = make_queue_maintenance(replace(target.settings, queues=()), told.append)
@@ -373,16 +375,16 @@ def test_upkeep_deletes_acts_that_are_older_than_ninety_days(target, database, s
     until(lambda: told)
     task.stop()
 
-    assert [(event.action, event.text) for event in told] == [("acts", "deleted 1 acts that began more than 90 days ago")]
-    assert sql.value("SELECT COUNT(*) FROM rowpost.act") == 1
+    assert [(event.action, event.text) for event in told] == [("operations", "deleted 1 operations that began more than 90 days ago")]
+    assert sql.value("SELECT COUNT(*) FROM rowpost.operation_log") == 1
 
 
-def test_upkeep_by_a_login_that_is_no_operator_leaves_the_acts(target, database, sql):
+def test_upkeep_by_a_login_that_is_no_operator_leaves_the_operations(target, database, sql):
     told = []
     with logins(sql, target.url) as made:
         name = made.make("nobody")
         with made.open(name) as connection:
-            waits = _Maintenance(300.0, told.append)(connection, ACTS)
+            waits = _Maintenance(300.0, told.append)(connection, OPERATIONS)
 
     assert (waits, told) == (None, [])
 

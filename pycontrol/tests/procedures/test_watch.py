@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from rowpost.database.connection import connect_url
-from rowpost.database.dialects.two_phase import open_participant
+from rowpost.database.dialects.postgresql.two_phase import open_participant
 from rowpost.deploy.queues import add_external
 from rowpost.errors import InvalidCount
 from rowpost.transport.delayed import move_due

@@ -13,7 +13,7 @@ from rowpost.wire.message import Message
 from rowpost.workers import events
 from rowpost.workers.answers import Answer, Crash
 from rowpost.workers.protocol import Backoff, CrashPolicy, Exit, InFlight, Progress, Ready, Tally
-from rowpost.workers.throttle import Throttle
+from rowpost.workers.supervision.health import Throttle
 from tests.support.pool_history import idle_history
 
 SECOND = timedelta(seconds=1)

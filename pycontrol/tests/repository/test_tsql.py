@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.database.dialects.odbc_session import SESSION
-from rowpost.database.dialects.sqlserver_transactions import (
+from rowpost.database.dialects.sqlserver.session import SESSION
+from rowpost.database.dialects.sqlserver.transactions import (
     BEGIN,
     CHECK_OPEN,
     COMMIT,

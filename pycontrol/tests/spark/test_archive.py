@@ -13,7 +13,7 @@ from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import NewFile
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.spark.archive.policy import Policy, Rule
+from rowpost.spark.archive.policy import Retention, Rule
 from rowpost.spark.archive.schemas import ARCHIVE, LIVE
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import decoded_tables, erase, retain
@@ -233,8 +233,8 @@ def test_a_table_that_needs_deltas_jar_is_refused_in_one_sentence(spark, made, t
         read_archive(spark, made.address)
     for change_it in (
         lambda: made.batch(1, [audit_row("m2")]),
-        lambda: retain.run(spark, made.address, Policy((Rule("delete", "audit", "*"),)), NOON),
-        lambda: erase.run(spark, made.address, erase.Selection(where="true"), reason="a test", now=NOON),
+        lambda: retain.run(spark, made.address, Retention((Rule("delete", "audit", "*"),)), NOON),
+        lambda: erase.run(spark, made.address, erase.Erasure(where="true"), reason="a test", now=NOON),
     ):
         with pytest.raises(SparkFailed, match=f"{named}.*does not write"):
             change_it()

@@ -224,7 +224,7 @@ def test_erase_reaches_the_tables_and_no_byte_of_the_message_is_left(spark, mark
     shop = Shop(spark, marked.made.copy(tmp_path / "made"))
 
     selection = (
-        erase.Selection(where=f"contains(cast(body as string), '{MARKER}')") if by == "where" else erase.Selection(ids=("m4", "m5", "M7", "m8", "m9"))
+        erase.Erasure(where=f"contains(cast(body as string), '{MARKER}')") if by == "where" else erase.Erasure(ids=("m4", "m5", "M7", "m8", "m9"))
     )
     receipt = erase.run(spark, shop.path, selection, "request 17", NOW)
 
@@ -250,8 +250,8 @@ def test_a_search_finds_a_text_within_lists_and_maps(fresh):
 def test_erase_says_which_copies_it_does_not_find(spark, shop):
     shutil.move(shop.out, shop.out.with_name("moved"))
 
-    receipt = erase.run(spark, shop.path, erase.Selection(ids=("m1",)), "request 17", NOW)
+    receipt = erase.run(spark, shop.path, erase.Erasure(ids=("m1",)), "request 17", NOW)
     assert receipt["copies_missing"] == [str(shop.out)]
 
     moved = str(shop.out.with_name("moved") / ORDER)
-    assert erase.run(spark, moved, erase.Selection(where="OrderId = 1"), "request 17", NOW)["erased"] == 1
+    assert erase.run(spark, moved, erase.Erasure(where="OrderId = 1"), "request 17", NOW)["erased"] == 1

@@ -96,7 +96,7 @@ def test_delta_reads_what_rowpost_has_written_merged_and_erased(spark, made, del
     first = delta(stream="stream")
     compact.run(spark, str(made.path), datetime.now(UTC))
     merged = delta(version="1", stream="stream")
-    erase.run(spark, str(made.path), erase.Selection(where="message_id = 'm10'"), reason="a test", now=datetime.now(UTC))
+    erase.run(spark, str(made.path), erase.Erasure(where="message_id = 'm10'"), reason="a test", now=datetime.now(UTC))
     last = delta()
 
     assert names(first["delta"]) == names(merged["delta"]) == ["m00", "m01", "m10", "m11", "m20", "m21"]
@@ -159,7 +159,7 @@ def test_erase_reaches_the_change_data_of_deltas_own_deletions(spark, made, delt
     )
     assert verify.absent(spark, str(made.path), [person])
 
-    erase.run(spark, str(made.path), erase.Selection(where=f"message_id = '{person}'"), reason="a test", now=datetime.now(UTC))
+    erase.run(spark, str(made.path), erase.Erasure(where=f"message_id = '{person}'"), reason="a test", now=datetime.now(UTC))
 
     left = [finding.what for finding in verify.absent(spark, str(made.path), [person])]
     assert all(path.startswith("_delta_log/") for path in left), left  # the condition of Delta's own DELETE

@@ -14,12 +14,12 @@ from pyarrow import parquet
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.opening import open_table
 from rowpost.errors import InvalidMessage, SparkFailed
-from rowpost.spark.archive.policy import Limit, Policy, Rule
+from rowpost.spark.archive.policy import Limit, Retention, Rule
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import read_schemas
 from rowpost.spark.jobs import compact, decoded_tables, erase, replay, retain, verify
 from rowpost.spark.jobs.archive import read_archive
-from rowpost.spark.jobs.maintenance import Counts
+from rowpost.spark.jobs.maintenance import RewriteCounts
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import NOON, audit_row, error_row
 from tests.support.spark.row_groups import bloom_filters_with
@@ -56,8 +56,8 @@ def holding(path: Path, text: str = MARKER) -> list[str]:
     return [name for name, info in ArchiveFolder(str(path)).contents() if info.is_file and contains(str(path), name, text)]
 
 
-def by_condition() -> erase.Selection:
-    return erase.Selection(where=f"conversation_id = '{MARKER}'")
+def by_condition() -> erase.Erasure:
+    return erase.Erasure(where=f"conversation_id = '{MARKER}'")
 
 
 def kept(made: ArchiveMaker) -> list[str]:
@@ -89,7 +89,7 @@ def test_ids_of_rows_and_messages_are_found_in_any_case(spark, made):
     one, other = sorted(row["message_id"] for row in archived_rows(made.address) if row["conversation_id"] == MARKER)
     (id,) = (row["id"] for row in archived_rows(made.address) if row["message_id"] == one)
 
-    receipt = erase.run(spark, made.address, erase.Selection(ids=(id.upper(), other.lower())), "request 17", NOW)
+    receipt = erase.run(spark, made.address, erase.Erasure(ids=(id.upper(), other.lower())), "request 17", NOW)
 
     assert (receipt["erased"], receipt["ids"], receipt["selected_by"]) == (2, 2, ["ids"])
     assert kept(made) == EXPECTED and holding(made.path) == []
@@ -128,7 +128,7 @@ def test_a_replay_goes_on_although_a_step_of_it_was_erased_or_all_of_them_were(s
     left = []
 
     for where in (f"id = '{first.id}'", "row_version > 0"):
-        erase.run(spark, made.address, erase.Selection(where=where), "request 17", NOW)
+        erase.run(spark, made.address, erase.Erasure(where=where), "request 17", NOW)
         left.append([replay.stored(spark, rows).where(f"step = {step}").count() for step in (0, 1)])
 
     assert left[0][0] == 0 < left[0][1]
@@ -162,7 +162,7 @@ def test_the_change_data_of_deltas_own_writers_goes_and_what_one_may_be_about_to
     entry = {"cdc": {"path": "_change_data/committed.parquet", "partitionValues": {}, "size": 1, "dataChange": False}}
     (made.path / "_delta_log" / f"{2:020}.json").write_text(f'{{"commitInfo": {{"operation": "DELETE"}}}}\n{json.dumps(entry)}\n')
 
-    erase.run(spark, str(made.path), erase.Selection(where=f"message_id LIKE '{MARKER}%'"), "a test", NOW)
+    erase.run(spark, str(made.path), erase.Erasure(where=f"message_id LIKE '{MARKER}%'"), "a test", NOW)
 
     assert holding(made.path) == ["_change_data/written.parquet"]
     assert kept(made) == ["m1"]
@@ -191,8 +191,8 @@ def test_what_is_not_there_is_proved_and_what_is_there_is_named(spark, made):
 
 
 # ---------------------------------------------------------------------------------------------- copies
-ALL = Policy(rules=(Rule("redact", message_type="Shop.*"),))
-OF_HEADERS = erase.Selection(where=f"contains(headers, '{MARKER}')")
+ALL = Retention(rules=(Rule("redact", message_type="Shop.*"),))
+OF_HEADERS = erase.Erasure(where=f"contains(headers, '{MARKER}')")
 
 
 def customer(number: int) -> tuple:
@@ -209,14 +209,14 @@ class Copied:
     def decode(self) -> int:
         return decoded_tables.run(self.spark, self.made.address, str(self.out), read_schemas(self.schemas))["tables"][0].added
 
-    def retain(self, policy: Policy) -> dict:
+    def retain(self, policy: Retention) -> dict:
         return retain.run(self.spark, self.made.address, policy, NOW, apply=True)[1]
 
-    def change_only_the_archive(self, policy: Policy) -> None:
-        for _ in retain.phases(self.spark, open_table(self.made.address), policy, NOW, Counts(), []):
+    def change_only_the_archive(self, policy: Retention) -> None:
+        for _ in retain.phases(self.spark, open_table(self.made.address), policy, NOW, RewriteCounts(), []):
             pass
 
-    def erase(self, selection: erase.Selection) -> tuple[int, int, int, dict]:
+    def erase(self, selection: erase.Erasure) -> tuple[int, int, int, dict]:
         receipt = erase.run(self.spark, self.made.address, selection, "request 17", NOW)
         return tuple(receipt[name] for name in ("erased", "copies_erased", "copies_redacted", "copies_undecided"))
 
@@ -251,7 +251,7 @@ def test_what_is_redacted_in_the_archive_is_redacted_in_its_copies_and_not_decod
     assert copied.retain(ALL)["copies_redacted"] == 0
 
 
-@pytest.mark.parametrize("policy", [Policy(rules=(Rule("delete", larger_than=2),)), Policy(limits=(Limit(1),))], ids=["rule", "limit"])
+@pytest.mark.parametrize("policy", [Retention(rules=(Rule("delete", larger_than=2),)), Retention(limits=(Limit(1),))], ids=["rule", "limit"])
 def test_what_is_deleted_from_the_archive_is_deleted_from_its_copies(copied, policy):
     done = copied.retain(policy)
 
@@ -268,12 +268,12 @@ def test_erase_after_a_redaction_leaves_nothing_of_the_person_in_a_copy(spark, c
 
 
 def test_erase_says_to_which_copies_its_condition_cannot_be_applied(spark, copied):
-    copied.change_only_the_archive(Policy(rules=(Rule("delete", larger_than=2),)))
+    copied.change_only_the_archive(Retention(rules=(Rule("delete", larger_than=2),)))
     table = str(copied.out / "Shop.PlaceOrder")
 
     assert copied.erase(OF_HEADERS) == (0, 0, 0, {table: 2})
     assert {Path(finding.what).is_relative_to(table) for finding in verify.absent(spark, copied.made.address, [MARKER])} == {True}
-    assert copied.erase(erase.Selection(where="message_id LIKE 'c%'")) == (0, 2, 0, {})
+    assert copied.erase(erase.Erasure(where="message_id LIKE 'c%'")) == (0, 2, 0, {})
     assert verify.absent(spark, copied.made.address, [MARKER]) == [] and holding(copied.out) == []
 
 
@@ -304,5 +304,5 @@ def test_a_table_whose_log_may_have_ids_is_refused_before_anything_is_changed(sp
 
 def test_a_condition_that_cannot_be_read_changes_nothing(spark, made):
     with pytest.raises(InvalidMessage, match="conversation_id"):
-        erase.run(spark, made.address, erase.Selection(where="no_such = 1"), "request 17", NOW)
+        erase.run(spark, made.address, erase.Erasure(where="no_such = 1"), "request 17", NOW)
     assert holding(made.path)

@@ -142,7 +142,7 @@ def test_spark_reads_only_the_row_group_that_has_the_conversation_and_erase_does
     steps = one_conversation(read_archive(spark, str(damaged.path)), LOST)
     damaged.first.write_bytes(damaged.content)  # erase rewrites it
 
-    receipt = erase.run(spark, str(damaged.path), erase.Selection(where="message_id = 'm-17'"), "request 17", datetime.now(UTC))
+    receipt = erase.run(spark, str(damaged.path), erase.Erasure(where="message_id = 'm-17'"), "request 17", datetime.now(UTC))
 
     assert (len(steps), receipt["erased"], receipt["files_rewritten"]) == (MESSAGES // CONVERSATIONS, 1, 1)
 

@@ -13,7 +13,7 @@ from rowpost.archive.merging import small_files
 from rowpost.archive.opening import open_table
 from rowpost.archive.table import DataFile
 from rowpost.errors import SettingsError, SparkFailed
-from rowpost.spark.archive.policy import Limit, Policy, Rule, read_policy
+from rowpost.spark.archive.policy import Limit, Retention, Rule, read_policy
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import compact, retain, verify
@@ -116,7 +116,7 @@ def test_only_files_of_similar_size_are_merged_by_the_archiver_and_none_beyond_t
 # ---------------------------------------------------------------------------------------------- retain
 def test_retain_shows_first_and_changes_nothing(spark, out):
     before = ids(out)
-    policy = Policy(rules=(Rule("delete", queue="audit", older_than=timedelta(days=9)),))
+    policy = Retention(rules=(Rule("delete", queue="audit", older_than=timedelta(days=9)),))
 
     steps, counts = retain.run(spark, out, policy, NOW)
 
@@ -125,7 +125,7 @@ def test_retain_shows_first_and_changes_nothing(spark, out):
 
 
 def test_retain_deletes_and_redacts_and_a_second_time_finds_nothing(spark, out):
-    policy = Policy(rules=(
+    policy = Retention(rules=(
         Rule("delete", queue="audit", older_than=timedelta(days=9), message_type="Shop.Place*"),
         Rule("redact", queue="*", larger_than=3),
     ))  # fmt: skip
@@ -148,7 +148,7 @@ def test_retain_deletes_and_redacts_and_a_second_time_finds_nothing(spark, out):
 
 def test_the_oldest_days_over_a_limit_go_whole(spark, out):
     youngest = sum(file.bytes for file in open_table(out).files() if (file.queue, file.day) == ("audit", "2024-05-18"))
-    policy = Policy(limits=(Limit(youngest, "aud*"),))
+    policy = Retention(limits=(Limit(youngest, "aud*"),))
 
     steps, counts = retain.run(spark, out, policy, NOW, apply=True)
 
@@ -160,7 +160,7 @@ def test_the_oldest_days_over_a_limit_go_whole(spark, out):
 def test_only_files_with_such_messages_are_rewritten(spark, out):
     before = {file.path for file in open_table(out).files()}
 
-    retain.run(spark, out, Policy(rules=(Rule("redact", queue="error"),)), NOW, apply=True)
+    retain.run(spark, out, Retention(rules=(Rule("redact", queue="error"),)), NOW, apply=True)
 
     after = {file.path for file in open_table(out).files()}
     assert {path for path in before if "queue=audit" in path} <= after
@@ -190,7 +190,7 @@ def test_a_policy_is_read(tmp_path):
     path = tmp_path / "policy.yml"
     path.write_text("rules:\n  - {queue: a*, older_than: 2w, action: redact}\nlimits: [{total: 1KB}]\n")
 
-    assert read_policy(path) == Policy((Rule("redact", "a*", older_than=timedelta(days=14)),), (Limit(1024),))
+    assert read_policy(path) == Retention((Rule("redact", "a*", older_than=timedelta(days=14)),), (Limit(1024),))
 
 
 # ---------------------------------------------------------------------------------------------- verify

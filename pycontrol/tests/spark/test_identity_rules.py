@@ -9,7 +9,7 @@ from deltalake import DeltaTable, Field
 
 from rowpost.archive import identity
 from rowpost.archive.address import located
-from rowpost.archive.identity import Batch, Progress, Recorded, by_epoch, check_known, check_start, is_new, recorded_after
+from rowpost.archive.identity import CheckpointProgress, Recorded, StreamBatch, by_epoch, check_known, check_start, is_new, recorded_after
 from rowpost.archive.opening import create_table, open_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.jobs.archive import default_checkpoint
@@ -27,11 +27,11 @@ def drain(number: int, owner: str = "o") -> dict:
     return {AUDIT: {"queue": AUDIT, "owner": owner, "number": number}}
 
 
-def batch(number: int, start: dict, end: dict, query: str = QUERY) -> Batch:
-    return Batch("archive", query, number, start, end, {AUDIT: "audit", ERROR: "error"}, WAY_OUT)
+def batch(number: int, start: dict, end: dict, query: str = QUERY) -> StreamBatch:
+    return StreamBatch("archive", query, number, start, end, {AUDIT: "audit", ERROR: "error"}, WAY_OUT)
 
 
-def after(*batches: Batch) -> dict[str, Recorded]:
+def after(*batches: StreamBatch) -> dict[str, Recorded]:
     records: dict[str, Recorded] = {}
     for each in batches:
         records = recorded_after(each, records)
@@ -98,7 +98,7 @@ def test_any_other_batch_is_refused_with_the_way_out(wrong, records, last):
         is_new(wrong, records, last)
 
 
-def refusal(stored: Progress, records: dict[str, Recorded], last: int) -> str:
+def refusal(stored: CheckpointProgress, records: dict[str, Recorded], last: int) -> str:
     """Start a query that reads audit. Returns why it is refused, or an empty text."""
     try:
         check_start(stored, records, last, "archive", ("audit",), WAY_OUT)
@@ -107,9 +107,9 @@ def refusal(stored: Progress, records: dict[str, Recorded], last: int) -> str:
     return ""
 
 
-def progress(committed: int, planned: int, *ends: dict, query: str | None = QUERY) -> Progress:
+def progress(committed: int, planned: int, *ends: dict, query: str | None = QUERY) -> CheckpointProgress:
     stored = dict(enumerate(ends))
-    return Progress("/c", query, planned, committed, stored.get)
+    return CheckpointProgress("/c", query, planned, committed, stored.get)
 
 
 @pytest.mark.parametrize(

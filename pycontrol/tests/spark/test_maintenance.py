@@ -23,10 +23,10 @@ from rowpost.archive.merging import AUTOMATIC_FILES, small_files
 from rowpost.archive.opening import open_table
 from rowpost.archive.table import DataFile
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.policy import Policy, Rule
+from rowpost.spark.archive.policy import Retention, Rule
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.jobs import compact, erase, retain, verify
-from rowpost.spark.jobs.maintenance import Counts
+from rowpost.spark.jobs.maintenance import RewriteCounts
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import audit_row
 
@@ -57,12 +57,12 @@ def made(whole, tmp_path) -> ArchiveMaker:
 
 def phases(spark, made: ArchiveMaker, kind: str) -> Iterator[str]:
     """Start a job without its lease, so that only the log of the table protects the messages."""
-    table, counts = open_table(made.address), Counts()
+    table, counts = open_table(made.address), RewriteCounts()
     if kind == "compact":
         return compact.phases(spark, table, lambda files: small_files(files, 2), counts)
     if kind == "erase":
-        return erase.phases(spark, table, erase.Selection(where="message_type = 'Shop.Pay'"), counts)
-    return retain.phases(spark, table, Policy(rules=(Rule(kind, message_type="Shop.Pay"),)), datetime.now(UTC), counts, [])
+        return erase.phases(spark, table, erase.Erasure(where="message_type = 'Shop.Pay'"), counts)
+    return retain.phases(spark, table, Retention(rules=(Rule(kind, message_type="Shop.Pay"),)), datetime.now(UTC), counts, [])
 
 
 def advance(job: Iterator[str], steps: int) -> bool:

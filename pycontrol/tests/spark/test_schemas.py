@@ -9,7 +9,7 @@ from examples.shop import messages as shop
 
 from rowpost.spark.bodies.decoding import decode_batch, decoded_type
 from rowpost.spark.bodies.observing import shapes
-from rowpost.spark.bodies.proposing import Observation, propose
+from rowpost.spark.bodies.proposing import FieldObservation, propose
 from rowpost.spark.bodies.schema_files import Schema, as_ddl, read_schemas
 from rowpost.spark.jobs import schemas
 from rowpost.spark.jobs.archive import archive
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("spark")  # Spark writes DDL
 def proposed(*bodies: bytes, content_type: str = "application/json", message_type: str = ORDER) -> tuple[str, list[str]]:
     """Propose fields from bodies, without a job of Spark."""
     found = [
-        Observation(tuple(json.loads(path)), kind, 1, place) for body in bodies for path, kind, place in shapes(body, content_type, message_type)
+        FieldObservation(tuple(json.loads(path)), kind, 1, place) for body in bodies for path, kind, place in shapes(body, content_type, message_type)
     ]
     fields, unknown = propose(found)
     return as_ddl(fields), unknown

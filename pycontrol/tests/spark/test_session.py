@@ -193,7 +193,7 @@ def jobs(spark: SparkSession, queues, made: ArchiveMaker) -> Iterator[tuple[str,
     yield "retain", ([(str(each["day"]), each["action"], each["messages"]) for each in changes], done["redacted"], done["copies_redacted"])
     compact.run(spark, made.address, datetime.now(UTC))
     yield "compact", sorted(file.rows for file in open_table(made.address).files())
-    receipt = erase.run(spark, made.address, erase.Selection(where="message_id = 'm1'"), "asked for", NOW)
+    receipt = erase.run(spark, made.address, erase.Erasure(where="message_id = 'm1'"), "asked for", NOW)
     yield "erase", (receipt["erased"], receipt["copies_erased"])
     report = verify.run(spark, made.address)
     yield "verify", ([day[:3] for day in report.days], report.findings, verify.absent(spark, made.address, ['"OrderId": 1']))

@@ -17,7 +17,7 @@ from rowpost.recoverability.policy import Decision, Recoverability
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, Exit, ReceiveFailed
-from rowpost.workers.worker import Worker
+from rowpost.workers.worker.worker import Worker
 from tests.support.crashing import TYPE, Order, write
 from tests.support.faults import Faults
 from tests.support.workers import eventually

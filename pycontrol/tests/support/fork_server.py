@@ -171,10 +171,10 @@ def _import_program() -> None:
         import_module(f"rowpost.cli.{name}")
     import psycopg
 
-    import rowpost.database.dialects.postgresql
+    import rowpost.database.dialects.postgresql.dialect
     import rowpost.database.embedded
     import rowpost.deploy.apply
-    import rowpost.workers.supervisor
+    import rowpost.workers.supervision.supervisor
 
     assert psycopg and rowpost
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from rowpost.dashboard.api import openapi
 from rowpost.database.contract import load_contract
-from rowpost.database.dialects import postgresql_errors, sqlserver_errors
+from rowpost.database.dialects.postgresql import errors as postgresql_errors
+from rowpost.database.dialects.sqlserver import errors as sqlserver_errors
 from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.scripts import load_scripts
 from tests.support import babelfish

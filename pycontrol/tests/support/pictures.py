@@ -29,8 +29,8 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.settings.saga import SagaSettings
-from rowpost.transport.acts import Actor, Ongoing, list_acts
 from rowpost.transport.controls import limit_workers, pause
+from rowpost.transport.operation_log import Operator, RunningOperation, list_operations
 from rowpost.transport.queue import Queue
 from rowpost.version import __version__
 from rowpost.wire.message import OutgoingMessage, format_timestamp
@@ -73,8 +73,8 @@ def overflow(page: Page) -> int:
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
-def fill(database: Connection) -> Ongoing:
-    """Fill the queues with messages, failures of several causes, subscriptions, acts and instances of a saga; return the act that goes on."""
+def fill(database: Connection) -> RunningOperation:
+    """Fill the queues with messages, failures of several causes, subscriptions, operations and instances of a saga; return the operation that goes on."""
     now = datetime.now(UTC)
 
     def headers(kind: str, age_s: float) -> dict[str, str | None]:
@@ -124,7 +124,7 @@ def fill(database: Connection) -> Ongoing:
             queues='["Sales", "Billing", "Shipping"]', workers=json.dumps(workers[: 4 - number]),
         )  # fmt: skip
     follow(database)
-    going = _act(database)
+    going = _operation(database)
     for number in range(12):
         database.call(
             "insert_saga", SAGA, id=uuid4(), correlation_value=str(4000 + number),
@@ -134,22 +134,22 @@ def fill(database: Connection) -> Ongoing:
     return going
 
 
-def _act(database: Connection) -> Ongoing:
-    """Let operators act: one act on many messages goes on, as its process would report it."""
-    ada, bob, console = Actor("dashboard", "ada"), Actor("dashboard", "bob"), Actor("command line")
-    with ada.act(database, "pause", "Mail", reason="the provider is down until 14:00") as noted:
+def _operation(database: Connection) -> RunningOperation:
+    """Let operators operation: one bulk operation goes on, as its process would report it."""
+    ada, bob, console = Operator("dashboard", "ada"), Operator("dashboard", "bob"), Operator("command line")
+    with ada.operation(database, "pause", "Mail", reason="the provider is down until 14:00") as noted:
         noted.done = 0
         pause(database, "Mail", "the provider is down until 14:00")
-    with bob.act(database, "limit", "Billing", limit=6, shared=True) as noted:
+    with bob.operation(database, "limit", "Billing", limit=6, shared=True) as noted:
         noted.done = 0
         limit_workers(database, "Billing", 6, shared=True)
-    with ada.act(database, "discard", "error", reason="the order was cancelled by telephone", row=4711) as noted:
+    with ada.operation(database, "discard", "error", reason="the order was cancelled by telephone", row=4711) as noted:
         noted.message_id = str(uuid4())
-    done = Ongoing.begin(database, console, "discard-all", "error", reason="load test", exception="LoadTest")
-    done.report(total=1_250, done=1_250, act_state="done")
-    left = Ongoing.begin(database, bob, "move-all", "error", failed_queue="Stock", to="Billing")
-    left.report(total=96, done=41, act_state="interrupted")
-    going = Ongoing.begin(database, ada, "retry-all", "error", reason="the gateway is back", exception="GatewayTimeout")
+    done = RunningOperation.begin(database, console, "discard-all", "error", reason="load test", exception="LoadTest")
+    done.report(total=1_250, done=1_250, operation_state="done")
+    left = RunningOperation.begin(database, bob, "move-all", "error", failed_queue="Stock", to="Billing")
+    left.report(total=96, done=41, operation_state="interrupted")
+    going = RunningOperation.begin(database, ada, "retry-all", "error", reason="the gateway is back", exception="GatewayTimeout")
     going.report(total=12_480, done=7_300, gone=12)
     return going
 
@@ -191,13 +191,13 @@ def follow(database: Connection) -> None:
 def pages_of(database: Connection) -> dict[str, str]:
     """Return the pages of the scene by name."""
     row = Queue("error", database).browse(1)[0].row_version
-    acts = list_acts(database)
+    operations = list_operations(database)
     message = Queue("Sales", database).browse(1)[0].row_version
     return {
         "queues": "/", "queue": "/queue/Sales", "message": f"/message/{message}/Sales", "failed-messages": "/failed", "failed-message": f"/failed/{row}",
         "edit": f"/failed/{row}/edit", "discard": f"/failed/{row}/discard", "purge": "/purge/Sales", "subscriptions": "/subscriptions",
         "workers": "/workers", "follow": f"/follow?id={ORDER}", "conversation": "/follow?conversation=7c1f0f52-4a6e-4b7e-9d3c-2f1f5a3e8d10", "follow-form": "/follow",
-        "acts": "/acts", "act": f"/act/{next((each.number for each in acts if each.goes_on), acts[0].number)}", "bulk": "/failed/all?act=retry",
+        "operations": "/operations", "operation": f"/operation/{next((each.number for each in operations if each.goes_on), operations[0].number)}", "bulk": "/failed/all?operation=retry",
         "paused": "/queue/Mail", "sagas": "/sagas", "saga": f"/saga/{SAGA}", "saga-instance": f"/saga/{SAGA}?instance=4003", "deployment": "/deployment?verify=1",
         "not-found": "/queue/Nowhere",
     }  # fmt: skip
@@ -222,7 +222,7 @@ def main() -> int:
     return int(max(sizes.values()) > LARGEST)
 
 
-def _take(settings: Settings, database: Connection, going: Ongoing) -> None:
+def _take(settings: Settings, database: Connection, going: RunningOperation) -> None:
     site = app(replace(settings, url=settings.url), access=LoopbackAccess())
     with serving(site) as client, browser() as started:
         _traffic(database, site.state.site.monitor)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from rowpost.settings.environment import Settings, WorkerSettings
 from rowpost.workers.answers import Answer
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.pool import WorkerPool
 from rowpost.workers.protocol import Assignment, Progress, Ready
+from rowpost.workers.supervision.pool import WorkerPool
 
 __all__ = ["History", "Process", "idle_history"]
 

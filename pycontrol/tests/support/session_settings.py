@@ -18,7 +18,7 @@ import pytest
 from psycopg import sql
 
 from rowpost.database.connection import Connection, connect_url
-from rowpost.database.dialects.postgresql_session import SETTINGS
+from rowpost.database.dialects.postgresql.session import SETTINGS
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.deploy.verify import verify

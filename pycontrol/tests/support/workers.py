@@ -19,7 +19,7 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
-from rowpost.workers.supervisor import Supervisor
+from rowpost.workers.supervision.supervisor import Supervisor
 
 __all__ = ["Refusing", "Running", "Shop", "concurrent", "eventually", "running", "shop", "supervisor_process"]
 
@@ -193,7 +193,7 @@ def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: f
     """
     program = (
         "import sys, json; from dataclasses import replace; from rowpost.settings.environment import *;"
-        "from rowpost.workers.supervisor import Supervisor; a = json.loads(sys.argv[1]);"
+        "from rowpost.workers.supervision.supervisor import Supervisor; a = json.loads(sys.argv[1]);"
         "w = WorkerSettings(a['handler'], limit=a['limit'], peek_delay=0.1);"
         "s = Settings(engine=a['engine'], url=a['url'], queues=(QueueSettings(a['queue'], worker=w),),"
         "supervisor=SupervisorSettings(stop_timeout=a['stop_timeout']));"

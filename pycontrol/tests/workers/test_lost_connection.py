@@ -19,7 +19,7 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.message import decode_headers
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, Exit
-from rowpost.workers.worker import Worker
+from rowpost.workers.worker.worker import Worker
 from tests.support.pipelines import pipeline_with
 from tests.support.workers import eventually
 

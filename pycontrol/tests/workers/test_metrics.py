@@ -21,7 +21,7 @@ from rowpost.wire.metrics import CRITICAL_TIME, METRICS, PROCESSING_TIME, RETRIE
 from rowpost.workers import events
 from rowpost.workers.protocol import Assignment
 from rowpost.workers.tasks.metrics import KEPT, MetricsReports, make_metrics
-from rowpost.workers.worker import Worker
+from rowpost.workers.worker.worker import Worker
 from tests.support.recorded_metrics import read_metrics
 from tests.support.recorded_rows import differences, recorded, recorded_headers
 from tests.support.sagas import Noted, Open, audited, deploy

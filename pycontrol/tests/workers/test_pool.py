@@ -8,8 +8,8 @@ from rowpost.errors import DatabaseUnavailable, Deadlock, LockTimeout, SettingsE
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.workers import events
 from rowpost.workers.answers import Answer
-from rowpost.workers.pool_members import respawn_delay
 from rowpost.workers.protocol import Exit, Progress, Receive, ReceiveFailed, ReceiveRecovered, Refused
+from rowpost.workers.supervision.handles import respawn_delay
 from tests.support.pool_history import History, idle_history
 
 
@@ -174,11 +174,11 @@ def test_a_starting_worker_is_commanded_to_receive_before_another_is_started():
 
 def test_a_worker_that_cannot_be_started_is_tried_again_later():
     history = History(limit=1)
-    start = history.pool._spawner._spawn
-    history.pool._spawner._spawn = lambda assignment: (_ for _ in ()).throw(OSError("no more processes"))
+    start = history.pool._handles._spawn
+    history.pool._handles._spawn = lambda assignment: (_ for _ in ()).throw(OSError("no more processes"))
 
     due = history.at(0.0)
-    history.pool._spawner._spawn = start
+    history.pool._handles._spawn = start
     history.at(due)
 
     assert "no more processes" in history.seen(events.Trouble)[0].error

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rowpost.workers.receive_cursor import ReceiveCursor, SharedHighWaterMark
+from rowpost.workers.protocol import SharedHighWaterMark
+from rowpost.workers.worker.receive_cursor import ReceiveCursor
 
 LONG_AGO, NOW = 100.0, 100.5
 

@@ -7,9 +7,9 @@ import pytest
 from rowpost.settings.environment import QueueSettings
 from rowpost.workers import events
 from rowpost.workers.answers import Answer
-from rowpost.workers.monitor import QueueMonitor
-from rowpost.workers.process import spawn_worker
 from rowpost.workers.protocol import Progress
+from rowpost.workers.supervision.monitor import QueueMonitor
+from rowpost.workers.worker.process import spawn_worker
 from tests.support.workers import concurrent, eventually, running
 
 

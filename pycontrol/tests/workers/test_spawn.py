@@ -20,7 +20,7 @@ from rowpost.errors import SettingsError, SparkUnavailable
 from rowpost.spark.doctor import check_environment
 from rowpost.spark.java import ensure_java
 from rowpost.workers import events
-from rowpost.workers.process import spawn_worker
+from rowpost.workers.worker.process import spawn_worker
 from tests.support.program import Program, environment_file
 from tests.support.workers import concurrent, eventually, running, supervisor_process
 

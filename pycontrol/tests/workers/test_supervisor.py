@@ -16,7 +16,7 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.message import parse_timestamp
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.supervisor import Supervisor
+from rowpost.workers.supervision.supervisor import Supervisor
 from tests.support.workers import Refusing, concurrent, eventually, running, supervisor_process
 
 HEADERS = {

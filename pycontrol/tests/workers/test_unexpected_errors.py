@@ -8,11 +8,10 @@ import pytest
 
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.workers import events
-from rowpost.workers.answers import Answer, Crash, MonitorFailure, WakeUp
+from rowpost.workers.answers import Answer, Control, Crash, MonitorFailure, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.control import Control
-from rowpost.workers.monitor import QueueMonitor
-from rowpost.workers.supervisor import Supervisor
+from rowpost.workers.supervision.monitor import QueueMonitor
+from rowpost.workers.supervision.supervisor import Supervisor
 from rowpost.workers.tasks.periodic import PeriodicTask
 from tests.support.pool_history import idle_history
 from tests.support.workers import eventually

@@ -16,7 +16,7 @@ from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
-from rowpost.workers.monitor import QueueMonitor
+from rowpost.workers.supervision.monitor import QueueMonitor
 from tests.support.logins import logins
 from tests.support.wake_up import INSERT, listener, postgresql_only, wake_everybody, wake_up_requested
 from tests.support.workers import Running, concurrent, eventually, running

@@ -8,12 +8,13 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from rowpost.archive.identity import Offset
 from rowpost.archive.source.connection import PatientConnection
 from rowpost.archive.source.cuts import Bounds, Range, split
 from rowpost.archive.source.lag import backlog
-from rowpost.archive.source.queue_stream import QueueState, StreamRefused
+from rowpost.archive.source.queue_stream import StreamRefused, StreamState
 from rowpost.archive.source.reading import read_spool_range
-from rowpost.archive.source.streams import Offset, Part, QueueStream, check_offset
+from rowpost.archive.source.streams import BatchPart, QueueStream, check_offset
 from rowpost.database.connection import Connection
 from rowpost.settings.environment import load_settings
 
@@ -71,7 +72,7 @@ class Drain(QueueStream):
         """Divide a batch into ranges of spool numbers."""
         return split(start["number"], end["number"], self.options.parts(end["number"] - start["number"]))
 
-    def read_part(self, connection: PatientConnection, part: Part) -> Iterator[pa.RecordBatch]:
+    def read_part(self, connection: PatientConnection, part: BatchPart) -> Iterator[pa.RecordBatch]:
         """Confirm the owner of the spool, and read: what is read has an owner who can continue, in a log of Spark or in an archive."""
         self.ask(lambda database: database.call("confirm_spool", self.options.queue, owner=part.end["owner"]), connection)
         yield from read_spool_range(connection, self.options, self.schema, part)
@@ -120,7 +121,7 @@ class Drain(QueueStream):
                 break
         return moved, spooled
 
-    def _check_no_consumers(self, state: QueueState) -> None:
+    def _check_no_consumers(self, state: StreamState) -> None:
         if self._checked or self.options.allow_consumers:
             return
         queue = self.options.queue

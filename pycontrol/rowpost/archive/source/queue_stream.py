@@ -10,7 +10,7 @@ from rowpost.archive.source.watermark import Poll, Watermark
 from rowpost.database.connection import Connection
 from rowpost.errors import PermissionDenied, RowpostError
 
-__all__ = ["QueueState", "StreamRefused", "describe", "wait_for_watermark"]
+__all__ = ["StreamRefused", "StreamState", "describe", "wait_for_watermark"]
 
 POLL_INTERVAL_S = 0.05
 SEE_WRITERS = (
@@ -32,7 +32,7 @@ class StreamRefused(RowpostError):
 
 
 @dataclass(frozen=True)
-class QueueState:
+class StreamState:
     """One result of describe_stream.
 
     Attributes:
@@ -67,11 +67,11 @@ class QueueState:
             raise StreamRefused(READ_ONLY.format(self.identity))
 
 
-def describe(database: Connection, queue: str) -> QueueState:
+def describe(database: Connection, queue: str) -> StreamState:
     """Poll the queue's state. Raises QueueNotFound, PermissionDenied."""
     with naming_what_is_gone(database, queue):
         identity, first, last, watermark, writers, purged, consumers, on_standby = database.call("describe_stream", queue)[0]
-    return QueueState(identity, first, last, None if writers is None else Poll.of(last, watermark, writers), purged, consumers, on_standby)
+    return StreamState(identity, first, last, None if writers is None else Poll.of(last, watermark, writers), purged, consumers, on_standby)
 
 
 def wait_for_watermark(database: Connection, queue: str, timeout_s: float, watermark: Watermark | None = None) -> int:

@@ -16,12 +16,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from rowpost.archive.identity import Offset
 from rowpost.archive.source.connection import PatientConnection
 from rowpost.archive.source.cuts import Bounds
 from rowpost.archive.source.drain import Drain
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.queue_stream import StreamRefused
-from rowpost.archive.source.streams import Offset, Part, Tail, check_offset
+from rowpost.archive.source.streams import BatchPart, Tail, check_offset
 from rowpost.errors import QueueNotFound
 
 __all__ = ["Several"]
@@ -101,7 +102,7 @@ class Several:
             **({"spooled": sum(spooled)} if spooled else {}),
         }
 
-    def parts(self, start: Offset, end: Offset) -> Sequence[Part]:
+    def parts(self, start: Offset, end: Offset) -> Sequence[BatchPart]:
         """Split the batch of each queue."""
         check_offset(("queues",), end)
         starts, ends = self._by_queue(start), end["queues"]
@@ -109,7 +110,7 @@ class Several:
         found = [part for name in changed for part in self.reader(name).parts(starts.get(name) or self.reader(name).beginning(), ends[name])]
         return [replace(part, first=part is found[0]) for part in found]
 
-    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, part: BatchPart) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, and add the name of the queue."""
         for batch in self.reader(part.queue).read(part):
             queue = pa.array([part.queue] * batch.num_rows, pa.string())

@@ -20,29 +20,29 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 
+from rowpost.archive.identity import Offset
 from rowpost.archive.source.connection import PatientConnection, Say, naming_what_is_gone, say, say_nothing
 from rowpost.archive.source.cuts import Bounds, Range, Sampled, divide, split
 from rowpost.archive.source.lag import backlog, holders
 from rowpost.archive.source.options import LATEST, ReadOptions
-from rowpost.archive.source.queue_stream import QueueState, StreamRefused, describe, wait_for_watermark
+from rowpost.archive.source.queue_stream import StreamRefused, StreamState, describe, wait_for_watermark
 from rowpost.archive.source.reading import read_queue_range
 from rowpost.archive.source.watermark import Notes, Watermark
 from rowpost.database.connection import Connection
 
-__all__ = ["Offset", "Part", "QueueStream", "Tail", "check_offset"]
+__all__ = ["BatchPart", "QueueStream", "Tail", "check_offset"]
 
 LAG_INTERVAL_S = 5.0
 Connect = Callable[[ReadOptions, Say], PatientConnection]
-Offset = dict[str, Any]
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Part(Range):
+class BatchPart(Range):
     """A part of a stream's batch.
 
     Attributes:
@@ -87,7 +87,7 @@ class QueueStream:
 
         return (connection or self.connection).run(named)
 
-    def describe(self) -> QueueState:
+    def describe(self) -> StreamState:
         """Poll the queue."""
         return self.ask(lambda database: describe(database, self.options.queue))
 
@@ -95,7 +95,7 @@ class QueueStream:
         """Divide a batch into ranges."""
         raise NotImplementedError
 
-    def read_part(self, connection: PatientConnection, part: Part) -> Iterator[pa.RecordBatch]:
+    def read_part(self, connection: PatientConnection, part: BatchPart) -> Iterator[pa.RecordBatch]:
         """Read the messages of one part."""
         raise NotImplementedError
 
@@ -103,14 +103,14 @@ class QueueStream:
         """Return lag_messages, lag_seconds and what else the mode knows."""
         raise NotImplementedError
 
-    def parts(self, start: Offset, end: Offset) -> Sequence[Part]:
+    def parts(self, start: Offset, end: Offset) -> Sequence[BatchPart]:
         """Split a batch into parts. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(self.keys, end)
         self.check_same_queue(end, self.describe())
         ranges = self.divide(start, end)
-        return [Part(each.above, each.upto, self.options.queue, end, each is ranges[0]) for each in ranges]
+        return [BatchPart(each.above, each.upto, self.options.queue, end, each is ranges[0]) for each in ranges]
 
-    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, part: BatchPart) -> Iterator[pa.RecordBatch]:
         """Read the messages of one part, the same at every attempt.
 
         Only the task of a batch's first part says that it waits for the server: the others would repeat it.
@@ -139,7 +139,7 @@ class QueueStream:
             f"Continue with {other}, or archive the queue to another folder."
         )
 
-    def check_same_queue(self, offset: Offset, state: QueueState) -> None:
+    def check_same_queue(self, offset: Offset, state: StreamState) -> None:
         """Raise StreamRefused if the checkpoint belongs to another queue, or this server is a standby: each task may reach another one."""
         state.check_primary()
         if offset["queue"] != state.identity:
@@ -232,7 +232,7 @@ class Tail(QueueStream):
         rows = self.ask(lambda database: database.call("sample_range", self.options.queue, above=above, upto=upto))
         return divide(above, upto, self.options.partitions, [Sampled(*row) for row in rows], self.options.part_rows)
 
-    def read_part(self, connection: PatientConnection, part: Part) -> Iterator[pa.RecordBatch]:
+    def read_part(self, connection: PatientConnection, part: BatchPart) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, then check that no purge removed some of them meanwhile."""
         yield from read_queue_range(connection, self.options, self.schema, part)
         state = connection.run(lambda database: describe(database, self.options.queue))
@@ -243,7 +243,7 @@ class Tail(QueueStream):
         """Do nothing: a tail does not change the queue. Returns 0."""
         return 0
 
-    def _offset(self, state: QueueState, row_version: int) -> Offset:
+    def _offset(self, state: StreamState, row_version: int) -> Offset:
         return self._noted({"queue": state.identity, "row_version": row_version, "purged": state.purged})
 
     def _noted(self, offset: Offset) -> Offset:
@@ -254,7 +254,7 @@ class Tail(QueueStream):
         timeout_s = self.options.watermark_timeout_s
         return self.ask(lambda database: wait_for_watermark(database, self.options.queue, timeout_s, self._watermark))
 
-    def _check_no_loss(self, start: Offset, state: QueueState) -> None:
+    def _check_no_loss(self, start: Offset, state: StreamState) -> None:
         check_offset(self.keys, start)
         self.check_same_queue(start, state)
         if start["row_version"] > state.last:
@@ -264,7 +264,7 @@ class Tail(QueueStream):
             )
         self._check_not_purged(start["row_version"], start.get("purged"), state)
 
-    def _check_not_purged(self, above: int, known: int | None, state: QueueState) -> None:
+    def _check_not_purged(self, above: int, known: int | None, state: StreamState) -> None:
         if self.options.fail_on_data_loss and state.purged is not None and state.purged != known and state.purged > above:
             raise StreamRefused(
                 f"The queue {self.options.queue} was purged up to row version {state.purged}, but this stream has read it up to "

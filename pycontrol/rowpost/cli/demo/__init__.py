@@ -2,5 +2,5 @@
 
 command.py has the arguments and the help, and show.py runs the demo. scenario.py defines the messages and the expected
 result, and stage.py deploys, fills and counts the demo's queues. sender.py is the second process, which sends the burst.
-handlers.py holds the handlers. display.py and chart.py print the progress, which progress.py records.
+handlers.py has the handlers. display.py shows the progress, which progress.py records.
 """

@@ -1,4 +1,4 @@
-"""The demo's handlers. What they write through their connection commits together with the message."""
+"""The demo's handlers, and its own SQL. What handlers write through their connection commits together with the message."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import json
 import os
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from rowpost.cli.demo.statements import statement
 from rowpost.database.connection import Connection
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import first_type
 
-__all__ = ["OrderRefused", "note_event", "place_order"]
+__all__ = ["OrderRefused", "note_event", "place_order", "statement"]
 
 ORDER_HEADER = "Shop.OrderId"
+SQL = Path(__file__).parent / "sql"
 
 
 class OrderRefused(Exception):
@@ -24,9 +26,7 @@ class OrderRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Order:
-    """The fields of a message that the handlers need."""
-
+class _Order:
     number: int
     message_type: str
     amount: Decimal | None
@@ -45,7 +45,7 @@ def note_event(message: Message, connection: Any) -> None:
     _store(message, _read(message), connection)
 
 
-def _read(message: Message) -> Order:
+def _read(message: Message) -> _Order:
     """Read an order from the body, or from the headers if another system sent no body. Raises OrderRefused without a number."""
     content = json.loads(message.body, parse_float=Decimal) if message.body else {}
     headers = message.headers
@@ -53,10 +53,16 @@ def _read(message: Message) -> Order:
     number = content.get("OrderId") or headers.get(ORDER_HEADER)
     if number is None:
         raise OrderRefused(f"the message has no order number: neither OrderId in its body nor the header {ORDER_HEADER}")
-    return Order(int(number), first_type(types), content.get("Amount"))
+    return _Order(int(number), first_type(types), content.get("Amount"))
 
 
-def _store(message: Message, order: Order, connection: Any) -> None:
+def _store(message: Message, order: _Order, connection: Any) -> None:
     engine = Connection.share(connection).engine
     values = (message.id, order.message_type, order.number, order.amount, os.getpid())
     connection.cursor().execute(statement(engine, "insert_order"), values)
+
+
+@cache
+def statement(engine: str, name: str) -> str:
+    """Return the text of sql/<engine>/<name>.sql."""
+    return (SQL / engine / f"{name}.sql").read_text(encoding="utf-8")

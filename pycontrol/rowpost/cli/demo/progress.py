@@ -8,14 +8,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from tempfile import TemporaryFile
 from typing import IO
 
-from rowpost.cli.run.event_text import describe_event
 from rowpost.workers import events
 from rowpost.workers.snapshot import Snapshot
 
-__all__ = ["Burst", "Progress"]
+__all__ = ["Burst", "DemoProgress"]
 
 RECENT_FAILURES = 4
 #: how long all queues must be empty before the burst starts, and after it before the demo ends
@@ -26,10 +25,10 @@ class Burst:
     """The process that sends the burst, and the number of messages that it has reported as sent."""
 
     def __init__(self, environment: str | None, queue: str, orders: int) -> None:
-        self._arguments = [environment or "", queue, str(orders)]
+        self._command = [sys.executable, "-m", "rowpost.cli.demo.sender", environment or "", queue, str(orders)]
         self._process: subprocess.Popen[str] | None = None
-        self.orders = orders
-        self.sent = 0
+        self._errors = TemporaryFile("w+")  # noqa: SIM115 -- it ends with the program
+        self.orders, self.sent = orders, 0
 
     @property
     def started(self) -> bool:
@@ -45,26 +44,20 @@ class Burst:
         """Why the process failed, or None."""
         if self._process is None or not self._process.poll():
             return None
-        return self._error.strip() or f"exit code {self._process.returncode}"
+        self._errors.seek(0)
+        return self._errors.read().strip() or f"exit code {self._process.returncode}"
 
     def start(self) -> None:
         """Start the process in its own session, so that Ctrl-C in the terminal does not reach it."""
-        self._error = ""
-        process = subprocess.Popen(  # noqa: S603 -- our own program, no shell
-            [sys.executable, "-m", "rowpost.cli.demo.sender", *self._arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        self._process = subprocess.Popen(  # noqa: S603 -- our own program, no shell
+            self._command, stdout=subprocess.PIPE, stderr=self._errors, text=True, start_new_session=True, env=environment
         )
-        self._process = process
-        for read, stream in ((self._count, process.stdout), (self._read_errors, process.stderr)):
-            threading.Thread(target=read, args=(stream,), name="rowpost demo burst", daemon=True).start()
+        threading.Thread(target=self._count, args=(self._process.stdout,), name="rowpost demo burst", daemon=True).start()
 
     def stop(self) -> None:
         """Terminate the process. Its last batch is either committed or rolled back."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and not self.over:
             self._process.terminate()
             self._process.wait()
 
@@ -72,27 +65,22 @@ class Burst:
         for line in output:
             self.sent = int(line)
 
-    def _read_errors(self, errors: IO[str]) -> None:
-        self._error = errors.read()
 
-
-class Progress:
+class DemoProgress:
     """Receives the supervisor's events, samples the number of workers, and detects the end of the demo."""
 
-    def __init__(self, burst: Burst, queues: tuple[str, ...], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, burst: Burst, queues: tuple[str, ...]) -> None:
         self.burst = burst
-        self._clock = clock
-        self._began = clock()
-        self._seen_empty_at: dict[str, float] = dict.fromkeys(queues, float("-inf"))
+        self._began = self._quiet_since = self._burst_began = self._last_handled = time.monotonic()
+        self._seen_empty_at = dict.fromkeys(queues, float("-inf"))
         self._burst_over_at = float("inf")
-        self._quiet_since = self._burst_began = self._last_handled = self._began
         self.workers: list[int] = []
         self.recent: deque[str] = deque(maxlen=RECENT_FAILURES)
 
     @property
     def seconds(self) -> float:
         """Seconds since the start."""
-        return self._clock() - self._began
+        return time.monotonic() - self._began
 
     @property
     def burst_seconds(self) -> float:
@@ -101,31 +89,32 @@ class Progress:
 
     def start_burst(self) -> None:
         """Start the second process."""
-        self._quiet_since = self._burst_began = self._clock()
+        self._quiet_since = self._burst_began = time.monotonic()
         self.burst.start()
 
     def record(self, event: events.Event) -> None:
         """Record an event. Called in the supervisor's thread."""
-        if isinstance(event, events.Peeked):
-            self._seen_empty_at[event.queue] = self._clock() if event.count == 0 else float("-inf")
-        elif isinstance(event, events.Handled):
-            self._last_handled = self._clock()
-        elif isinstance(event, events.Failed):
-            result = f"attempt {event.attempts}" if type(event) is events.Failed else "moved to error"
-            self.recent.append(f"{result}: {event.error}")
-        elif isinstance(event, events.Trouble | events.Critical | events.WorkerDied):
-            self.recent.append(describe_event(event) or "")
+        match event:
+            case events.Peeked():
+                self._seen_empty_at[event.queue] = time.monotonic() if event.count == 0 else float("-inf")
+            case events.Handled():
+                self._last_handled = time.monotonic()
+            case events.Failed():
+                result = f"attempt {event.attempts}" if type(event) is events.Failed else "moved to error"
+                self.recent.append(f"{result}: {event.error}")
+            case events.Trouble() | events.Critical() | events.WorkerDied():
+                self.recent.append(str(event))
 
     def over(self, snapshot: Snapshot) -> bool:
         """Whether all queues were empty after the burst and have had at most one worker for `QUIET_S` seconds."""
         if self.burst.failure:
             return True
-        if self._burst_over_at == float("inf") and self.burst.over:
-            self._burst_over_at = self._clock()
-        looked = min(self._seen_empty_at.values())
-        if looked <= self._burst_over_at or any(queue.busy or queue.workers > 1 for queue in snapshot.queues):
-            self._quiet_since = self._clock()
-        return self._clock() - self._quiet_since >= QUIET_S
+        now = time.monotonic()
+        if self.burst.over:
+            self._burst_over_at = min(self._burst_over_at, now)
+        if min(self._seen_empty_at.values()) <= self._burst_over_at or any(queue.busy or queue.workers > 1 for queue in snapshot.queues):
+            self._quiet_since = now
+        return now - self._quiet_since >= QUIET_S
 
     @property
     def quiet(self) -> bool:

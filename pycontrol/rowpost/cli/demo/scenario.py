@@ -9,7 +9,7 @@ from functools import cached_property
 
 from rowpost.settings.environment import QueueSettings, SupervisorSettings, WorkerSettings
 
-__all__ = ["AUDIT", "BILLING", "ERROR", "SALES", "SUPERVISOR", "Outcome", "Scenario", "queues"]
+__all__ = ["AUDIT", "BILLING", "ERROR", "SALES", "SUPERVISOR", "DemoResult", "Scenario", "queues"]
 
 BILLING, SALES, ERROR, AUDIT = "Demo.Billing", "Demo.Sales", "Demo.error", "Demo.audit"
 SUPERVISOR = SupervisorSettings(error_queue=ERROR, stop_timeout=10.0, idle_timeout=1.0)
@@ -23,7 +23,7 @@ WIRE_BILLING, WIRE_SALES, WIRE_ERROR, WIRE_AUDIT = 2, 2, 1, 1
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResult:
     """How many messages were handled, failed, expired or are waiting.
 
     `handled` counts rows of the business table and `handled_once` counts distinct messages in it. `burst_handled` and
@@ -38,6 +38,11 @@ class Outcome:
     in_audit: int
     expired: int
     waiting: int
+
+    def exactly_once(self, right: str) -> str:
+        """Say that no message was handled twice, in the words `right`, or how many were."""
+        doubled = self.handled - self.handled_once
+        return f"{doubled:,} of them more than once" if doubled else right
 
 
 @dataclass(frozen=True)
@@ -72,24 +77,16 @@ class Scenario:
             yield json.dumps(order, separators=(",", ":")).encode()
 
     @property
-    def expected(self) -> Outcome:
+    def expected(self) -> DemoResult:
         """The expected result."""
         burst = self.orders - len(self.failing)
         handled = burst + WIRE_BILLING + WIRE_SALES + FOREIGN_HANDLED
-        return Outcome(
-            handled=handled,
-            handled_once=handled,
-            burst_handled=burst,
-            burst_handled_once=burst,
-            in_error=len(self.failing) + WIRE_ERROR + FOREIGN_CORRUPT,
-            in_audit=WIRE_AUDIT,
-            expired=FOREIGN_EXPIRED,
-            waiting=0,
-        )
+        in_error = len(self.failing) + WIRE_ERROR + FOREIGN_CORRUPT
+        return DemoResult(handled, handled, burst, burst, in_error, in_audit=WIRE_AUDIT, expired=FOREIGN_EXPIRED, waiting=0)
 
-    def differences(self, outcome: Outcome) -> list[str]:
+    def differences(self, result: DemoResult) -> list[str]:
         """Describe every difference from the expected result, one line each."""
-        got, expected = asdict(outcome), asdict(self.expected)
+        got, expected = asdict(result), asdict(self.expected)
         return [f"{name.replace('_', ' ')}: {got[name]:,}, expected {expected[name]:,}" for name in got if got[name] != expected[name]]
 
 

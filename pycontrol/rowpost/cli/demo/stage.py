@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rowpost.cli.demo.scenario import AUDIT, BILLING, ERROR, SALES, SUPERVISOR, Outcome, queues
-from rowpost.cli.demo.statements import statement
+from rowpost.cli.demo.handlers import statement
+from rowpost.cli.demo.scenario import AUDIT, BILLING, ERROR, SALES, SUPERVISOR, DemoResult, queues
 from rowpost.cli.session import canonical_name
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
@@ -37,7 +36,7 @@ class Stage:
         declared = settings.queues if settings.embedded else ()
         self.settings = replace(
             settings,
-            queues=(*_without_workers(declared), *queues(workers, self.names)),
+            queues=(*(replace(queue, worker=None) for queue in declared), *queues(workers, self.names)),
             supervisor=replace(SUPERVISOR, error_queue=self.names[ERROR]),
         )
 
@@ -61,36 +60,23 @@ class Stage:
             drop_queue(database, name)
         self._run(database, "drop_business_table")
 
-    def count(self, database: Connection, expired: int) -> Outcome:
+    def count(self, database: Connection, expired: int) -> DemoResult:
         """Count the result. `expired` is the supervisor's count of expired messages."""
-        rows = database.dialect.script(database.driver_connection, statement(database.engine, "count_orders"))
-        handled, once, burst, burst_once = rows[0]
+        ((handled, once, burst, burst_once),) = database.dialect.script(database.driver_connection, statement(database.engine, "count_orders"))
         depth = {name: Queue(address, database).peek(COUNT_LIMIT) for name, address in self.names.items()}
-        return Outcome(
-            handled=handled,
-            handled_once=once,
-            burst_handled=burst,
-            burst_handled_once=burst_once,
-            in_error=depth[ERROR],
-            in_audit=depth[AUDIT],
-            expired=expired,
-            waiting=depth[BILLING] + depth[SALES],
-        )
+        waiting = depth[BILLING] + depth[SALES]
+        return DemoResult(handled, once, burst, burst_once, depth[ERROR], depth[AUDIT], expired, waiting)
 
-    def reasons(self, database: Connection) -> list[tuple[str, str]]:
-        """Return id and reason of each message in the error queue."""
+    def errors(self, database: Connection) -> list[dict[str, str]]:
+        """Return the id and the reason of each message in the error queue."""
         messages = Queue(self.names[ERROR], database).browse(100, max_body_bytes=0)
-        return [(str(message.id), _reason(message)) for message in messages]
+        return [{"id": str(message.id), "reason": _reason(message)} for message in messages]
 
     def _run(self, database: Connection, name: str) -> None:
         entry = describe_queue(QueueSettings(self.names[BILLING]), database.engine)
         text = render(statement(database.engine, name), queue_names(entry, database.dialect), database.engine)
         with database.translated():
             database.dialect.script(database.driver_connection, text)
-
-
-def _without_workers(declared: tuple[QueueSettings, ...]) -> Iterator[QueueSettings]:
-    return (replace(queue, worker=None) for queue in declared)
 
 
 def _wire_messages() -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from rowpost.cli.errors.options import (
 from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
 from rowpost.cli.printing import describe_body, message_document, table, visible
 from rowpost.cli.session import Session
-from rowpost.transport.bulk_acts import EVERYTHING
+from rowpost.transport.bulk_operations import EVERYTHING
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.failure_groups import cause_of, scan

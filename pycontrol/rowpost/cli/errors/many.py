@@ -1,6 +1,6 @@
-"""rowpost errors retry-all, discard-all, move-all, edit-all: acts on all failed messages that match.
+"""rowpost errors retry-all, discard-all, move-all, edit-all: operations on all failed messages that match.
 
-They are the acts of the dashboard: on record, cancelled from anywhere, and gone on with by `rowpost acts resume`.
+They are the operations of the dashboard: on record, cancelled from anywhere, and gone on with by `rowpost operations resume`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from rowpost.cli.errors.options import (
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import format_exact_count
 from rowpost.cli.printing import table, visible
-from rowpost.cli.session import ACTOR, Session
-from rowpost.transport.bulk_acts import BulkAct, Selection, preview
+from rowpost.cli.session import OPERATOR, Session
+from rowpost.transport.bulk_operations import BulkOperation, Selection, preview
 from rowpost.transport.changes import Change
 from rowpost.transport.failure_groups import Scan
 
@@ -60,7 +60,7 @@ def retry_all(
 ) -> ExitCode:
     """Move all matching messages back to the queues in which they failed. Exit code 1 if some could not be moved."""
     selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
-    return _act(session, selection, Change("retry"), reason, dry_run, yes)
+    return _operation(session, selection, Change("retry"), reason, dry_run, yes)
 
 
 def discard_all(
@@ -77,7 +77,7 @@ def discard_all(
 ) -> ExitCode:
     """Delete all matching messages for good."""
     selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
-    return _act(session, selection, Change("discard"), reason, dry_run, yes)
+    return _operation(session, selection, Change("discard"), reason, dry_run, yes)
 
 
 def move_all(
@@ -95,7 +95,7 @@ def move_all(
 ) -> ExitCode:
     """Move all matching messages, unchanged, to another queue than the one in which they failed."""
     selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
-    return _act(session, selection, Change("move", session.name(to)), reason, dry_run, yes)
+    return _operation(session, selection, Change("move", session.name(to)), reason, dry_run, yes)
 
 
 def edit_all(
@@ -117,7 +117,7 @@ def edit_all(
     selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
     headers: dict[str, str | None] = {**header_values(header), **dict.fromkeys(remove or ())}
     change = Change("edit", None if to is None else session.name(to), headers)
-    return _act(session, selection, change, reason, dry_run, yes)
+    return _operation(session, selection, change, reason, dry_run, yes)
 
 
 def header_values(given: list[str] | None) -> dict[str, str | None]:
@@ -144,7 +144,7 @@ def _selection(
     return Selection(name, failed_filter(session, failed_queue, exception, message_type, since), cause)
 
 
-def _act(session: Session, selection: Selection, change: Change, reason: str | None, dry_run: bool, yes: bool) -> ExitCode:
+def _operation(session: Session, selection: Selection, change: Change, reason: str | None, dry_run: bool, yes: bool) -> ExitCode:
     """Preview, ask, and execute to the end."""
     with session.deployed() as database:
         found = preview(database, selection)
@@ -154,8 +154,8 @@ def _act(session: Session, selection: Selection, change: Change, reason: str | N
         if found.matched:
             session.confirm(f"{_verb(change)} {format_exact_count(found.matched)} in {session.settings.target} ({_where(change, found)})?", yes)
             up_to = found.up_to if selection.up_to is None else selection.up_to
-            act = BulkAct.begin(database, ACTOR, replace(selection, up_to=up_to), change, reason)
-            return execute(session, act)
+            operation = BulkOperation.begin(database, OPERATOR, replace(selection, up_to=up_to), change, reason)
+            return execute(session, operation)
     print_result(session, change.kind, None)
     return ExitCode.OK
 
@@ -190,7 +190,7 @@ def _print_preview(session: Session, selection: Selection, change: Change, found
             {"row_version": each.row_version, "message_id": each.message_id, "exception": each.exception_message or None} for each in found.messages
         ]
         session.document(
-            {"act": change.kind, "queue": selection.queue, "matched": found.matched, "read": found.read, "groups": groups, "examples": examples}
+            {"operation": change.kind, "queue": selection.queue, "matched": found.matched, "read": found.read, "groups": groups, "examples": examples}
         )
         return
     rows = [

@@ -1,4 +1,4 @@
-"""rowpost errors retry, discard, edit: single failed messages. Each act is on record."""
+"""rowpost errors retry, discard, edit: single failed messages. Each operation is on record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowpost.cli.errors.options import (
 )
 from rowpost.cli.message import read_headers_file
 from rowpost.cli.printing import visible
-from rowpost.cli.session import ACTOR, Session
+from rowpost.cli.session import OPERATOR, Session
 from rowpost.transport.failed_message import FailedMessage
 
 __all__ = ["register"]
@@ -45,7 +45,7 @@ def retry(
         for each in message:
             failed = errors.find(each)
             row = failed.row_version
-            with ACTOR.act(database, "retry" if other is None else "move", errors.queue.name, reason=reason, row=row) as noted:
+            with OPERATOR.operation(database, "retry" if other is None else "move", errors.queue.name, reason=reason, row=row) as noted:
                 noted.message_id = failed.message_id
                 noted.details["to"] = destination = errors.retry(row, other)
             if session.as_json:
@@ -67,7 +67,7 @@ def discard(
         found = [errors.find(each) for each in message]
         for each in found:
             session.confirm(f"Delete {_description(each)} from {errors.queue.name} in {session.settings.target}?", yes)
-            with ACTOR.act(database, "discard", errors.queue.name, reason=reason, row=each.row_version) as noted:
+            with OPERATOR.operation(database, "discard", errors.queue.name, reason=reason, row=each.row_version) as noted:
                 noted.message_id = each.message_id
                 errors.discard(each.row_version)
             if session.as_json:
@@ -95,7 +95,7 @@ def edit(
         errors = error_queue(session, database, queue)
         failed = errors.find(message)
         row, edited = failed.row_version, {"body_edited": body is not None, "headers_edited": headers is not None}
-        with ACTOR.act(database, "edit", errors.queue.name, reason=reason, row=row, **edited) as noted:
+        with OPERATOR.operation(database, "edit", errors.queue.name, reason=reason, row=row, **edited) as noted:
             noted.message_id = failed.message_id
             noted.details["to"] = destination = errors.edit(
                 row,

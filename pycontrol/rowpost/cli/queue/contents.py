@@ -11,7 +11,7 @@ from rowpost.cli.exits import ExitCode, Interrupted
 from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
 from rowpost.cli.interrupts import defer_interrupts
 from rowpost.cli.printing import describe_body, message_document, print_message, table, visible
-from rowpost.cli.session import ACTOR, Session
+from rowpost.cli.session import OPERATOR, Session
 from rowpost.errors import MessageCorrupt
 from rowpost.transport.purging import purge as purge_queue
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_MESSAGE
@@ -62,7 +62,7 @@ def purge(
         with session.progress() as bar, defer_interrupts() as interrupts:
             task = bar.add_task(f"Purging {queue.name}", total=None)
             purged = purge_queue(
-                database, ACTOR, queue.name, expired=expired, progress=lambda deleted: bar.update(task, completed=deleted),
+                database, OPERATOR, queue.name, expired=expired, progress=lambda deleted: bar.update(task, completed=deleted),
                 stop=lambda: "cancelled" if interrupts.pending else None,
             )  # fmt: skip
             by_key, interrupts.pending = interrupts.pending, False

@@ -8,7 +8,7 @@ import typer
 
 from rowpost.cli.command import QueueArgument, command
 from rowpost.cli.exits import ExitCode, Refused
-from rowpost.cli.session import ACTOR, Session
+from rowpost.cli.session import OPERATOR, Session
 from rowpost.database.connection import Connection
 from rowpost.errors import PermissionDenied
 from rowpost.transport.controls import limit_workers, list_controls, pause, resume
@@ -32,7 +32,7 @@ def pause_queue(session: Session, name: QueueArgument, reason: ReasonOption = No
     with session.deployed() as database:
         names = _names(session, name)
         for each in names:
-            with ACTOR.act(database, "pause", each, reason=reason) as noted:
+            with OPERATOR.operation(database, "pause", each, reason=reason) as noted:
                 noted.done = 0
                 pause(database, each, reason)
         _print(session, database, names, "Paused {}.", OTHERS)
@@ -43,7 +43,7 @@ def resume_queue(session: Session, name: QueueArgument, reason: ReasonOption = N
     with session.deployed() as database:
         names = _names(session, name)
         for each in names:
-            with ACTOR.act(database, "resume", each, reason=reason) as noted:
+            with OPERATOR.operation(database, "resume", each, reason=reason) as noted:
                 noted.done = 0
                 resume(database, each, reason)
         _print(session, database, names, "Resumed {}.")
@@ -65,7 +65,7 @@ def limit(
     with session.deployed() as database:
         names = _names(session, name)
         for each in names:
-            with ACTOR.act(database, "limit", each, reason=reason, limit=workers, shared=total) as noted:
+            with OPERATOR.operation(database, "limit", each, reason=reason, limit=workers, shared=total) as noted:
                 noted.done = 0
                 limit_workers(database, each, workers, shared=total, reason=reason)
         where = "all supervisors together" if total else "each supervisor"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
+from signal import Signals
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rowpost.cli.command import YesOption, command
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
-from rowpost.cli.printing import visible
-from rowpost.cli.run.event_text import describe_event, event_document, style_of
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.database.connection import connect
 from rowpost.settings.bridge import BridgeSettings, load_bridge
@@ -28,7 +24,6 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Move messages between the queues of two environments.", no_args_is_help=True)
 
-DRAW_INTERVAL_S = 0.25
 FileArgument = Annotated[Path, typer.Argument(metavar="[FILE]", help="The bridge's file.", show_default="bridge.yml")]
 FILE = Path("bridge.yml")
 
@@ -52,13 +47,13 @@ def run(
     """Move messages in both directions until Ctrl-C or SIGTERM.
 
     The first signal waits for the batches that are being moved, the second one does not. Several processes may run the same bridge: in each
-    direction one of them moves messages, and the others stand by.
+    direction one of them moves messages, and the others wait.
     """
     # imported here because other commands start faster without them
+    from rowpost.cli.run.event_text import print_event
     from rowpost.cli.run.output import lines_left_out, patient
-    from rowpost.cli.run.workers import supervise
+    from rowpost.cli.run.supervise import pending, supervise
     from rowpost.workers.bridge.bridge import Bridge
-    from rowpost.workers.events import level_of
 
     bridge = _load(session, file)
     if install:
@@ -68,19 +63,17 @@ def run(
     _prepare(session, bridge)
     queued: SimpleQueue[Event] = SimpleQueue()
     running = Bridge(bridge, on_event=queued.put)
-    level = min(side.settings.log.number for side in bridge.sides)
+    severity = min(side.settings.log.number for side in bridge.sides)
 
     def draw() -> None:
-        while not queued.empty():
-            event = queued.get()
-            if level_of(event) >= level:
-                show(event)
+        for event in pending(queued, severity):
+            if session.as_json or not event.frequent:
+                print_event(session, event, as_json=session.as_json)
 
-    show = _shower(session)
     with patient(session, lines_left_out(as_json=session.as_json)):
-        stopped_by = supervise(running, draw, DRAW_INTERVAL_S, (lambda snapshot: snapshot.idle) if until_idle else None)
+        stopped_by = supervise(running, draw, (lambda snapshot: snapshot.idle) if until_idle else None)
         _print_totals(session, running)
-    if stopped_by is signal.SIGINT:
+    if stopped_by is Signals.SIGINT:
         raise Interrupted("what was being moved is finished; waiting messages stay in their queues")
 
 
@@ -125,18 +118,3 @@ def _prepare(session: Session, bridge: BridgeSettings) -> None:
             for queue in check(bridge, here, there, database):
                 session.note(f"{here.name}: the queue {queue} is not registered; the bridge's login needs the right to insert into its table.")
             subscribe(here, there, database)
-
-
-def _shower(session: Session) -> Callable[[Event], None]:
-    if session.as_json:
-        return lambda event: session.document(event_document(event))
-
-    def show(event: Event) -> None:
-        from rich.text import Text
-
-        described = describe_event(event)
-        if described is not None:
-            text = f"{datetime.fromtimestamp(event.at):%H:%M:%S} {visible(' '.join(described.split()))}"
-            session.out.print(Text(text, style=style_of(event)), soft_wrap=True)
-
-    return show

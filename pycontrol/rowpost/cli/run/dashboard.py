@@ -30,7 +30,7 @@ def dashboard(
         str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on. Other ones than loopback need a token or a proxy.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = PORT,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Offer no act, and refuse all.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Offer no operation, and refuse all.")] = False,
     token_file: Annotated[
         Path | None, typer.Option("--token-file", metavar="FILE", help="The file with the token that users need. Default: $ROWPOST_DASHBOARD_TOKEN.")
     ] = None,

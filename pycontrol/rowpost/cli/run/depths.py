@@ -5,64 +5,49 @@ The supervisor's own counts are not enough, because it does not peek while its w
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
-from rowpost.database.connection import Connection, connect
+from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, RowpostError
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.events import Event, Recovered
+from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["COUNT_LIMIT", "DepthWatch"]
+__all__ = ["COUNT_LIMIT", "watched_depths"]
 
 #: a peek stops counting at this number of messages
 COUNT_LIMIT = 10_000
 
 
-class DepthWatch:
-    """A thread with its own connection. `depths` maps queues to counts, or to None if the queue could not be peeked.
+@contextmanager
+def watched_depths(settings: Settings, queues: Iterable[str], every: float = 1.0) -> Iterator[Mapping[str, int | None]]:
+    """Count the messages of queues within the block, in a thread with its own connection.
 
-    with DepthWatch(settings, ["Sales"]) as watch:
-        watch.depths    # {"Sales": 12}
+    Yields the latest count by queue, None for a queue that could not be peeked.
     """
+    depths: dict[str, int | None] = dict.fromkeys(queues)
 
-    def __init__(self, settings: Settings, queues: Iterable[str], every: float = 1.0) -> None:
-        self._settings, self._every = settings, every
-        self._depths: dict[str, int | None] = dict.fromkeys(queues)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="rowpost depths", daemon=True)
-
-    @property
-    def depths(self) -> Mapping[str, int | None]:
-        """The latest counts."""
-        return dict(self._depths)
-
-    def __enter__(self) -> DepthWatch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join(timeout=2.0)
-
-    def _watch(self) -> None:
-        database: Connection | None = None
-        while not self._stopped.is_set():
+    def peek_all(database: Connection, _: str) -> float:
+        for name in depths:
             try:
-                database = database or connect(self._settings, application_name="rowpost display")
-                self._peek_all(database)
-            except RowpostError:
-                self._depths = dict.fromkeys(self._depths)
-                database = None
-            self._stopped.wait(self._every)
-        if database is not None:
-            database.close()
-
-    def _peek_all(self, database: Connection) -> None:
-        for name in self._depths:
-            try:
-                self._depths[name] = Queue(name, database).peek(COUNT_LIMIT)
+                depths[name] = Queue(name, database).peek(COUNT_LIMIT)
             except DatabaseUnavailable:
                 raise
             except RowpostError:  # the login may not peek this queue, or the queue was dropped
-                self._depths[name] = None
+                depths[name] = None
+        return every
+
+    def forget(event: Event) -> None:  # the database cannot be reached, which the supervisor reports too
+        if not isinstance(event, Recovered):
+            depths.update(dict.fromkeys(depths))
+
+    breaker = CircuitBreaker(armed_wait=every, triggered_wait=every)
+    task = PeriodicTask(settings, ["depths"], peek_all, name="rowpost display", activity="count messages of", emit=forget, breaker=breaker)
+    task.start()
+    try:
+        yield depths
+    finally:
+        task.stop()

@@ -1,4 +1,4 @@
-"""The live table of a supervisor's queues: as wide as the terminal allows."""
+"""The figures of a supervisor's queues: in a live table that is as wide as the terminal allows, and in a line each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import COUNT_LIMIT
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
-__all__ = ["queue_table", "show_depth"]
+__all__ = ["describe_figures", "queue_table", "show_depth"]
 
 _COLUMNS = ("queue", "waiting", "workers", "per second", "critical time", "handled", "failed", "to error", "discarded")
 #: the columns that are left on a terminal that is narrower than 80 columns
@@ -126,3 +126,20 @@ def show_depth(depth: int | None) -> Text:
     if depth is None:
         return Text("?")
     return Text(f"{depth:,}+" if depth >= COUNT_LIMIT else f"{depth:,}")
+
+
+def describe_figures(queue: QueueSnapshot) -> str:
+    """Format a queue's figures in one line."""
+    parts = (
+        f"{queue.handled:,} handled",
+        f"{queue.depth:,} waiting" if queue.depth else "",
+        f"{queue.rate:,.0f}/s",
+        f"paused, {queue.workers} workers left" if queue.paused else f"{queue.workers} of {queue.limit} workers",
+        f"{queue.attempts_failed:,} failed attempts",
+        f"{queue.moved_to_error + queue.poison:,} moved to error",
+        f"{queue.expired:,} expired" if queue.expired else "",
+        f"{queue.discarded:,} discarded" if queue.discarded else "",
+        "" if queue.critical_time is None else f"critical time {format_seconds(queue.critical_time)}",
+        "" if queue.processing_time is None else f"processing time {format_seconds(queue.processing_time)}",
+    )
+    return f"{queue.queue}: {', '.join(filter(None, parts))}"

@@ -1,31 +1,28 @@
-"""Run a supervisor in a thread, display its queues and events, and pass signals on to it."""
+"""Run the workers of an environment, and display their queues and events."""
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from queue import SimpleQueue
-from types import FrameType
-from typing import Any, Protocol
+from signal import Signals
 
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from rowpost.cli import hangups
 from rowpost.cli.current_folder import import_from_current_folder
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import visible
-from rowpost.cli.run.depths import DepthWatch
-from rowpost.cli.run.event_text import describe_event, describe_figures, event_document, style_of
-from rowpost.cli.run.live_table import queue_table
+from rowpost.cli.run.depths import watched_depths
+from rowpost.cli.run.event_text import print_event
+from rowpost.cli.run.live_table import describe_figures, queue_table
 from rowpost.cli.run.output import lines_left_out, patient
 from rowpost.cli.run.selection import Selection
+from rowpost.cli.run.supervise import pending, supervise
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
@@ -39,14 +36,12 @@ from rowpost.endpoint.hosting import (
 )
 from rowpost.errors import QueueNotFound
 from rowpost.settings.environment import Settings
-from rowpost.settings.password import hurry
-from rowpost.workers.events import Event, level_of
+from rowpost.workers.events import Event
 from rowpost.workers.snapshot import QueueSnapshot
-from rowpost.workers.supervisor import Supervisor
+from rowpost.workers.supervision.supervisor import Supervisor
 
-__all__ = ["Supervised", "supervise", "work"]
+__all__ = ["work"]
 
-DRAW_INTERVAL_S = 0.25
 #: between two lines of figures if the output is not a terminal
 FIGURES_INTERVAL_S = 10.0
 
@@ -72,21 +67,23 @@ def work(session: Session, selection: Selection, until_idle: bool, *, install: b
     settings = selection.settings(session)
     if install:
         _install(session, settings)
-    worked = [each.name for each in settings.queues if each.worker is not None]
-    queued_events: SimpleQueue[Event] = SimpleQueue()
-    supervisor = Supervisor(
-        settings,
-        on_event=queued_events.put,
-        load=lambda: selection.settings(Session(session.environment, session.as_json)),
-    )
+    queued: SimpleQueue[Event] = SimpleQueue()
+    supervisor = Supervisor(settings, on_event=queued.put, load=lambda: selection.settings(Session(session.environment, session.as_json)))
     _prepare(session, settings)
-    until = (lambda snapshot: snapshot.idle) if until_idle else None
-    with patient(session, lines_left_out(as_json=_as_json(session))):
-        with ExitStack() as stack:
-            draw = _make_draw(session, settings, supervisor, queued_events, worked, stack, plain=plain)
-            stopped_by = supervise(supervisor, draw, DRAW_INTERVAL_S, until, on_hangup=supervisor.reload)
+    as_json, live = _as_json(session), not plain and session.out.is_terminal and not session.out.is_dumb_terminal
+    with patient(session, lines_left_out(as_json=as_json)):
+        with _figures(session, settings, supervisor, live=live, plain=plain) as show_figures:
+
+            def draw() -> None:
+                for event in pending(queued, settings.log.number):
+                    if not event.frequent:
+                        print_event(session, event, as_json=as_json, plain=plain, fold=live)
+                show_figures()
+
+            until = (lambda snapshot: snapshot.idle) if until_idle else None
+            stopped_by = supervise(supervisor, draw, until, on_hangup=supervisor.reload)
         _print_totals(session, supervisor.snapshot().queues, plain=plain)
-    if stopped_by is signal.SIGINT:
+    if stopped_by is Signals.SIGINT:
         raise Interrupted("running handlers finished; waiting messages stay in their queues")
 
 
@@ -130,57 +127,27 @@ def _prepare(session: Session, settings: Settings) -> None:
                 session.note(f"The server limits how long handlers may work. {text}")
 
 
-def _make_draw(
-    session: Session,
-    settings: Settings,
-    supervisor: Supervisor,
-    queued_events: SimpleQueue[Event],
-    worked: list[str],
-    stack: ExitStack,
-    *,
-    plain: bool = False,
-) -> Callable[[], None]:
-    """Return the function that displays changes: as a live table, as log lines or as JSON lines."""
-    level = settings.log.number
+@contextmanager
+def _figures(session: Session, settings: Settings, supervisor: Supervisor, *, live: bool, plain: bool) -> Iterator[Callable[[], None]]:
+    """Yield the function that shows the figures of the queues: in a live table on a terminal, in lines elsewhere, and never with JSON."""
     if _as_json(session):
-        return lambda: _drain(queued_events, level, lambda event: session.document(event_document(event)))
-    if plain or not session.out.is_terminal or session.out.is_dumb_terminal:
-        return _log(session, supervisor, queued_events, level, plain=plain)
-    watch = stack.enter_context(DepthWatch(settings, [*worked, settings.supervisor.error_queue]))
-    live = stack.enter_context(Live(console=session.out, auto_refresh=False))
-    title = Text(f"rowpost run · {visible(settings.environment)} · {visible(settings.target)} · Ctrl-C stops", "dim")
-
-    def draw() -> None:
-        _drain(queued_events, level, lambda event: live.console.print(_line(event)))
-        live.update(Group(title, queue_table(supervisor.snapshot(), watch.depths)), refresh=True)
-
-    return draw
+        yield lambda: None
+    elif not live:
+        yield _lines_of_figures(session, supervisor, plain=plain)
+    else:
+        title = Text(f"rowpost run · {visible(settings.environment)} · {visible(settings.target)} · Ctrl-C stops", "dim")
+        counted = [*(each.name for each in settings.queues if each.worker is not None), settings.supervisor.error_queue]
+        with watched_depths(settings, counted) as depths, Live(console=session.out, auto_refresh=False) as display:
+            yield lambda: display.update(Group(title, queue_table(supervisor.snapshot(), depths)), refresh=True)
 
 
-def _as_json(session: Session) -> bool:
-    return session.as_json or session.settings.log.format == "json"
-
-
-def _drain(queued_events: SimpleQueue[Event], level: int, show: Callable[[Event], None]) -> None:
-    while not queued_events.empty():
-        event = queued_events.get()
-        if level_of(event) >= level and describe_event(event) is not None:
-            show(event)
-
-
-def _line(event: Event, *, plain: bool = False) -> Text:
-    text = f"{datetime.fromtimestamp(event.at):%H:%M:%S} {visible(' '.join((describe_event(event) or '').split()))}"
-    return Text(text, style="" if plain else style_of(event))
-
-
-def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Event], level: int, *, plain: bool) -> Callable[[], None]:
-    """Return a function that prints events at once, and changed figures every `FIGURES_INTERVAL_S` seconds; `plain`: without colours."""
+def _lines_of_figures(session: Session, supervisor: Supervisor, *, plain: bool) -> Callable[[], None]:
+    """Return a function that prints the figures that have changed, every `FIGURES_INTERVAL_S` seconds; `plain`: without colours."""
     last: dict[str, QueueSnapshot] = {}
     due = time.monotonic() + FIGURES_INTERVAL_S
 
-    def draw() -> None:
+    def show() -> None:
         nonlocal due
-        _drain(queued_events, level, lambda event: session.out.print(_line(event, plain=plain), soft_wrap=True, highlight=not plain))
         if time.monotonic() < due:
             return
         due = time.monotonic() + FIGURES_INTERVAL_S
@@ -189,7 +156,11 @@ def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Ev
                 session.out.print(f"{datetime.now():%H:%M:%S} {visible(describe_figures(queue))}", soft_wrap=True, highlight=not plain)
             last[queue.queue] = queue
 
-    return draw
+    return show
+
+
+def _as_json(session: Session) -> bool:
+    return session.as_json or session.settings.log.format == "json"
 
 
 def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...], *, plain: bool) -> None:
@@ -200,67 +171,3 @@ def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...], *, plain:
             session.document({"event": "Totals", "queue": queue.queue} | {key: getattr(queue, key) for key in counts})
         else:
             session.out.print(visible(describe_figures(replace(queue, depth=None))), soft_wrap=True, highlight=not plain)
-
-
-class Supervised(Protocol):
-    """What runs in a thread of its own until it is stopped: a supervisor or a bridge."""
-
-    def run(self, until: Callable[[Any], bool] | None = None) -> None:
-        """Work until `stop` is called, or until `until` returns True for a snapshot."""
-
-    def stop(self) -> None:
-        """Let what is running finish; the second call does not wait for it."""
-
-
-def supervise(
-    supervisor: Supervised,
-    draw: Callable[[], None],
-    every: float,
-    until: Callable[[Any], bool] | None = None,
-    on_hangup: Callable[[], None] | None = None,
-) -> signal.Signals | None:
-    """Run a supervisor or a bridge in a thread until it ends. Call `draw` every `every` seconds and once after the end.
-
-    The first SIGINT or SIGTERM lets running handlers finish, the second one kills them. SIGHUP calls `on_hangup`. If `draw` raises, the
-    supervisor is stopped first. Raises what the supervisor raises.
-
-    Returns:
-        The signal that ended the supervisor, or None if it ended by itself.
-    """
-    received: list[int] = []
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            supervisor.run(until)
-        except BaseException as error:  # noqa: BLE001 -- raised again in the main thread
-            failed.append(error)
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        hurry()
-        supervisor.stop()
-
-    thread = threading.Thread(target=work, name="rowpost supervisor")
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
-    if on_hangup is not None and hasattr(signal, "SIGHUP"):
-        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: on_hangup())
-        hangups.take_over(on_hangup)
-    try:
-        thread.start()
-        try:
-            while thread.is_alive():
-                draw()
-                thread.join(every)
-        except BaseException:
-            supervisor.stop()
-            raise
-        finally:
-            thread.join()
-        draw()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if failed:
-        raise failed[0]
-    return signal.Signals(received[0]) if received else None

@@ -8,7 +8,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode
+from rowpost.cli.option_groups import grouped
 from rowpost.cli.spark import analysis, archives, bodies, finding, jobs, replays, sending
 
 __all__ = ["app"]
@@ -48,7 +50,10 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].", no_args_is_help=True, cls=_Commands)
-for _part in (analysis, finding, archives, bodies, sending):
-    _part.register(app)
+for _each in (
+    analysis.doctor, analysis.metrics, analysis.conversations, analysis.failures, finding.find, archives.archive, archives.retain, archives.compact,
+    archives.erase, archives.verify, bodies.decode, bodies.schemas, sending.replay,
+):  # fmt: skip
+    command(app)(grouped(_each))
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(replays.app, name="replays")

@@ -11,47 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.doctor import print_checks
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table, visible
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import (
-    ArchiveArgument,
-    ConfOption,
-    MasterOption,
-    ProgressOption,
-    PrometheusOption,
-    UiOption,
-    counter,
-    counts,
-    in_spark,
-    local_folder,
-    receivers,
-    result_folder,
-    running,
-)
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, counter, counts, local_folder, result_folder, running
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from rowpost.spark.progress import Receiver
 
-__all__ = ["register"]
+__all__ = ["conversations", "doctor", "failures", "metrics"]
 
 SHOWN = 40
 SampleOption = Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of rows to print.")]
 OutOption = Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write the result to this folder as Parquet, and replace what is there.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "doctor")(doctor)
-    command(app, "metrics")(metrics)
-    command(app, "conversations")(conversations)
-    command(app, "failures")(failures)
 
 
 def doctor(
@@ -60,8 +37,8 @@ def doctor(
         str | None,
         typer.Argument(metavar="[DIR]", help="Check too what an archive in this place needs, such as s3a://lake/archive.", show_default=False),
     ] = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    options: SparkOptions,
 ) -> ExitCode:
     """Check what Spark needs: packages, Java, a session, a worker, the database, and the store of an archive. Exit code 1 if a check fails."""
     from rowpost.spark.doctor import check_environment, check_session
@@ -69,7 +46,7 @@ def doctor(
 
     checks = list(check_environment())
     if not any(check.state == "bad" for check in checks):
-        with running(session, master, conf, "doctor"):
+        with running(session, options, "doctor"):
             checks += check_session(start, lambda: _database(session), archive)
     return print_checks(session, checks)
 
@@ -103,24 +80,22 @@ def metrics(
     ] = "10m",
     by: Annotated[str, typer.Option("--by", metavar="hour|day|month", help="Merge the hours to days or months.")] = "hour",
     count: SampleOption = SHOWN,
-    progress: ProgressOption = None,
-    prometheus: PrometheusOption = None,
-    ui: UiOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    stream: StreamOptions,
+    options: SparkOptions,
 ) -> None:
     """Show throughput, processing time and critical time by hour, endpoint and message type."""
     if live is not None and out is not None and archive is None:
-        settings = (session, master, conf, f"metrics of {session.name(live)}", ui)
-        with receivers(session, progress, prometheus) as receive, session.deployed(), running(*settings) as spark:
-            return _live(session, spark, session.stream_name(live), out, (every, late), [*receive, *in_spark(spark, ui)])
-    if archive is None or live is not None or progress or prometheus:
+        settings = (session, options, f"metrics of {session.name(live)}", stream.ui)
+        with stream.receivers(session) as receive, session.deployed(), running(*settings) as spark:
+            return _live(session, spark, session.stream_name(live), out, (every, late), [*receive, *stream.in_spark(spark)])
+    if archive is None or live is not None or stream.progress or stream.prometheus:
         raise Refused("Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.", ExitCode.USAGE)
     if by not in ("hour", "day", "month"):
         raise Refused(f"--by must be hour, day or month (got {by!r}).", ExitCode.USAGE)
     local_folder(archive)
     result_folder(out)
-    with running(session, master, conf, "metrics", ui) as spark:
+    with running(session, options, "metrics", stream.ui) as spark:
         from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.archive.times import in_utc
         from rowpost.spark.jobs.archive import read_archive
@@ -180,14 +155,14 @@ def conversations(
         str | None, typer.Option("--out", metavar="DIR", help="Write edges and conversations to this folder as Parquet, and replace what is there.")
     ] = None,
     count: SampleOption = SHOWN,
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    options: SparkOptions,
 ) -> None:
     """Show which endpoints send which messages to each other. With --id, show one conversation."""
     local_folder(archive)
     for part in ("edges", "conversations") if out is not None else ():
         result_folder(f"{str(out).rstrip('/')}/{part}")
-    with running(session, master, conf, "conversations") as spark:
+    with running(session, options, "conversations") as spark:
         from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.jobs.archive import read_archive
 
@@ -237,8 +212,8 @@ def failures(
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the groups to this file as CSV.", dir_okay=False)] = None,
     out: OutOption = None,
     count: SampleOption = SHOWN,
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    options: SparkOptions,
 ) -> None:
     """Group failed messages by exception, endpoint and message type, with their trend."""
     if (archive is None) == (queue is None):
@@ -246,7 +221,7 @@ def failures(
     if archive is not None:
         local_folder(archive)
     result_folder(out)
-    with session.deployed() if queue else nullcontext(), running(session, master, conf, "failures") as spark:
+    with session.deployed() if queue else nullcontext(), running(session, options, "failures") as spark:
         from rowpost.spark.archive.headers import parse_headers
         from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.archive.times import in_utc

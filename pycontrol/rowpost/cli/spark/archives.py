@@ -9,69 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowpost.cli.archiving import (
-    AcceptLossOption,
-    DrainOption,
-    EveryOption,
-    FailWhenHeldOption,
-    MaxBytesOption,
-    MaxRowsOption,
-    OnceOption,
-    QueuesArgument,
-    SharedOption,
-    TakeOverOption,
-    check_options,
-    check_queues,
-    why_held,
-)
-from rowpost.cli.command import command
+from rowpost.cli.archiving import ArchivingOptions, QueuesArgument, check_queues
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import (
-    ArchiveArgument,
-    ConfOption,
-    MasterOption,
-    ProgressOption,
-    PrometheusOption,
-    UiOption,
-    counter,
-    counts,
-    imported,
-    in_spark,
-    local_folder,
-    receivers,
-    running,
-)
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, counter, counts, imported, local_folder, running
 
 if TYPE_CHECKING:
     from rowpost.database.connection import Connection
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "archive")(archive)
-    command(app, "retain")(retain)
-    command(app, "compact")(compact)
-    command(app, "erase")(erase)
-    command(app, "verify")(verify)
+__all__ = ["archive", "compact", "erase", "retain", "verify"]
 
 
 def archive(
     session: Session,
     queue: QueuesArgument,
     folder: ArchiveArgument,
-    drain: DrainOption = False,
-    shared: SharedOption = False,
-    take_over: TakeOverOption = False,
-    every: EveryOption = None,
-    once: OnceOption = False,
-    max_rows: MaxRowsOption = None,
-    max_bytes: MaxBytesOption = None,
+    archiving: ArchivingOptions,
+    stream: StreamOptions,
+    options: SparkOptions,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -80,40 +38,28 @@ def archive(
             help="Where Spark stores its progress. Default: a folder in DIR. A new one continues where the archive ends.",
         ),
     ] = None,
-    accept_loss: AcceptLossOption = False,
-    fail_when_held: FailWhenHeldOption = False,
-    progress: ProgressOption = None,
-    prometheus: PrometheusOption = None,
-    ui: UiOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
 ) -> ExitCode:
     """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is restarted."""
-    mode = "drain" if drain else "tail"
-    check_options(mode, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
-    name, span = ",".join(names), None if every is None else parse_duration(every)
-    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over + [("failOnDataLoss", "false")] * accept_loss
+    name, span = ",".join(names), archiving.interval
+    chosen = {"allowConsumers": archiving.shared, "takeOver": archiving.take_over, "failOnDataLoss": not archiving.accept_loss}
     local_folder(folder, is_new=True)
     with session.deployed() as database:
         with imported():
             check_queues(session, database, names)
-        with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
+        with stream.receivers(session) as receive, running(session, options, f"archive {name}", stream.ui) as spark:
             from rowpost.archive.source.options import DEFAULT_BYTES
             from rowpost.spark.jobs import archive as jobs
 
             job = jobs.ArchiveJob(
-                name, folder, session.environment, mode, None if span is None else jobs.trigger_of(span),
-                max_rows, checkpoint, tuple(options), max_bytes or DEFAULT_BYTES,
+                name, folder, session.environment, archiving.mode, None if span is None else jobs.trigger_of(span),
+                archiving.max_rows, checkpoint, tuple((option, str(value).lower()) for option, value in chosen.items()), archiving.max_bytes or DEFAULT_BYTES,
             )  # fmt: skip
             try:
-                done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), [*receive, *in_spark(spark, ui)])
+                done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), [*receive, *stream.in_spark(spark)])
             except KeyboardInterrupt:
                 raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
-    if done.get("waiting"):
-        session.note(why_held(name, done))
-    counts(session, {**done, "out": folder})
-    return ExitCode.FINDING if fail_when_held and done.get("waiting") else ExitCode.OK
+    return archiving.report(session, name, {**done, "out": folder})
 
 
 def retain(
@@ -123,15 +69,15 @@ def retain(
         Path, typer.Argument(metavar="POLICY", help="A YAML file with rules: see docs/guides/spark-archive.md.", exists=True, dir_okay=False)
     ],
     apply: Annotated[bool, typer.Option("--apply", help="Change the archive. Without it, only show the changes.")] = False,
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    options: SparkOptions,
 ) -> ExitCode:
     """Delete or redact messages in an archive and in its decoded tables by rules. Without --apply, only show what would change. Exit code 1 if such a table is missing."""
     from rowpost.spark.archive.policy import read_policy
 
     rules = read_policy(policy)
     local_folder(archive)
-    with running(session, master, conf, "retain") as spark:
+    with running(session, options, "retain") as spark:
         from rowpost.spark.jobs import retain as job
 
         steps, done = job.run(spark, archive, rules, datetime.now(UTC), apply=apply, progress=counter(session, "{done} of {of} days"))
@@ -149,13 +95,13 @@ def compact(
     session: Session,
     archive: ArchiveArgument,
     older_than: Annotated[str, typer.Option("--older-than", metavar="DURATION", help="Only files that are older than this.")] = "0s",
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    options: SparkOptions,
 ) -> None:
     """Merge the small files of each day. Other jobs may read and write meanwhile."""
     span = parse_duration(older_than)
     local_folder(archive)
-    with running(session, master, conf, "compact") as spark:
+    with running(session, options, "compact") as spark:
         from rowpost.spark.jobs import compact as job
 
         done = job.run(spark, archive, datetime.now(UTC), span, counter(session, "{done} files merged to {of}"))
@@ -176,17 +122,17 @@ def erase(
         Path | None, typer.Option("--ids", metavar="FILE", help="A file with the id of one message in each line.", exists=True, dir_okay=False)
     ] = None,
     idle: Annotated[bool, typer.Option("--idle", help="No job writes to the archive now: also delete files that a job may be writing.")] = False,
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    options: SparkOptions,
 ) -> ExitCode:
     """Erase messages with all their copies in an archive, and write a receipt. Time travel ends here. Exit code 1 if a job is writing such a message now."""
     if where is None and ids is None:
         raise Refused("Say what to erase: --where with a condition, --ids with a file, or both.", ExitCode.USAGE)
     local_folder(archive)
-    with running(session, master, conf, "erase") as spark:
+    with running(session, options, "erase") as spark:
         from rowpost.spark.jobs import erase as job
 
-        selection = job.Selection(where, () if ids is None else job.read_lines(ids))
+        selection = job.Erasure(where, () if ids is None else job.read_lines(ids))
         done = job.run(
             spark, archive, selection, reason, datetime.now(UTC), idle=idle, progress=counter(session, "{done} messages erased in {of} files")
         )
@@ -232,13 +178,13 @@ def verify(
             dir_okay=False,
         ),
     ] = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    options: SparkOptions,
 ) -> ExitCode:
     """Check an archive: counts, duplicates, missing and unreadable files. Exit code 1 with a finding."""
     local_folder(archive)
     name = None if queue is None else session.stream_name(queue)
-    with nullcontext() if name is None else session.deployed() as database, running(session, master, conf, "verify") as spark:
+    with nullcontext() if name is None else session.deployed() as database, running(session, options, "verify") as spark:
         from rowpost.archive.source.queue_stream import describe
         from rowpost.spark.jobs import verify as job
         from rowpost.spark.jobs.archive import read_queue

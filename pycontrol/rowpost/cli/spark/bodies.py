@@ -9,22 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, ConfOption, MasterOption, counter, counts, local_folder, running
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, counter, counts, local_folder, running
 
 if TYPE_CHECKING:
-    from rowpost.spark.jobs.schemas import Change, Proposal
+    from rowpost.spark.jobs.schemas import Proposal, SchemaChange
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "decode")(decode)
-    command(app, "schemas")(schemas)
+__all__ = ["decode", "schemas"]
 
 
 def decode(
@@ -32,12 +25,12 @@ def decode(
     archive: ArchiveArgument,
     out: Annotated[str, typer.Argument(metavar="OUT", help="A folder for the tables, or a URI.")],
     schemas: Annotated[Path, typer.Option("--schemas", metavar="FOLDER", help="The schema files of the message types.", file_okay=False)],
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    options: SparkOptions,
 ) -> None:
     """Write the bodies of an archive as typed columns to one Delta table for each message type. Run it again to add what is new."""
     local_folder(archive)
-    with running(session, master, conf, "decode") as spark:
+    with running(session, options, "decode") as spark:
         from rowpost.spark.bodies.schema_files import read_schemas
         from rowpost.spark.jobs.decoded_tables import run
 
@@ -68,14 +61,14 @@ def schemas(
         ),
     ] = None,
     types: Annotated[str, typer.Option("--types", metavar="PATTERN", help="Only these message types, such as Shop.*.")] = "*",
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    options: SparkOptions,
 ) -> ExitCode:
     """Propose schemas of message types from archived bodies, or report how the bodies differ from the schemas that you keep."""
     if (propose is None) == (check is None):
         raise Refused("Name one folder: with --propose to write missing schemas, or with --check to compare.", ExitCode.USAGE)
     local_folder(archive)
-    with running(session, master, conf, "schemas") as spark:
+    with running(session, options, "schemas") as spark:
         from rowpost.spark.bodies.schema_files import read_schemas
         from rowpost.spark.jobs import schemas as job
         from rowpost.spark.jobs.archive import read_archive
@@ -101,7 +94,7 @@ def _print_proposals(session: Session, folder: Path, found: Sequence[Proposal], 
     return ExitCode.OK
 
 
-def _print_changes(session: Session, changes: Sequence[Change]) -> ExitCode:
+def _print_changes(session: Session, changes: Sequence[SchemaChange]) -> ExitCode:
     if not session.as_json:
         names = ("message type", "field", "change", "schema", "messages", "of", "example")
         cells = [(c.message_type, c.field, c.kind, c.expected or "", f"{c.messages:,}", f"{c.of:,}", c.example or "") for c in changes]

@@ -8,7 +8,6 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import message_document, print_message, visible
 from rowpost.cli.session import Session
@@ -16,14 +15,9 @@ from rowpost.cli.spark.running import ArchiveArgument, counts, imported, local_f
 from rowpost.wire.message import Message
 
 if TYPE_CHECKING:
-    from rowpost.archive.finding import Found
+    from rowpost.archive.finding import ArchivedMessage
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to a group."""
-    command(app, "find")(find)
+__all__ = ["find"]
 
 
 def find(
@@ -49,11 +43,11 @@ def find(
     counts(session, {"id": id, "messages": len(shown), "more": len(found) > count, **documents})
 
 
-def _message(found: Found) -> Message:
+def _message(found: ArchivedMessage) -> Message:
     return Message(UUID(found.id), found.row_version, False, found.headers, found.body or b"")
 
 
-def _document(found: Found) -> dict[str, Any]:
+def _document(found: ArchivedMessage) -> dict[str, Any]:
     document = message_document(found.queue, _message(found))
     del document["expired"]  # nothing expires in an archive
     return {"day": found.day.isoformat(), **document}

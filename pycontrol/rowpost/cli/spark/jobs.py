@@ -18,7 +18,7 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Show and forget jobs that write to queues.", no_args_is_help=True)
 
-KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The job's key, or KEY@QUEUE.")]
+JobKeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The job's key, or KEY@QUEUE.")]
 _COLUMNS = ("key", "queue", "state", "mode", "steps", "messages", "sent", "staged", "changed (UTC)", "started by", "login")
 _ACTIVE = ("running", "sending")
 
@@ -41,7 +41,7 @@ def list_(
 
 
 @command(app)
-def show(session: Session, key: KeyArgument) -> None:
+def show(session: Session, key: JobKeyArgument) -> None:
     """Show the jobs of a key: state, owner, times, what they sent and what they stored."""
     with session.deployed() as database:
         found = _find(database, key)
@@ -55,7 +55,7 @@ def show(session: Session, key: KeyArgument) -> None:
 @command(app)
 def forget(
     session: Session,
-    key: KeyArgument,
+    key: JobKeyArgument,
     force: Annotated[bool, typer.Option("--force", help="Forget a job that is running or sending: its process has ended.")] = False,
     yes: YesOption = False,
 ) -> None:

@@ -9,13 +9,14 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from rowpost.cli.archiving import ProgressOption, PrometheusOption, counter, counts, receivers, registered_queues
+from rowpost.cli.archiving import ProgressOptions, counter, counts, registered_queues
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
 from rowpost.errors import ArchiveNotFound, SparkUnavailable
@@ -27,34 +28,65 @@ if TYPE_CHECKING:
     from rowpost.spark.progress import Receiver
 
 __all__ = [
-    "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "imported", "in_spark", "local_folder",
-    "receivers", "registered_queues", "result_folder", "running",
+    "ArchiveArgument", "SparkOptions", "StreamOptions", "counter", "counts", "imported", "local_folder", "registered_queues", "result_folder", "running",
 ]  # fmt: skip
 
 ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")]
-MasterOption = Annotated[
-    str | None,
-    typer.Option("--master", metavar="URL", help="Where Spark runs, such as local[4], spark://…, yarn or sc://…. Default: this machine.",
-                 show_default=False),
-]  # fmt: skip
-ConfOption = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, such as spark.driver.memory=4g. May be repeated. Do not pass secrets.",
-                 show_default=False),
-]  # fmt: skip
-
 _PROGRESS_INTERVAL_S = 0.3
 _SECRET = ("password", "pwd=", "secret", "token", "access.key", "account.key")
 
 
-UiOption = Annotated[
-    int | None,
-    typer.Option("--ui", metavar="PORT", help="Serve Spark's web pages at this port. They have no login.", min=1, max=65535, show_default=False),
-]  # fmt: skip
+@dataclass(frozen=True)
+class SparkOptions:
+    """Where Spark runs, and its settings."""
+
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="Where Spark runs, such as local[4], spark://…, yarn or sc://…. Default: this machine.",
+                     show_default=False),
+    ] = None  # fmt: skip
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, such as spark.driver.memory=4g. May be repeated. Do not pass secrets.",
+                     show_default=False),
+    ] = None  # fmt: skip
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings by key. Raises BadParameter for what is not KEY=VALUE, and for a secret."""
+        found = {}
+        for each in self.conf or ():
+            key, equals, value = each.partition("=")
+            if not (key and equals):
+                raise typer.BadParameter(f"{each!r} is not of the form KEY=VALUE", param_hint="--conf")
+            if any(word in each.lower() for word in _SECRET):
+                raise typer.BadParameter(
+                    f"{key} looks like a secret. Spark shows its settings to everyone who can list processes. Pass it as an environment variable instead",
+                    param_hint="--conf",
+                )
+            found[key] = value
+        return found
+
+
+@dataclass(frozen=True)
+class StreamOptions(ProgressOptions):
+    """Where the progress of a stream goes, Spark's own web pages among it."""
+
+    ui: Annotated[
+        int | None,
+        typer.Option("--ui", metavar="PORT", help="Serve Spark's web pages at this port. They have no login.", min=1, max=65535, show_default=False),
+    ] = None
+
+    def in_spark(self, spark: SparkSession) -> list[Receiver]:
+        """Return what shows the progress in Spark's own metrics, if its web pages are asked for."""
+        from rowpost.spark.progress import SparkMetrics
+        from rowpost.spark.session import is_connect
+
+        return [] if self.ui is None or is_connect(spark) else [SparkMetrics(spark)]
 
 
 @contextmanager
-def running(session: Session, master: str | None, conf: list[str] | None, doing: str, ui: int | None = None) -> Iterator[SparkSession]:
+def running(session: Session, options: SparkOptions, doing: str, ui: int | None = None) -> Iterator[SparkSession]:
     """Run the block with a Spark session and a progress bar. Spark's errors are raised as rowpost's errors.
 
     A session that existed before the block is not stopped. `ui` is the port of Spark's web pages, which are off without it.
@@ -69,12 +101,11 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
         _hide_py4j()
     except ImportError as error:
         raise _missing(error) from error
-    settings = _settings(conf) | (
-        {} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"}
-    )
+    pages = {} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"}
+    settings = options.settings | pages
     with _bar(session) as bar:
         task, existed = bar.add_task("Starting Spark", total=None, said=""), is_running()
-        spark = start(f"rowpost {doing}", master=master, config=settings)
+        spark = start(f"rowpost {doing}", master=options.master, config=settings)
         bar.update(task, description=doing)
         if not is_connect(spark) and not existed:
             hide_end_of_counters(spark)
@@ -122,14 +153,6 @@ def imported() -> Iterator[None]:
         raise _missing(error) from error
 
 
-def in_spark(spark: SparkSession, ui: int | None) -> list[Receiver]:
-    """Return what shows the progress of a stream in Spark's own metrics, if its web pages are asked for."""
-    from rowpost.spark.progress import SparkMetrics
-    from rowpost.spark.session import is_connect
-
-    return [] if ui is None or is_connect(spark) else [SparkMetrics(spark)]
-
-
 def _stop(spark: SparkSession) -> None:
     """Stop the session. If its JVM has died, it is already stopped."""
     from py4j.protocol import Py4JError
@@ -142,21 +165,6 @@ def _missing(error: ImportError) -> SparkUnavailable:
     return SparkUnavailable(
         f"rowpost spark needs {(error.name or 'a package').partition('.')[0]}, which is not installed. Install it with: {install_command('spark')}"
     )
-
-
-def _settings(conf: list[str] | None) -> dict[str, str]:
-    found = {}
-    for each in conf or ():
-        key, equals, value = each.partition("=")
-        if not (key and equals):
-            raise typer.BadParameter(f"{each!r} is not of the form KEY=VALUE", param_hint="--conf")
-        if any(word in each.lower() for word in _SECRET):
-            raise typer.BadParameter(
-                f"{key} looks like a secret. Spark shows its settings to everyone who can list processes. Pass it as an environment variable instead",
-                param_hint="--conf",
-            )
-        found[key] = value
-    return found
 
 
 def _bar(session: Session) -> Progress:

@@ -7,25 +7,19 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, ConfOption, MasterOption, counter, counts, local_folder, registered_queues, running
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, counter, counts, local_folder, registered_queues, running
 from rowpost.transport.maintenance import waiting
 
-__all__ = ["register"]
+__all__ = ["replay"]
 
 JobOption = Annotated[
     str, typer.Option("--job", metavar="KEY", help="The key of this job. Messages are sent once per key, even if the job runs again.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "replay")(replay)
 
 
 def replay(
@@ -56,8 +50,8 @@ def replay(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count by destination and message type what would be sent, and send nothing.")] = False,
-    master: MasterOption = None,
-    conf: ConfOption = None,
+    *,
+    options: SparkOptions,
 ) -> None:
     """Send archived messages again, each once per job key. After a stop, run it again to continue."""
     if (queue is None) != to_original:
@@ -70,7 +64,7 @@ def replay(
             return registered_queues(database, names, session.settings.naming)
 
         name = None if queue is None else next(iter(resolve([session.name(queue)]).values()))
-        with running(session, master, conf, f"replay {job}") as spark:
+        with running(session, options, f"replay {job}") as spark:
             from rowpost.spark.jobs import replay as jobs
 
             asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds(), max_depth)

@@ -27,11 +27,11 @@ def dialect_for(engine: str) -> Dialect:
         SettingsError: the engine is unknown.
     """
     if engine == "postgresql":
-        from rowpost.database.dialects.postgresql import PostgreSQL
+        from rowpost.database.dialects.postgresql.dialect import POSTGRESQL
 
-        return PostgreSQL()
+        return POSTGRESQL
     if engine == "sqlserver":
-        from rowpost.database.dialects.sqlserver import SQLServer
+        from rowpost.database.dialects.sqlserver.dialect import SQLServer
 
         return SQLServer()
     raise SettingsError(f"There is no engine {engine!r}. Use embedded, postgresql or sqlserver.")

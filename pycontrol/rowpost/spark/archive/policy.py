@@ -25,7 +25,7 @@ from msgspec import Meta
 from rowpost.settings.yaml_file import read_root
 from rowpost.settings.yaml_node import Node, decode
 
-__all__ = ["Limit", "Policy", "Rule", "pattern", "read_policy"]
+__all__ = ["Limit", "Retention", "Rule", "pattern", "read_policy"]
 
 _UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _DAYS = {"d": 1, "w": 7}
@@ -53,17 +53,17 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Policy:
+class Retention:
     """The rules and limits of one file."""
 
     rules: tuple[Rule, ...] = ()
     limits: tuple[Limit, ...] = ()
 
 
-def read_policy(path: Path) -> Policy:
+def read_policy(path: Path) -> Retention:
     """Read a policy from a YAML file. Raises SettingsError, which names file, rule and key."""
     root = read_root(path)
-    policy = Policy(tuple(map(_rule, root.items("rules"))), tuple(map(_limit, root.items("limits"))))
+    policy = Retention(tuple(map(_rule, root.items("rules"))), tuple(map(_limit, root.items("limits"))))
     root.check_keys()
     if not policy.rules and not policy.limits:
         raise root.error("", "has neither rules nor limits: nothing would be done")

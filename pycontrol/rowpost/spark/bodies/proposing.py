@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from rowpost.spark.bodies.fitting import ELEMENT, ENTRY
 from rowpost.spark.bodies.observing import MAX_KEYS
 
-__all__ = ["Observation", "propose"]
+__all__ = ["FieldObservation", "propose"]
 
 _NUMBERS = ("long", "number", "double")
 _SCALARS: dict[str, T.DataType] = {
@@ -30,7 +30,7 @@ _TEXTS = ("string", "date", "timestamp", "timestamp_ntz")
 
 
 @dataclass(frozen=True)
-class Observation:
+class FieldObservation:
     """How many messages have a value of a kind at a path. `place` is the first of its places among its siblings."""
 
     path: tuple[str | int, ...]
@@ -39,22 +39,22 @@ class Observation:
     place: int = 0
 
 
-def propose(observations: Iterable[Observation]) -> tuple[T.StructType, list[str]]:
+def propose(observations: Iterable[FieldObservation]) -> tuple[T.StructType, list[str]]:
     """Return the fields, and the paths whose values were always null or empty, and therefore have no type."""
     unknown: list[str] = []
     return _struct(list(observations), "", unknown), unknown
 
 
-def _inside(found: Sequence[Observation]) -> dict[str | int, list[Observation]]:
+def _inside(found: Sequence[FieldObservation]) -> dict[str | int, list[FieldObservation]]:
     """Return what was observed below a place, by the next part of its path."""
-    parts: dict[str | int, list[Observation]] = defaultdict(list)
+    parts: dict[str | int, list[FieldObservation]] = defaultdict(list)
     for each in found:
         if each.path:
             parts[each.path[0]].append(replace(each, path=each.path[1:]))
     return parts
 
 
-def _struct(found: Sequence[Observation], place: str, unknown: list[str]) -> T.StructType:
+def _struct(found: Sequence[FieldObservation], place: str, unknown: list[str]) -> T.StructType:
     fields: list[T.StructField] = []
     taken: set[str] = set()
     named = {name: own for name, own in _inside(found).items() if isinstance(name, str)}
@@ -66,13 +66,13 @@ def _struct(found: Sequence[Observation], place: str, unknown: list[str]) -> T.S
     return T.StructType(fields)
 
 
-def _order(found: Sequence[Observation]) -> tuple[float, int]:
+def _order(found: Sequence[FieldObservation]) -> tuple[float, int]:
     """Return where a field belongs among its siblings: the first ones first, of those the most frequent ones."""
     itself = [each for each in found if not each.path]
     return min((each.place for each in itself), default=inf), -sum(each.messages for each in itself)
 
 
-def _type(found: Sequence[Observation], place: str, unknown: list[str]) -> T.DataType | None:
+def _type(found: Sequence[FieldObservation], place: str, unknown: list[str]) -> T.DataType | None:
     kind = _kind(found)
     if kind in _SCALARS:
         return _SCALARS[kind]
@@ -93,12 +93,12 @@ def _type(found: Sequence[Observation], place: str, unknown: list[str]) -> T.Dat
     return whole
 
 
-def _elements(found: Sequence[Observation], part: int) -> list[Observation]:
+def _elements(found: Sequence[FieldObservation], part: int) -> list[FieldObservation]:
     """Return what was observed of the elements of an array or a map, with what was seen of it as an object."""
     return [each for name, own in _inside(found).items() if name == part or isinstance(name, str) for each in own]
 
 
-def _kind(found: Sequence[Observation]) -> str:
+def _kind(found: Sequence[FieldObservation]) -> str:
     kinds: Counter[str] = Counter()
     for each in found:
         if not each.path and each.kind not in ("null", "broken"):

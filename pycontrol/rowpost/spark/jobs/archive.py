@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from rowpost.archive.address import check_checkpoint, located
 from rowpost.archive.folder import METADATA_FOLDER
-from rowpost.archive.identity import Batch, Offset, by_epoch, by_queue, check_known, check_start
+from rowpost.archive.identity import Offset, StreamBatch, by_epoch, by_queue, check_known, check_start
 from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.source.options import DEFAULT_BYTES
 from rowpost.archive.table import ArchiveTable
@@ -296,7 +296,7 @@ class BatchWriter:
         with described(spark, f"rowpost {'archive' if self.parse else 'metrics'} {self.queue}, batch {batch_id}"):
             self._writer.add(self._batch(spark, table, batch_id), self.queue, lambda name: write_files(df, table, name, parse=self.parse))
 
-    def _batch(self, spark: SparkSession, table: ArchiveTable, number: int) -> Batch:
+    def _batch(self, spark: SparkSession, table: ArchiveTable, number: int) -> StreamBatch:
         """Describe a batch by the checkpoint. A queue that is new in it begins where the source was told to."""
         stored = Checkpoint(self.checkpoint, spark)
         self._query = self._query or stored.query  # a Spark Connect server cannot get it from the query
@@ -306,4 +306,4 @@ class BatchWriter:
         before = self._last[1] if self._last[0] == number - 1 else by_epoch(stored.offset(number - 1))
         self._last = number, by_epoch(end)
         names = {one["queue"]: name for name, one in by_queue(end, self.queue or "").items()}
-        return Batch(table.address, self._query, number, {**self.begins, **before}, by_epoch(end), names, self.way_out)
+        return StreamBatch(table.address, self._query, number, {**self.begins, **before}, by_epoch(end), names, self.way_out)

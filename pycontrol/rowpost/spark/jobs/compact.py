@@ -21,7 +21,7 @@ from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.rows import merge_files
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.maintenance import Counts, Step, work
+from rowpost.spark.jobs.maintenance import FileReplacement, RewriteCounts, work
 
 __all__ = ["phases", "run"]
 
@@ -30,14 +30,14 @@ _GROUPS_IN_STEP = 8  # a step that loses one file to another job is done again
 
 
 def phases(
-    spark: SparkSession, table: ArchiveTable, groups: Callable[[Sequence[DataFile]], list[tuple[DataFile, ...]]], counts: Counts
+    spark: SparkSession, table: ArchiveTable, groups: Callable[[Sequence[DataFile]], list[tuple[DataFile, ...]]], counts: RewriteCounts
 ) -> Iterator[str]:
     """Merge the groups of files that `groups` chooses. A group that another job has changed is skipped."""
 
-    def plan(files: Sequence[DataFile]) -> list[Step]:
+    def plan(files: Sequence[DataFile]) -> list[FileReplacement]:
         chosen = groups(files)
         chunks = [chosen[start : start + _GROUPS_IN_STEP] for start in range(0, len(chosen), _GROUPS_IN_STEP)]
-        return [Step(tuple(chain(*chunk)), partial(_merged, spark, table, chunk), same_rows=True) for chunk in chunks]
+        return [FileReplacement(tuple(chain(*chunk)), partial(_merged, spark, table, chunk), same_rows=True) for chunk in chunks]
 
     return work(table, "compact", plan, counts, again=False)
 
@@ -61,7 +61,7 @@ def run(
 
     Returns counts. Raises ArchiveNotFound, SparkFailed.
     """
-    table, counts = open_table(path), Counts()
+    table, counts = open_table(path), RewriteCounts()
     newest = (now - older_than).timestamp() * 1000
 
     def groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:

@@ -20,9 +20,9 @@ from rowpost.errors import ArchiveNotFound
 from rowpost.spark.archive.records import places, tables_in
 from rowpost.spark.archive.rows import FILE
 from rowpost.spark.jobs.decoded_tables import KEY, ROW
-from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
+from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, RewriteCounts, RowChange, work
 
-__all__ = ["MATCHES", "Copies", "follow", "has_body"]
+__all__ = ["MATCHES", "ChangedCopies", "follow", "has_body"]
 
 #: A column that is added while a job runs, like ACTION.
 MATCHES = "_rowpost_matches"
@@ -30,7 +30,7 @@ _OWN = "_rowpost_copied_"
 
 
 @dataclass
-class Copies:
+class ChangedCopies:
     """What was done to copies.
 
     Attributes:
@@ -49,8 +49,8 @@ class Copies:
 
 
 def follow(
-    archive: ArchiveTable, job: str, messages: DataFrame, done: Copies, matching: Callable[[DataFrame], DataFrame] = lambda df: df.withColumn(MATCHES, F.lit(False))
-) -> Iterator[tuple[ArchiveTable, Change]]:  # fmt: skip
+    archive: ArchiveTable, job: str, messages: DataFrame, done: ChangedCopies, matching: Callable[[DataFrame], DataFrame] = lambda df: df.withColumn(MATCHES, F.lit(False))
+) -> Iterator[tuple[ArchiveTable, RowChange]]:  # fmt: skip
     """Change all tables to which messages of an archive were copied, and delete the replaced files.
 
     Yields each table with what was changed, while the job holds the table's lease.
@@ -75,7 +75,7 @@ def follow(
             done.missing.append(place)
             continue
         for table in tables:
-            counts = Counts()
+            counts = RewriteCounts()
             with lease(table.folder, job):
                 for _ in work(table, job, partial(change.plan, spark, table), counts):
                     pass
@@ -86,7 +86,7 @@ def follow(
     actions.unpersist()
 
 
-def _change(actions: DataFrame, matching: Callable[[DataFrame], DataFrame]) -> Change:
+def _change(actions: DataFrame, matching: Callable[[DataFrame], DataFrame]) -> RowChange:
     """Return what happens to the rows of a table with copies. Only rows with something of the body are redacted."""
     of, action = actions.select(*(F.col(name).alias(f"{_OWN}{name}") for name in (*KEY, ACTION))), F.col(f"{_OWN}{ACTION}")
 
@@ -95,7 +95,7 @@ def _change(actions: DataFrame, matching: Callable[[DataFrame], DataFrame]) -> C
         done = F.when(F.col(MATCHES) | (action == DELETE), F.lit(DELETE)).when((action == REDACT) & has_body(df), F.lit(REDACT))
         return found.withColumn(ACTION, done).select(*df.columns, ACTION)
 
-    return Change(mark, lambda df: {name: F.lit(None) for name in df.columns if name not in ROW})
+    return RowChange(mark, lambda df: {name: F.lit(None) for name in df.columns if name not in ROW})
 
 
 def has_body(df: DataFrame) -> Column:

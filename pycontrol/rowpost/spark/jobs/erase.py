@@ -31,20 +31,20 @@ from rowpost.spark.archive.records import places
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import MESSAGE, schema_of
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.copied import MATCHES, Copies, follow, has_body
+from rowpost.spark.jobs.copied import MATCHES, ChangedCopies, follow, has_body
 from rowpost.spark.jobs.decoded_tables import KEY, sources
-from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, work
+from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, RewriteCounts, RowChange, work
 from rowpost.spark.jobs.replay import filtered, stored
 from rowpost.spark.jobs.retain import is_redacted
 from rowpost.wire.user import user_name
 
-__all__ = ["Selection", "phases", "read_lines", "run"]
+__all__ = ["Erasure", "phases", "read_lines", "run"]
 
 _ID_COLUMNS = ("id", "message_id")
 
 
 @dataclass(frozen=True)
-class Selection:
+class Erasure:
     """The messages to erase: those that meet a Spark SQL condition on schemas.ARCHIVE, and those with one of the ids.
 
     An id is that of the row or NServiceBus.MessageId, in upper or lower case.
@@ -68,10 +68,10 @@ class Selection:
         return df.withColumn(MATCHES, matches).drop(*(f"_rowpost_{name}" for name in _ID_COLUMNS))
 
     @property
-    def change(self) -> Change:
+    def change(self) -> RowChange:
         """The deletion of the selected messages."""
         where = None if self.ids else self.where
-        return Change(lambda df: self.mark(df).withColumn(ACTION, F.when(F.col(MATCHES), F.lit(DELETE))).drop(MATCHES), where=where)
+        return RowChange(lambda df: self.mark(df).withColumn(ACTION, F.when(F.col(MATCHES), F.lit(DELETE))).drop(MATCHES), where=where)
 
     def mark_copies(self, df: DataFrame) -> DataFrame:
         """Add the column MATCHES to copies. If they lack a column of the condition, only the ids decide."""
@@ -100,7 +100,7 @@ def read_lines(path: Path) -> tuple[str, ...]:
 
 @describing("erase")
 def run(
-    spark: SparkSession, path: str, selection: Selection, reason: str, now: datetime, *, idle: bool = False,
+    spark: SparkSession, path: str, selection: Erasure, reason: str, now: datetime, *, idle: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:  # fmt: skip
     """Erase messages, and return the receipt.
@@ -119,11 +119,11 @@ def run(
         InvalidMessage: the condition is not valid.
         SparkFailed: another job maintains the archive, its log may have statistics of ids, or a file cannot be read.
     """
-    table, counts = open_table(path), Counts()
+    table, counts = open_table(path), RewriteCounts()
     table.check_columns(("id", "row_version"))  # the tables of `decode` are erased too
     table.check_plain_log()
     table.check_writable()  # before copies are erased by what its files say
-    copied = Copies()
+    copied = ChangedCopies()
     with lease(table.folder, "erase"):
         table.refresh()  # what `decode` has read meanwhile has copies
         if places(table.folder):
@@ -144,14 +144,14 @@ def run(
     return receipt
 
 
-def phases(spark: SparkSession, table: ArchiveTable, selection: Selection, counts: Counts) -> Iterator[str]:
+def phases(spark: SparkSession, table: ArchiveTable, selection: Erasure, counts: RewriteCounts) -> Iterator[str]:
     """Erase messages from the table, and delete the replaced files."""
     yield from work(table, "erase", partial(selection.change.plan, spark, table), counts)
     table.vacuum(at_once=True)
     yield "vacuumed"
 
 
-def _erase_copies(spark: SparkSession, archive: ArchiveTable, selection: Selection, done: Copies, *, idle: bool) -> None:
+def _erase_copies(spark: SparkSession, archive: ArchiveTable, selection: Erasure, done: ChangedCopies, *, idle: bool) -> None:
     """Erase the selected messages from all tables to which messages of the archive were copied. What `retain` has redacted is redacted there too."""
     kept = read_files(spark, archive, archive.files())
     messages = selection.mark(kept).withColumn(ACTION, F.when(F.col(MATCHES), F.lit(DELETE)).when(is_redacted(), F.lit(REDACT)))
@@ -174,7 +174,7 @@ def _keys_of_sources(spark: SparkSession, kept: DataFrame, archive: ArchiveTable
     return keys
 
 
-def _sweep(spark: SparkSession, table: ArchiveTable, change: Change, *, idle: bool) -> tuple[int, int]:
+def _sweep(spark: SparkSession, table: ArchiveTable, change: RowChange, *, idle: bool) -> tuple[int, int]:
     """Delete leftovers, but not files that a job may be about to commit. Returns how many, and how many of those hold a selected message or cannot be read yet."""
     leftovers = find_leftovers(table)
     swept = sweep(table, [each for each in leftovers if idle or each.is_over])
@@ -185,7 +185,7 @@ def _sweep(spark: SparkSession, table: ArchiveTable, change: Change, *, idle: bo
     return len(swept), len(unsure)
 
 
-def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection, place: str) -> int:
+def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Erasure, place: str) -> int:
     """Erase messages of an unfinished replay, and return their number. Its other messages are still sent."""
     folder, rows, kept = table.folder, f"{place}/rows", f"{place}/rows-kept"
     if not folder.exists(rows):  # an earlier run was killed between the two last steps

@@ -1,7 +1,7 @@
 """Change an archive's files beside the archiver and other jobs: plan on a snapshot, write new files, commit or plan again.
 
-The jobs compact, retain, erase and repair say which files they replace with what (`Step`). Those that delete or redact rows say which
-(`Change`), and only files with such rows are replaced. `work` executes the steps. If
+The jobs compact, retain, erase and repair say which files they replace with what (`FileReplacement`). Those that delete or redact rows say which
+(`RowChange`), and only files with such rows are replaced. `work` executes the steps. If
 another job has replaced one of a step's files in the meantime, the step's new files are deleted, and the job looks at the
 files that have come since. Files that others add are looked at too, until a look finds nothing more to do.
 
@@ -26,7 +26,7 @@ from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.spark.archive.records import remember_removed
 from rowpost.spark.archive.rows import FILE, read_files, relative, write_files
 
-__all__ = ["ACTION", "DELETE", "REDACT", "Change", "Counts", "Plan", "Step", "rewrite", "work"]
+__all__ = ["ACTION", "DELETE", "REDACT", "FileReplacement", "Planner", "RewriteCounts", "RowChange", "rewrite", "work"]
 
 DELETE, REDACT = "delete", "redact"
 #: The column that a job adds to rows: DELETE, REDACT or null. A body may have a field of any other name.
@@ -36,7 +36,7 @@ _DELETING = ("erase", "retain")
 
 
 @dataclass(frozen=True)
-class Step:
+class FileReplacement:
     """Files that are replaced in one commit.
 
     Attributes:
@@ -53,7 +53,7 @@ class Step:
 
 
 @dataclass
-class Counts:
+class RewriteCounts:
     """What a job has done so far."""
 
     steps: int = 0
@@ -65,7 +65,7 @@ class Counts:
     replanned: int = 0
     days: set[tuple[str, str]] = field(default_factory=set)
 
-    def add(self, step: Step, new: Sequence[NewFile]) -> None:
+    def add(self, step: FileReplacement, new: Sequence[NewFile]) -> None:
         self.steps += 1
         self.files_before += len(step.files)
         self.files_after += len(new)
@@ -76,7 +76,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Change:
+class RowChange:
     """Rows of a table that are deleted or redacted.
 
     Attributes:
@@ -106,14 +106,14 @@ class Change:
         rows = self.of(read_files(spark, table, files, with_file=True)).groupBy(FILE, ACTION)
         return [(known[relative(table, row[FILE])], row) for row in rows.agg(F.count(F.lit(1)).alias("messages"), *sums).collect()]
 
-    def steps(self, spark: SparkSession, table: ArchiveTable, found: Sequence[tuple[DataFile, Row]]) -> list[Step]:
+    def steps(self, spark: SparkSession, table: ArchiveTable, found: Sequence[tuple[DataFile, Row]]) -> list[FileReplacement]:
         """Return the steps for what was found: files that keep no row are removed, the others of each day are rewritten together."""
         deleted, redacted = ({file: row.messages for file, row in found if row[ACTION] == action} for action in (DELETE, REDACT))
         of_day: dict[tuple[str, str, bool], list[DataFile]] = defaultdict(list)
         for file in dict.fromkeys([*deleted, *redacted]):
             of_day[file.queue, file.day, deleted.get(file, 0) == file.rows].append(file)
         return [
-            Step(
+            FileReplacement(
                 tuple(files),
                 None if empty else partial(rewrite, spark, table, files, self.apply),
                 changed=sum(redacted.get(file, 0) for file in files),
@@ -121,21 +121,21 @@ class Change:
             for (_, _, empty), files in of_day.items()
         ]
 
-    def plan(self, spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile]) -> list[Step]:
+    def plan(self, spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile]) -> list[FileReplacement]:
         """Return the steps that change the rows of files."""
         return self.steps(spark, table, self.find(spark, table, files))
 
 
 #: Takes the files that the job has not looked at yet, and returns the steps.
-Plan = Callable[[Sequence[DataFile]], Sequence[Step]]
+Planner = Callable[[Sequence[DataFile]], Sequence[FileReplacement]]
 
 
-def work(table: ArchiveTable, kind: str, plan: Plan, counts: Counts, *, again: bool = True) -> Iterator[str]:
+def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts, *, again: bool = True) -> Iterator[str]:
     """Execute a plan, and yield the name of each phase that is over: planned, written, committed.
 
     Args:
         kind: the job's name, for the log.
-        plan: see Plan.
+        plan: see Planner.
         counts: is updated after each commit.
         again: look at the files of other writers too. If false, a step that lost its files is skipped.
 
@@ -186,7 +186,7 @@ def rewrite(spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile],
     return write_files(make(read_files(spark, table, files)).coalesce(max(1, -(-size // FILE_BYTES))), table, name)
 
 
-def _write(table: ArchiveTable, kind: str, step: Step) -> list[NewFile] | None:
+def _write(table: ArchiveTable, kind: str, step: FileReplacement) -> list[NewFile] | None:
     """Write the new files of a step. Returns None if another job has replaced the step's files."""
     table.refresh()
     if not table.are_live(step.files):
@@ -194,7 +194,7 @@ def _write(table: ArchiveTable, kind: str, step: Step) -> list[NewFile] | None:
     return [] if step.write is None else _attempt(table, step.files, partial(step.write, f"{kind}-{uuid.uuid4().hex[:8]}"))
 
 
-def _commit(table: ArchiveTable, kind: str, step: Step, new: Sequence[NewFile]) -> bool:
+def _commit(table: ArchiveTable, kind: str, step: FileReplacement, new: Sequence[NewFile]) -> bool:
     """Commit a step. Returns False if another job has replaced one of its files."""
     note = {"job": kind, "rows": sum(file.rows for file in new)}
     deletes = kind in _DELETING and "headers" in table.names

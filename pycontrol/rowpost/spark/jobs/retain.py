@@ -20,13 +20,13 @@ from rowpost.archive.lease import lease
 from rowpost.archive.opening import open_table
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.spark.archive.headers import read_headers
-from rowpost.spark.archive.policy import Policy, Rule, pattern
+from rowpost.spark.archive.policy import Retention, Rule, pattern
 from rowpost.spark.archive.records import places
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.copied import Copies, follow
-from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, Change, Counts, Step, work
+from rowpost.spark.jobs.copied import ChangedCopies, follow
+from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, FileReplacement, RewriteCounts, RowChange, work
 from rowpost.wire import headers as wire
 
 __all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "over_limits", "phases", "plan", "redacted", "run"]
@@ -93,7 +93,7 @@ class PlannedChange(TypedDict):
     bytes: int
 
 
-def over_limits(files: Iterable[DataFile], policy: Policy) -> set[tuple[str, str]]:
+def over_limits(files: Iterable[DataFile], policy: Retention) -> set[tuple[str, str]]:
     """Return the queue and day of each day to delete: the oldest days that exceed a limit."""
     sizes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for file in files:
@@ -110,18 +110,18 @@ def over_limits(files: Iterable[DataFile], policy: Policy) -> set[tuple[str, str
 
 
 def plan(
-    spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, files: Sequence[DataFile]
-) -> tuple[list[PlannedChange], list[Step]]:
+    spark: SparkSession, table: ArchiveTable, policy: Retention, now: datetime, files: Sequence[DataFile]
+) -> tuple[list[PlannedChange], list[FileReplacement]]:
     """Return what the policy does to files of the snapshot, ordered by queue and day, and the steps that do it."""
     over = over_limits(table.files(), policy)
     whole: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
     rest: list[DataFile] = []
     for file in files:
         (whole[file.queue, file.day] if (file.queue, file.day) in over else rest).append(file)
-    steps = [Step(tuple(of_day)) for of_day in whole.values()]
+    steps = [FileReplacement(tuple(of_day)) for of_day in whole.values()]
     found = [(file, _WHOLE_DAY, file.rows, file.bytes) for of_day in whole.values() for file in of_day]
     if policy.rules:
-        change = Change(lambda df: decide(df, policy.rules, now), redacted)
+        change = RowChange(lambda df: decide(df, policy.rules, now), redacted)
         by_rule = change.find(spark, table, rest, F.sum("body_bytes").alias("bytes"))
         steps += change.steps(spark, table, by_rule)
         found += [(file, row[ACTION], row.messages, row.bytes) for file, row in by_rule]
@@ -133,10 +133,12 @@ def plan(
     return [each for _, each in sorted(planned.items(), key=itemgetter(0))], steps
 
 
-def phases(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, counts: Counts, changes: list[PlannedChange]) -> Iterator[str]:
+def phases(
+    spark: SparkSession, table: ArchiveTable, policy: Retention, now: datetime, counts: RewriteCounts, changes: list[PlannedChange]
+) -> Iterator[str]:
     """Apply a policy, and delete the replaced files. What is found is added to `changes`."""
 
-    def steps(files: Sequence[DataFile]) -> list[Step]:
+    def steps(files: Sequence[DataFile]) -> list[FileReplacement]:
         found, todo = plan(spark, table, policy, now, files)
         changes.extend(found)
         return todo
@@ -149,7 +151,7 @@ def phases(spark: SparkSession, table: ArchiveTable, policy: Policy, now: dateti
 
 @describing("retain")
 def run(
-    spark: SparkSession, path: str, policy: Policy, now: datetime, *, apply: bool = False,
+    spark: SparkSession, path: str, policy: Retention, now: datetime, *, apply: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> tuple[list[PlannedChange], dict[str, Any]]:  # fmt: skip
     """Return the plan and counts of the changes. Nothing is changed unless `apply` is true. Raises ArchiveNotFound, SparkFailed.
@@ -157,7 +159,7 @@ def run(
     The tables of `decode` follow the archive. The replaced files are deleted at once, so that nothing deleted stays on the disk. Time travel
     ends there.
     """
-    table, counts, copied = open_table(path), Counts(), Copies()
+    table, counts, copied = open_table(path), RewriteCounts(), ChangedCopies()
     table.check_columns(ESSENTIAL)
     table.check_writable()  # the files of such a table do not say what would be done, either
     changes: list[PlannedChange] = []
@@ -176,7 +178,7 @@ def run(
                      "copies_deleted": copied.deleted, "copies_redacted": copied.redacted, "copies_missing": copied.missing}  # fmt: skip
 
 
-def _with_actions(df: DataFrame, over: set[tuple[str, str]], policy: Policy, now: datetime) -> DataFrame:
+def _with_actions(df: DataFrame, over: set[tuple[str, str]], policy: Retention, now: datetime) -> DataFrame:
     """Add to archived messages what happens to their copies. The copy of a message that an earlier run has redacted is redacted too."""
     whole = [(F.col("queue") == queue) & (F.col("day").cast("string") == day) for queue, day in over]
     decided = decide(df, policy.rules, now)

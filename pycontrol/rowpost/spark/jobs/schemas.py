@@ -1,6 +1,6 @@
 """Propose schemas of message types from archived bodies, and report how bodies differ from the schemas that are kept.
 
-`propose` writes a file for each type that has none. `check` returns a `Change` for each field that is new, never seen, of
+`propose` writes a file for each type that has none. `check` returns a `SchemaChange` for each field that is new, never seen, of
 another type or missing, for broken bodies, and for types without a schema.
 """
 
@@ -22,10 +22,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 from rowpost.spark.archive.policy import pattern
 from rowpost.spark.bodies.fitting import ELEMENT, ENTRY
 from rowpost.spark.bodies.observing import changes, shapes
-from rowpost.spark.bodies.proposing import Observation, propose
+from rowpost.spark.bodies.proposing import FieldObservation, propose
 from rowpost.spark.bodies.schema_files import Schema, as_ddl, file_name, named, places, type_of
 
-__all__ = ["Change", "Proposal", "check", "kept", "observed", "of_types", "proposals", "write"]
+__all__ = ["Proposal", "SchemaChange", "check", "kept", "observed", "of_types", "proposals", "write"]
 
 _SEEN = T.ArrayType(T.StructType().add("path", T.StringType()).add("kind", T.StringType()).add("place", T.IntegerType()))
 _WORDS = {"new": "new field", "changed": "changed type", "missing": "missing", "broken": "broken body"}
@@ -44,7 +44,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Change:
+class SchemaChange:
     """A difference between bodies and a schema: in how many of how many messages, and the id of one of them."""
 
     kind: str
@@ -90,7 +90,7 @@ def proposals(df: DataFrame, known: Iterable[str] = ()) -> list[Proposal]:
 
 def _proposal(name: str, rows: Sequence[Row], messages: int) -> Proposal:
     broken = sum(row.messages for row in rows if row.kind == "broken")
-    fields, unknown = propose(Observation(tuple(json.loads(row.path)), row.kind, row.messages, row.place) for row in rows)
+    fields, unknown = propose(FieldObservation(tuple(json.loads(row.path)), row.kind, row.messages, row.place) for row in rows)
     text = as_ddl(fields) + "".join(f"-- {each}: null or empty in every message\n" for each in unknown)
     return Proposal(name, text, len(fields), messages, broken, tuple(unknown))
 
@@ -112,12 +112,12 @@ def write(folder: Path, found: Sequence[Proposal]) -> list[Path]:
     return written
 
 
-def check(df: DataFrame, schemas: Mapping[str, Schema]) -> list[Change]:
+def check(df: DataFrame, schemas: Mapping[str, Schema]) -> list[SchemaChange]:
     """Compare the bodies with the schemas, and return the changes, ordered by type and field."""
     totals = _totals(df)
     rows = _by_type(observed(df.where(F.col("message_type").isin(*schemas)), schemas))
     new = [(name, each) for name, each in totals.items() if name is not None and name not in schemas]
-    found = [Change("no schema", name, "", each.messages, each.messages, each.example) for name, each in new]
+    found = [SchemaChange("no schema", name, "", each.messages, each.messages, each.example) for name, each in new]
     for name in totals.keys() & schemas.keys():
         found += _changes(schemas[name], rows[name], totals[name].messages)
     return sorted(found, key=lambda each: (each.message_type or "", each.kind == "no schema", each.field, each.kind))
@@ -136,13 +136,13 @@ def _by_type(df: DataFrame) -> Mapping[str, list[Row]]:
     return found
 
 
-def _changes(schema: Schema, rows: Sequence[Row], of: int) -> list[Change]:
+def _changes(schema: Schema, rows: Sequence[Row], of: int) -> list[SchemaChange]:
     types = {place: kind.simpleString().upper() for place, kind in places(schema.fields) if place and place[-1] not in (ELEMENT, ENTRY)}
     at = [(tuple(json.loads(row.path)), row) for row in rows]
     seen, wrong = ({place for place, row in at if row.kind == kind} for kind in ("seen", "changed"))
     never = [place for place in types if place not in seen | wrong and (len(place) == 1 or place[:-1] in seen)]
     return [
-        *(Change(_WORDS[row.kind], schema.message_type, named(place), row.messages, of, row.example, types.get(place))
+        *(SchemaChange(_WORDS[row.kind], schema.message_type, named(place), row.messages, of, row.example, types.get(place))
           for place, row in at if row.kind != "seen"),
-        *(Change("never seen", schema.message_type, named(place), 0, of, None, types[place]) for place in never),
+        *(SchemaChange("never seen", schema.message_type, named(place), 0, of, None, types[place]) for place in never),
     ]  # fmt: skip

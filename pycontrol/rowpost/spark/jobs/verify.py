@@ -1,6 +1,6 @@
 """Check an archive: count messages, and find duplicates, missing and unreadable files; `repair` mends what can be mended.
 
-`run` returns a `Report` with one `Finding` for each problem. Leftovers of killed writers are notes: readers never see them.
+`run` returns an `ArchiveReport` with one `Remark` for each problem. Leftovers of killed writers are notes: readers never see them.
 `absent` searches every byte below the archive, and below the tables to which messages were copied, for texts.
 """
 
@@ -26,9 +26,9 @@ from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.maintenance import Counts, Step, rewrite, work
+from rowpost.spark.jobs.maintenance import FileReplacement, RewriteCounts, rewrite, work
 
-__all__ = ["Finding", "Report", "Waiting", "absent", "compare", "duplicates", "repair", "run", "sweep_all"]
+__all__ = ["ArchiveReport", "Remark", "Waiting", "absent", "compare", "duplicates", "repair", "run", "sweep_all"]
 
 MAX_SHOWN = 20
 _KEY = ("queue", "id", "row_version")
@@ -36,7 +36,7 @@ _THREADS = 8
 
 
 @dataclass(frozen=True)
-class Finding:
+class Remark:
     """A problem or a note, and what to do about it."""
 
     kind: str
@@ -45,13 +45,13 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class ArchiveReport:
     """The result of a check. `days` has queue, day, messages and bytes. `notes` are no problems."""
 
     days: list[tuple[str, str, int, int]]
-    findings: list[Finding]
+    findings: list[Remark]
     counts: dict[str, int] = field(default_factory=dict)
-    notes: list[Finding] = field(default_factory=list)
+    notes: list[Remark] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -96,14 +96,14 @@ def _compared(spark: SparkSession, table: ArchiveTable, archived: DataFrame, wai
 
 
 @describing("verify")
-def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Report:
+def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> ArchiveReport:
     """Check a snapshot of an archive, and compare it with the messages that are in a queue now.
 
     Raises ArchiveNotFound.
     """
     table = open_table(path)
     table.check_columns(ESSENTIAL)
-    notes = [Finding("leftover", each.path, "left by a killed writer or being written; readers ignore it; remove it with --sweep while no job writes")
+    notes = [Remark("leftover", each.path, "left by a killed writer or being written; readers ignore it; remove it with --sweep while no job writes")
              for each in find_leftovers(table)]  # fmt: skip
     files = table.files()
     findings = _unreadable(table, files)
@@ -116,7 +116,7 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Repor
             days = [(queue, day, rows.get((queue, day), 0), size) for queue, day, _, size in days]
             counts["messages"] = sum(rows.values())
         twice = duplicates(df).limit(MAX_SHOWN + 1).collect()
-        findings += [Finding("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", "two programs have archived it; remove the later copies with --repair")
+        findings += [Remark("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", "two programs have archived it; remove the later copies with --repair")
                      for row in twice[:MAX_SHOWN]]  # fmt: skip
         counts["duplicates"] = duplicates(df).count() if twice else 0
         if waiting is not None:
@@ -126,11 +126,11 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Repor
                 what = (
                     f"{counts['missed']} messages of {waiting.queue} are not in the archive any more, and neither erase nor retain has deleted them"
                 )
-                findings.append(Finding("missed", what, "find out who removed them from the archive; if nobody meant to, restore it from a backup"))
-    return Report(days, findings, counts | {"findings": len(findings), "leftovers": len(notes)}, notes)
+                findings.append(Remark("missed", what, "find out who removed them from the archive; if nobody meant to, restore it from a backup"))
+    return ArchiveReport(days, findings, counts | {"findings": len(findings), "leftovers": len(notes)}, notes)
 
 
-def _unreadable(table: ArchiveTable, files: Sequence[DataFile]) -> list[Finding]:
+def _unreadable(table: ArchiveTable, files: Sequence[DataFile]) -> list[Remark]:
     """Find files that are missing, incomplete or of another length than the log says."""
     with ThreadPoolExecutor(_THREADS) as threads:
         footers = list(threads.map(lambda file: table.folder.footer(file.path), files))
@@ -141,7 +141,7 @@ def _unreadable(table: ArchiveTable, files: Sequence[DataFile]) -> list[Finding]
     for file in wrong:
         if table.are_live([file]):
             kind = "unreadable file" if table.folder.exists(file.path) else "missing file"
-            found.append(Finding(kind, file.path, "restore it from a backup; to go on without its messages, take it out of the table with --repair"))
+            found.append(Remark(kind, file.path, "restore it from a backup; to go on without its messages, take it out of the table with --repair"))
     return found
 
 
@@ -156,20 +156,20 @@ def repair(spark: SparkSession, path: str) -> dict[str, int]:
 
     The files themselves are kept for a day. Raises ArchiveNotFound, SparkFailed.
     """
-    table, lost, doubled = open_table(path), Counts(), Counts()
+    table, lost, doubled = open_table(path), RewriteCounts(), RewriteCounts()
 
-    def gone(files: Sequence[DataFile]) -> list[Step]:
+    def gone(files: Sequence[DataFile]) -> list[FileReplacement]:
         wrong = {finding.what for finding in _unreadable(table, files)}
-        return [Step(tuple(file for file in files if file.path in wrong))] if wrong else []
+        return [FileReplacement(tuple(file for file in files if file.path in wrong))] if wrong else []
 
-    def twice(files: Sequence[DataFile]) -> list[Step]:
+    def twice(files: Sequence[DataFile]) -> list[FileReplacement]:
         everything = table.files()
         df = read_files(spark, table, everything, with_file=True).select(*_KEY, FILE)
         held = df.join(duplicates(df).select(*_KEY), list(_KEY), "left_semi").select("queue", FILE).distinct().collect()
         known, by_queue = {file.path: file for file in everything}, defaultdict(list)
         for row in held:
             by_queue[row.queue].append(known[relative(table, row[FILE])])
-        return [Step(tuple(same), partial(rewrite, spark, table, same, _first_copies)) for same in by_queue.values()]
+        return [FileReplacement(tuple(same), partial(rewrite, spark, table, same, _first_copies)) for same in by_queue.values()]
 
     with lease(table.folder, "repair"):
         for plan, counts in ((gone, lost), (twice, doubled)):
@@ -183,7 +183,7 @@ def _first_copies(df: DataFrame) -> DataFrame:
     return df.withColumn("_copy", place).where("_copy = 1").drop("_copy")
 
 
-def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Finding]:
+def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Remark]:
     """Search every file below an archive, and below each place to which messages were copied, for texts. Returns the files with one.
 
     A file is searched as it is and, if it is a Parquet file, in every column. Bodies that are compressed or encoded are searched as they are stored.
@@ -195,9 +195,9 @@ def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Finding
     holds = F.udf(lambda root, path: contains(root, path, pattern), "boolean", useArrow=False)
     found = spark.createDataFrame(sorted(files), "root string, path string").where(holds("root", "path")).collect()
     return [
-        *(Finding("not searched", place, "messages were copied there, and nothing is there now; search where you moved it") for place in gone),
+        *(Remark("not searched", place, "messages were copied there, and nothing is there now; search where you moved it") for place in gone),
         *(
-            Finding("not erased", row.path if row.root == own.path else f"{row.root}/{row.path}", "erase it, or run erase again when no job writes")
+            Remark("not erased", row.path if row.root == own.path else f"{row.root}/{row.path}", "erase it, or run erase again when no job writes")
             for row in found
         ),
     ]

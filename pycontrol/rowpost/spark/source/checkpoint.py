@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rowpost.archive.address import local_path
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.identity import Offset, Progress, by_epoch, by_queue
+from rowpost.archive.identity import CheckpointProgress, Offset, by_epoch, by_queue
 from rowpost.archive.source.connection import PatientConnection
 from rowpost.archive.source.lag import Held, held_above
 from rowpost.database.connection import Connection
@@ -54,14 +54,14 @@ class Checkpoint:
         line = "-" if text is None else text.splitlines()[_HEADER_LINES + source]
         return None if line == "-" else json.loads(line)
 
-    def progress(self) -> Progress:
+    def progress(self) -> CheckpointProgress:
         """Return what an archive compares with its table."""
 
         def offsets(number: int) -> Mapping[str, Offset] | None:
             found = self.offset(number)
             return None if found is None else by_epoch(found)
 
-        return Progress(self.place, self.query, self.last("offsets"), self.last("commits"), offsets)
+        return CheckpointProgress(self.place, self.query, self.last("offsets"), self.last("commits"), offsets)
 
     @property
     def _is_read_by_spark(self) -> bool:

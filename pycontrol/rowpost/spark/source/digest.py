@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from struct import pack
 
-__all__ = ["Tally", "same_messages", "total"]
+__all__ = ["MessageTally", "same_messages", "total"]
 
 _SIZE = 16
 _DIGITS = 2 * _SIZE
@@ -18,7 +18,7 @@ _MODULUS = 2 ** (8 * _SIZE)
 _NULL = -1
 
 
-class Tally:
+class MessageTally:
     """Number and digest of messages. Each message counts with its id, headers and body, and with the length of each.
 
     If the rows name their destinations, a message counts with its queue too, and `queues` has all of them.

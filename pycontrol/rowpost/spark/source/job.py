@@ -24,7 +24,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from rowpost.archive.source.connection import naming_what_is_gone
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey, QueueNotFound
-from rowpost.spark.source.digest import Tally, total
+from rowpost.spark.source.digest import MessageTally, total
 from rowpost.wire.address import parse_address
 from rowpost.wire.user import user_name
 
@@ -49,7 +49,7 @@ class Stored(WriterCommitMessage):
     job_key: str = ""
 
     @classmethod
-    def of(cls, attempt: str, tally: Tally, job_key: str = "") -> Stored:
+    def of(cls, attempt: str, tally: MessageTally, job_key: str = "") -> Stored:
         return cls(attempt, tally.messages, tally.digest, frozenset(tally.queues), job_key)
 
 

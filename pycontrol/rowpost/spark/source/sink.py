@@ -38,7 +38,7 @@ from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsE
 from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.broken_input import check_complete, pipe_of_task
-from rowpost.spark.source.digest import Tally, same_messages, total
+from rowpost.spark.source.digest import MessageTally, same_messages, total
 from rowpost.spark.source.job import Destinations, Job, Stored, attempt_for, full_key, queues_of, send_staged
 from rowpost.spark.source.options import APPLICATION, DIRECT, WriteOptions
 from rowpost.wire.message import OutgoingMessage, decode_headers
@@ -75,7 +75,7 @@ class _Writer:
     def __init__(self, options: WriteOptions, columns: frozenset[str]) -> None:
         self.options, self.columns = options, columns
 
-    def _groups(self, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[tuple[str, list[OutgoingMessage]]]:
+    def _groups(self, batches: Iterator[pa.RecordBatch], tally: MessageTally) -> Iterator[tuple[str, list[OutgoingMessage]]]:
         """Yield the queue and the messages of each call. A call is limited in number, and all that are not yielded yet in bytes."""
         groups: dict[str | None, list[OutgoingMessage]] = {}
         size = 0
@@ -109,7 +109,7 @@ class _Writer:
 
     def _stage(self, job_key: str, attempt: str, batches: Iterator[pa.RecordBatch]) -> Stored:
         """Store a task's messages in the staging table, under an identifier of this attempt."""
-        tally = Tally()
+        tally = MessageTally()
         with self._open() as database:
             for queue, group in self._groups(batches, tally):
                 named = attempt if self.options.queue is not None else attempt_for(attempt, queue)
@@ -139,7 +139,7 @@ class StagedWriter(_JobWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
         """Stage one partition. If an earlier run was sealed, only count it."""
         if self.sealed:
-            tally = Tally()
+            tally = MessageTally()
             for _ in self._groups(iterator, tally):
                 pass
             return Stored.of("", tally)
@@ -162,7 +162,7 @@ class DirectWriter(_JobWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
         """Send one partition, unless an earlier attempt of the task has sent it. Raises SparkFailed if its rows broke off."""
-        part, tally, pipe = _task().partitionId(), Tally(), pipe_of_task()
+        part, tally, pipe = _task().partitionId(), MessageTally(), pipe_of_task()
         with self._open() as database, naming_what_is_gone(database, self.options.queue), database.transaction():
             claimed, messages, digest = database.call("claim_ledger", job_key=self.job.key, part=part)[0]
             destinations = Destinations(database)

@@ -14,11 +14,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from rowpost.archive.identity import Offset
 from rowpost.archive.source.cuts import Bounds
 from rowpost.archive.source.drain import Drain
 from rowpost.archive.source.options import DRAIN, ReadOptions
 from rowpost.archive.source.several import Several
-from rowpost.archive.source.streams import Offset, Tail
+from rowpost.archive.source.streams import Tail
 from rowpost.spark.archive.schemas import check_schema
 
 __all__ = ["StreamReader"]

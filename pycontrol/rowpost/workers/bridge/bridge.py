@@ -37,7 +37,7 @@ class Bridge:
         on_event: called with each event, in the threads of both directions.
     """
 
-    def __init__(self, settings: BridgeSettings, on_event: Callable[[events.Event], None] = events.log_event) -> None:
+    def __init__(self, settings: BridgeSettings, on_event: events.Emit = events.log_event) -> None:
         self._settings, self._emit = settings, on_event
         self._stopping, self._at_once = threading.Event(), threading.Event()
         first, second = settings.sides
@@ -71,7 +71,7 @@ class Bridge:
                 direction.join(TICK_S)
         if any(each.is_alive() for each in self._directions):
             text = "The bridge was stopped within a batch: its messages stay in their queue, and none will be sent twice."
-            self._emit(events.Warned(queue="", at=time.time(), text=text))
+            self._emit(events.Warned(text=text))
 
     def stop(self) -> None:
         """Stop after the batches that are being moved. The second call does not wait for them. Safe in a signal handler."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rowpost.database.connection import Connection, connect
@@ -23,7 +22,7 @@ CLEAN_INTERVAL_S = 60.0
 ATTEMPTS = 1
 PID = 0  # no worker process handles these messages
 
-Emit = Callable[[events.Event], None]
+Emit = events.Emit
 
 
 @dataclass(slots=True)
@@ -93,7 +92,7 @@ class Direction(threading.Thread):
                 return True
             self.idle = True
             if not told:
-                self._report("stands by, because another process moves these messages")
+                self._report("waits, because another process moves these messages")
                 told = True
             self._stopping.wait(max(self._bridge.poll_interval, MIN_PAUSE_S))
         return False
@@ -137,7 +136,7 @@ class Direction(threading.Thread):
 
     # -------------------------------------------------------------- report
     def _report(self, state: str) -> None:
-        self._emit(events.BridgeChanged(queue="", at=time.time(), source=self._here.name, target=self._there.name, state=state))
+        self._emit(events.BridgeChanged(source=self._here.name, target=self._there.name, state=state))
 
     def _report_moved(self, endpoint: BridgeEndpoint, moved: Moved) -> None:
         counts, at = self.counts[endpoint.name], time.time()
@@ -161,7 +160,7 @@ class Direction(threading.Thread):
         self.idle = False
         self._in_trouble = True
         text = f"bridge from {self._here.name} to {self._there.name}: {error} It is tried again in {self._pause:g} s."
-        self._emit(events.Trouble(queue="", at=time.time(), error=text))
+        self._emit(events.Trouble(error=text))
         self._stopping.wait(self._pause)
         self._pause = min(2 * self._pause, MAX_PAUSE_S)
 
@@ -169,4 +168,4 @@ class Direction(threading.Thread):
         self._pause = MIN_PAUSE_S
         if self._in_trouble:
             self._in_trouble = False
-            self._emit(events.Recovered(queue="", at=time.time()))
+            self._emit(events.Recovered())

@@ -6,15 +6,10 @@ batches that commit one by one and skip the rows that receivers have locked, so 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 from rowpost.database.connection import Connection
 from rowpost.settings.environment import Settings
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.tasks.periodic import PeriodicTask
+from rowpost.workers.tasks.periodic import Work, periodic_task
 
 __all__ = ["BATCH", "make_expired_purger"]
 
@@ -28,39 +23,24 @@ BATCH_PAUSE_S = 0.01
 class _Purge:
     """Purges batch by batch, and emits an event when a purge is complete."""
 
-    def __init__(self, every: dict[str, float], emit: Callable[[events.Event], None], batch: int) -> None:
-        self._every, self._emit, self._batch = every, emit, batch
+    def __init__(self, every: dict[str, float], emit: events.Emit) -> None:
+        self._every, self._emit = every, emit
         self._purged: dict[str, int] = {}
 
     def __call__(self, database: Connection, queue: str) -> float | None:
-        purged = database.call("purge_expired", queue, count=self._batch)[0].purged
+        purged = database.call("purge_expired", queue, count=BATCH)[0].purged
         total = self._purged.pop(queue, 0) + purged
-        if purged == self._batch:
+        if purged == BATCH:
             self._purged[queue] = total
             return BATCH_PAUSE_S
         if total:
-            self._emit(events.ExpiredPurged(queue=queue, at=time.time(), count=total))
+            self._emit(events.ExpiredPurged(queue=queue, count=total))
         return self._every[queue] or None
 
 
-def make_expired_purger(
-    settings: Settings,
-    emit: Callable[[events.Event], None],
-    breaker: CircuitBreaker | None = None,
-    *,
-    batch: int = BATCH,
-    **options: Any,
-) -> PeriodicTask:
+@periodic_task("rowpost expired purger", "purge expired messages of")
+def make_expired_purger(settings: Settings, emit: events.Emit) -> Work:
     """Return the purger of a process: for queues whose worker has purge_expired_on_startup or purge_expired_every."""
     workers = {queue.name: queue.worker for queue in settings.queues if queue.worker is not None}
     every = {name: worker.purge_expired_every for name, worker in workers.items() if worker.purge_expired_on_startup or worker.purge_expired_every}
-    return PeriodicTask(
-        settings,
-        every,
-        _Purge(every, emit, batch),
-        name="rowpost expired purger",
-        activity="purge expired messages of",
-        emit=emit,
-        breaker=breaker,
-        **options,
-    )
+    return every, _Purge(every, emit)

@@ -8,7 +8,7 @@ from typing import Any
 from rowpost.pipeline.measurements import Measurements
 from rowpost.settings.environment import Settings
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.events import Event
+from rowpost.workers.events import Emit
 from rowpost.workers.tasks.delayed_mover import make_delayed_mover
 from rowpost.workers.tasks.expired_purger import make_expired_purger
 from rowpost.workers.tasks.in_doubt_resolver import make_in_doubt_resolver
@@ -49,7 +49,7 @@ class TaskGroup:
     def __init__(
         self,
         settings: Settings,
-        emit: Callable[[Event], None],
+        emit: Emit,
         breaker: CircuitBreaker,
         *,
         mover: MakeTask | None = None,

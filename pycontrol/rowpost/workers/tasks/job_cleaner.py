@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 from rowpost.database.connection import Connection
 from rowpost.errors import FeatureMissing, PermissionDenied
 from rowpost.settings.environment import Settings
 from rowpost.transport.jobs import clean_jobs
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.tasks.periodic import PeriodicTask
+from rowpost.workers.tasks.periodic import Work, periodic_task
 
 __all__ = ["make_job_cleaner"]
 
@@ -27,7 +22,7 @@ _NOT_ALLOWED = (
 class _JobCleaner:
     """Cleans while its session is elected by the database."""
 
-    def __init__(self, every: float, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, every: float, emit: events.Emit) -> None:
         self._every, self._emit = every, emit
         self._elected: Connection | None = None
 
@@ -39,20 +34,18 @@ class _JobCleaner:
         try:
             cleaned = clean_jobs(database, batches=_BATCHES)
         except PermissionDenied:
-            self._emit(events.Warned(queue=unit, at=time.time(), text=_NOT_ALLOWED))
+            self._emit(events.Warned(queue=unit, text=_NOT_ALLOWED))
             return None
         except FeatureMissing:
             return None
         if cleaned.failed or cleaned.staged or cleaned.sent:
             text = f"{cleaned.staged} stored messages and {cleaned.sent} ledger entries deleted; {cleaned.failed} jobs counted as failed"
-            self._emit(events.Maintained(queue=unit, at=time.time(), action="jobs", text=text))
+            self._emit(events.Maintained(queue=unit, action="jobs", text=text))
         return self._every
 
 
-def make_job_cleaner(settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any) -> PeriodicTask:
+@periodic_task("rowpost job cleaner", "clean")
+def make_job_cleaner(settings: Settings, emit: events.Emit) -> Work:
     """Return the task of a process. The database elects one of all processes. Off with maintenance_every: 0 and without the feature spark."""
     every = settings.supervisor.maintenance_every
-    units = [_UNIT] if every > 0 and "spark" in settings.features else []
-    return PeriodicTask(
-        settings, units, _JobCleaner(every, emit), name="rowpost job cleaner", activity="clean", emit=emit, breaker=breaker, **options
-    )
+    return [_UNIT] if every > 0 and "spark" in settings.features else [], _JobCleaner(every, emit)

@@ -31,7 +31,7 @@ NOT_ALLOWED = (
 class OutboxCleaner:
     """Sends pending outgoing messages of all outboxes, and cleans those whose database elected this session."""
 
-    def __init__(self, settings: Settings, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, settings: Settings, emit: events.Emit) -> None:
         self._outboxes = {each.name: each for each in settings.outboxes}
         self._queues = {queue.name for queue in settings.queues if queue.kind != "external"}
         self._error_queue, self._emit = settings.supervisor.error_queue, emit
@@ -67,7 +67,7 @@ class OutboxCleaner:
                 self._delete_old(database, business, outbox)
             except PermissionDenied as error:
                 self._not_allowed.add(outbox.name)
-                self._emit(events.Warned(queue=outbox.name, at=time.time(), text=f"{NOT_ALLOWED} {error}"))
+                self._emit(events.Warned(queue=outbox.name, text=f"{NOT_ALLOWED} {error}"))
 
     def _delete_old(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
         if outbox.name not in self._elected:
@@ -84,18 +84,17 @@ class OutboxCleaner:
         known, self._failed[name] = self._failed.get(name, set()), set(failed)
         for message, problem in failed.items():
             if message not in known:
-                text = f"{message} was handled, but its outgoing messages cannot be sent: {problem}"
-                self._emit(events.Warned(queue=name, at=time.time(), text=text))
+                self._emit(events.Warned(queue=name, text=f"{message} was handled, but its outgoing messages cannot be sent: {problem}"))
         still, now = failed.keys() & known, time.monotonic()
         if not still:
             self._reminded.pop(name, None)
         elif now - self._reminded.setdefault(name, now) >= REMIND_S:
             self._reminded[name] = now
             text = f"{len(still)} handled messages still cannot be sent. `rowpost outbox status` lists them with the reasons."
-            self._emit(events.Warned(queue=name, at=time.time(), text=text))
+            self._emit(events.Warned(queue=name, text=text))
 
     def _report(self, name: str, text: str) -> None:
-        self._emit(events.Maintained(queue=name, at=time.time(), action="outbox", text=text))
+        self._emit(events.Maintained(queue=name, action="outbox", text=text))
 
     def _connect(self, outbox: OutboxSettings) -> Connection:
         known = self._open.get(outbox.name)
@@ -117,9 +116,7 @@ class OutboxCleaner:
                 business.close()
 
 
-def make_outbox_cleaner(
-    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
-) -> PeriodicTask:
+def make_outbox_cleaner(settings: Settings, emit: events.Emit, breaker: CircuitBreaker | None = None, **options: Any) -> PeriodicTask:
     """Return the task that cleans the environment's outboxes once a minute. Off with maintenance_every: 0."""
     names = [each.name for each in settings.outboxes] if settings.supervisor.maintenance_every > 0 else []
     cleaner = OutboxCleaner(settings, emit)

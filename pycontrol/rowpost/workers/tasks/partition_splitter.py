@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 from rowpost.database.connection import Connection
 from rowpost.endpoint.resolve import resolve_function
 from rowpost.settings.environment import Settings
 from rowpost.transport.partitions import BATCH, KeyOf, split
 from rowpost.transport.queue import Queue
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.tasks.periodic import PeriodicTask
+from rowpost.workers.tasks.periodic import Work, periodic_task
 
 __all__ = ["key_of", "make_partition_splitter"]
 
@@ -35,7 +30,7 @@ def key_of(by: str) -> KeyOf:
 class _Splitter:
     """Splits the partitioned queues for which its session is the single active consumer."""
 
-    def __init__(self, settings: Settings, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, settings: Settings, emit: events.Emit) -> None:
         self._queues = {queue.name: queue for queue in settings.queues if queue.partitions}
         self._emit = emit
         self._keys: dict[str, KeyOf] = {}
@@ -57,27 +52,13 @@ class _Splitter:
         if idle and not Queue(name, database).peek(1):
             moved = 0
         else:
-            moved = split(database, queue, self._keys[name], lambda text: self._warn(name, text))
+            moved = split(database, queue, self._keys[name], lambda text: self._emit(events.Warned(queue=name, text=text)))
         pause = MIN_PAUSE_S if moved else min(2 * self._pauses.get(name, MIN_PAUSE_S), MAX_PAUSE_S)
         self._pauses[name] = pause
         return 0.0 if moved == BATCH else pause
 
-    def _warn(self, queue: str, text: str) -> None:
-        self._emit(events.Warned(queue=queue, at=time.time(), text=text))
 
-
-def make_partition_splitter(
-    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
-) -> PeriodicTask:
+@periodic_task("rowpost partition splitter", "split")
+def make_partition_splitter(settings: Settings, emit: events.Emit) -> Work:
     """Return the task that splits the environment's partitioned queues, each in one of all processes at a time."""
-    names = [queue.name for queue in settings.queues if queue.partitions]
-    return PeriodicTask(
-        settings,
-        names,
-        _Splitter(settings, emit),
-        name="rowpost partition splitter",
-        activity="split",
-        emit=emit,
-        breaker=breaker,
-        **options,
-    )
+    return [queue.name for queue in settings.queues if queue.partitions], _Splitter(settings, emit)

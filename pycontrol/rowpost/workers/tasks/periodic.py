@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 from rowpost.database.connection import Connection, connect
@@ -19,13 +20,15 @@ from rowpost.settings.environment import Settings
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker, arms_circuit_breaker
 
-__all__ = ["Action", "PeriodicTask"]
+__all__ = ["Action", "PeriodicTask", "Work", "periodic_task"]
 
 # Pause before a deadlock is retried, so that the thread does not spin.
 DEADLOCK_PAUSE_S = 0.05
 
 #: called with a connection and a queue's name; returns the seconds until the queue's next execution, None for never again
 Action = Callable[[Connection, str], float | None]
+#: the queues of a task, or other units of work, and its action
+Work = tuple[Iterable[str], Action]
 
 
 class PeriodicTask:
@@ -49,7 +52,7 @@ class PeriodicTask:
         *,
         name: str,
         activity: str,
-        emit: Callable[[events.Event], None],
+        emit: events.Emit,
         breaker: CircuitBreaker | None = None,
         select: Callable[[Connection, list[str]], list[str]] | None = None,
         once_more: bool = False,
@@ -200,10 +203,24 @@ class PeriodicTask:
             self._report(events.Recovered, queue)
 
     def _report(self, kind: type[events.Event], queue: str, **fields: Any) -> None:
-        self._emit(kind(queue=queue, at=time.time(), **fields))
+        self._emit(kind(queue=queue, **fields))
 
     def _disconnect(self) -> None:
         if self._database is not None:
             with suppress(Exception):
                 self._database.close()
             self._database = None
+
+
+def periodic_task(name: str, activity: str, **fixed: Any) -> Callable[[Callable[[Settings, events.Emit], Work]], Callable[..., PeriodicTask]]:
+    """Decorate a function that returns the work of a task, so that it returns the task. The arguments are those of `PeriodicTask`."""
+
+    def decorate(work: Callable[[Settings, events.Emit], Work]) -> Callable[..., PeriodicTask]:
+        @wraps(work)
+        def make(settings: Settings, emit: events.Emit, breaker: CircuitBreaker | None = None, **options: Any) -> PeriodicTask:
+            units, action = work(settings, emit)
+            return PeriodicTask(settings, units, action, name=name, activity=activity, emit=emit, breaker=breaker, **fixed, **options)
+
+        return make
+
+    return decorate

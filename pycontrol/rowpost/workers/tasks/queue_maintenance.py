@@ -1,40 +1,35 @@
-"""The periodic task that maintains the tables of queues, and deletes old lines of the record of acts."""
+"""The periodic task that maintains the tables of queues, and deletes old lines of the operation log."""
 
 from __future__ import annotations
-
-import time
-from collections.abc import Callable
-from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.database.contract import load_contract
 from rowpost.deploy.grants import grant_execute
 from rowpost.errors import LockTimeout, PermissionDenied
 from rowpost.settings.environment import Settings
-from rowpost.transport.acts import KEPT_DAYS, clean_acts
 from rowpost.transport.maintenance import maintain_queue
+from rowpost.transport.operation_log import KEPT_DAYS, clean_operation_log
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.tasks.periodic import PeriodicTask
+from rowpost.workers.tasks.periodic import Work, periodic_task
 
-__all__ = ["ACTS", "make_queue_maintenance", "not_allowed"]
+__all__ = ["OPERATIONS", "make_queue_maintenance", "not_allowed"]
 
-#: the unit of work that is no queue: the record of acts
-ACTS = "(acts)"
+#: the unit of work that is no queue: the operation log
+OPERATIONS = "(operations)"
 CLEAN_INTERVAL_S = 3600.0
 
 
 class _Maintenance:
     """Maintains queues while its session is elected by the database; executes at most one statement per queue and interval."""
 
-    def __init__(self, every: float, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, every: float, emit: events.Emit) -> None:
         self._every, self._emit = every, emit
         self._elected: Connection | None = None
 
     def __call__(self, database: Connection, queue: str) -> float | None:
-        if queue == ACTS:
-            return self._clean_acts(database)
+        if queue == OPERATIONS:
+            return self._clean_operation_log(database)
         try:
             if self._elected is not database:
                 if not database.call("elect", duty="maintenance")[0].elected:
@@ -50,23 +45,21 @@ class _Maintenance:
             if step.state == "failed":
                 self._warn(queue, f"maintenance: {step.action} failed: {step.error}")
             elif step.state == "done":
-                self._emit(events.Maintained(queue=queue, at=time.time(), action=step.action, text=step.reason))
+                self._emit(events.Maintained(queue=queue, action=step.action, text=step.reason))
         return self._every
 
-    def _clean_acts(self, database: Connection) -> float | None:
+    def _clean_operation_log(self, database: Connection) -> float | None:
         """Delete old lines once an hour, in whichever processes may: rows that another one has locked are skipped."""
         try:
-            removed = clean_acts(database)
+            removed = clean_operation_log(database)
         except PermissionDenied:  # most logins of supervisors are no operators
             return None
         if removed:
-            self._emit(
-                events.Maintained(queue="", at=time.time(), action="acts", text=f"deleted {removed} acts that began more than {KEPT_DAYS} days ago")
-            )
+            self._emit(events.Maintained(action="operations", text=f"deleted {removed} operations that began more than {KEPT_DAYS} days ago"))
         return CLEAN_INTERVAL_S
 
     def _warn(self, queue: str, text: str) -> None:
-        self._emit(events.Warned(queue=queue, at=time.time(), text=text))
+        self._emit(events.Warned(queue=queue, text=text))
 
 
 def not_allowed(database: Connection, queue: str) -> str:
@@ -80,24 +73,14 @@ def not_allowed(database: Connection, queue: str) -> str:
     )
 
 
-def make_queue_maintenance(
-    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
-) -> PeriodicTask:
+@periodic_task("rowpost maintenance", "maintain")
+def make_queue_maintenance(settings: Settings, emit: events.Emit) -> Work:
     """Return the maintenance task of a process. The database elects one of all processes to maintain queues.
 
-    Off with maintenance_every: 0, and on an engine where the feature maintenance is neither declared nor in every deployment. Acts are
+    Off with maintenance_every: 0, and on an engine where the feature maintenance is neither declared nor in every deployment. Operations are
     deleted there too.
     """
     every = settings.supervisor.maintenance_every
     on = every > 0 and ("maintenance" in settings.features or settings.engine in load_contract().features["maintenance"].always)
     queues = [queue.name for queue in settings.queues if queue.kind != "external"] if on else []
-    return PeriodicTask(
-        settings,
-        [*queues, ACTS] if every > 0 else [],
-        _Maintenance(every, emit),
-        name="rowpost maintenance",
-        activity="maintain",
-        emit=emit,
-        breaker=breaker,
-        **options,
-    )
+    return [*queues, OPERATIONS] if every > 0 else [], _Maintenance(every, emit)

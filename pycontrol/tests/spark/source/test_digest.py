@@ -4,13 +4,13 @@ from uuid import UUID
 
 import pytest
 
-from rowpost.spark.source.digest import Tally, same_messages, total
+from rowpost.spark.source.digest import MessageTally, same_messages, total
 
 ONE = (str(UUID(int=1)), "{}", b"x")
 
 
 def tally(*messages):
-    found = Tally()
+    found = MessageTally()
     for message in messages:
         found.add(*message)
     return found
@@ -55,4 +55,4 @@ def test_order_changes_the_digest_and_does_not_make_other_messages():
 
 
 def test_what_was_never_settled_is_not_the_same():
-    assert not same_messages((None, None), (0, Tally().digest))
+    assert not same_messages((None, None), (0, MessageTally().digest))

@@ -6,7 +6,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from rowpost.deploy.queues import forget_queue
 from rowpost.errors import QueueNotFound
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.digest import Tally
+from rowpost.spark.source.digest import MessageTally
 from rowpost.spark.source.job import Job, Stored
 from rowpost.spark.source.source import QueueSource
 from tests.support.spark.queues import Queues
@@ -54,4 +54,4 @@ def test_a_sink_that_sends_what_it_has_stored_says_that_its_queue_is_gone(queues
         drop(queues, queue)
 
         with says_that_it_is_gone(queue):
-            job.send(database, 0, Stored.of("a", Tally()))
+            job.send(database, 0, Stored.of("a", MessageTally()))

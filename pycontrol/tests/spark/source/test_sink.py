@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from rowpost.errors import JobKeyUsed
 from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.progress import Measured
-from rowpost.spark.source.digest import Tally
+from rowpost.spark.source.digest import MessageTally
 from rowpost.spark.source.job import Job, full_key
 from rowpost.wire.message import OutgoingMessage
 
@@ -201,7 +201,7 @@ def half_sent(queues, frame):
 
     def make(queue):
         rows = [(row.id, row.headers, bytes(row.body)) for row in frame(30).repartition(2, "id").where(F.spark_partition_id() == 0).collect()]
-        tally = Tally()
+        tally = MessageTally()
         with queues.connect() as database, database.transaction():
             database.call("begin_job", job_key=f"half@{queue}", destination=queue, run="killed", mode="direct")
             assert database.call("claim_ledger", job_key=f"half@{queue}", part=0)[0].claimed

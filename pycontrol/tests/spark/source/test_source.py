@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from rowpost.archive.source.cuts import Range, divide_visible, split
-from rowpost.archive.source.queue_stream import QueueState
+from rowpost.archive.source.queue_stream import StreamState
 from rowpost.errors import PermissionDenied, SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.options import read_options, write_options
@@ -200,7 +200,7 @@ def test_a_partition_has_at_most_so_many_messages(queues, hundred):
 
 
 def test_a_login_that_may_not_see_who_writes_is_told_which_right_it_needs():
-    state = QueueState("Sales", 1, 100, None, None, 0)
+    state = StreamState("Sales", 1, 100, None, None, 0)
 
     with pytest.raises(PermissionDenied, match="VIEW SERVER STATE"):
         _ = state.poll

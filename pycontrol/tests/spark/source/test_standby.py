@@ -7,7 +7,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from typer.testing import CliRunner
 
 from rowpost.archive.source.queue_stream import StreamRefused
-from rowpost.archive.source.streams import Part
+from rowpost.archive.source.streams import BatchPart
 from rowpost.cli.app import app
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.source import QueueSource
@@ -67,7 +67,7 @@ def test_a_planned_batch_is_not_read_from_a_standby(source):
     with pytest.raises(StreamRefused, match="a standby"):
         stream.partitions(stream.initialOffset(), end)
     with pytest.raises(StreamRefused, match="a standby"):  # a url with several hosts may lead a task to another server than the planner
-        list(stream.read(InputPartition(Part(0, 3, end["queue"], end, True))))
+        list(stream.read(InputPartition(BatchPart(0, 3, end["queue"], end, True))))
 
 
 @pytest.mark.parametrize("command", [["spark", "archive"], ["archive"]])

@@ -28,7 +28,7 @@ __all__ = ["STAND_INS", "SUBSTITUTIONS", "HandRunner", "adapt", "adapted_procedu
 
 STAND_INS = Path(__file__).parent
 #: the columns that identify a row, of tables that a DELETE FROM a CTE empties
-KEYS = {"rowpost.act": ("act_id",), "rowpost.outbox": ("endpoint", "message_id"), "rowpost.dispatch": ("endpoint", "message_id")}
+KEYS = {"rowpost.operation_log": ("operation_id",), "rowpost.outbox": ("endpoint", "message_id"), "rowpost.dispatch": ("endpoint", "message_id")}
 ROW_VERSION = ("RowVersion",)
 
 _NAME = r"(?:\[(?:[^\]]|\]\])*\]|\w+)"

@@ -24,8 +24,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.lease TO rowpost_endpoint, rowpo
 GRANT SELECT ON rowpost.lease TO rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.queue_control TO rowpost_operator;
 GRANT SELECT ON rowpost.queue_control TO rowpost_endpoint, rowpost_reader;
-GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.act TO rowpost_endpoint, rowpost_operator;
-GRANT SELECT ON rowpost.act TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.operation_log TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.operation_log TO rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.supervisor TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT ON rowpost.supervisor TO rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.supervised_queue TO rowpost_endpoint, rowpost_operator;

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from rowpost.archive.arrow_headers import archived
 from rowpost.archive.columns import MESSAGE
-from rowpost.archive.identity import Batch
+from rowpost.archive.identity import StreamBatch
 from rowpost.archive.opening import create_table
 from rowpost.archive.parts import NewFile, write_parts
 from rowpost.archive.writer import TableWriter
@@ -49,7 +49,7 @@ class ArchiveMaker:
         def write(name: str) -> list[NewFile]:
             return list(write_parts([message_batch(rows, queue)], table.folder.path, table.arrow_schema, name))
 
-        TableWriter(table).add(Batch(table.address, self._query, number), queue, write)
+        TableWriter(table).add(StreamBatch(table.address, self._query, number), queue, write)
 
     def copy(self, folder: Path) -> ArchiveMaker:
         """Copy the archive and what else is in its folder, such as tables of decoded messages, to a new folder."""

@@ -26,7 +26,7 @@ PRELOADED = (
     "rowpost.archive.merging",
     "rowpost.archive.source.reading",
     "rowpost.archive.source.several",
-    "rowpost.database.dialects.postgresql",
+    "rowpost.database.dialects.postgresql.dialect",
     "rowpost.deploy.plan",
     "rowpost.transport.queue",
 )

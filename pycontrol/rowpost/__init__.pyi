@@ -1,0 +1,37 @@
+"""The public names, each with its module. Type checkers read them here, and so does `rowpost` when it is imported."""
+
+from rowpost.database.connection import Connection as Connection
+from rowpost.database.connection import connect as connect
+from rowpost.endpoint.endpoint import Endpoint as Endpoint
+from rowpost.errors import CatalogueError as CatalogueError
+from rowpost.errors import DatabaseError as DatabaseError
+from rowpost.errors import DatabaseUnavailable as DatabaseUnavailable
+from rowpost.errors import Deadlock as Deadlock
+from rowpost.errors import InvalidMessage as InvalidMessage
+from rowpost.errors import MessageError as MessageError
+from rowpost.errors import NoReply as NoReply
+from rowpost.errors import QueueNotFound as QueueNotFound
+from rowpost.errors import RowpostError as RowpostError
+from rowpost.errors import SchemaMissing as SchemaMissing
+from rowpost.errors import SettingsError as SettingsError
+from rowpost.handling.context import Bus as Bus
+from rowpost.handling.context import Context as Context
+from rowpost.outbox.declaration import Outbox as Outbox
+from rowpost.recoverability.policy import Recoverability as Recoverability
+from rowpost.sagas.conflicts import ConflictPolicy as ConflictPolicy
+from rowpost.sagas.context import SagaContext as SagaContext
+from rowpost.sagas.declaration import Saga as Saga
+from rowpost.sagas.declaration import handles as handles
+from rowpost.sagas.declaration import starts as starts
+from rowpost.sagas.scatter_gather import ScatterGather as ScatterGather
+from rowpost.settings.environment import Settings as Settings
+from rowpost.settings.environment import load_settings as load_settings
+from rowpost.testing import SagaTest as SagaTest
+from rowpost.transport.error_queue import ErrorQueue as ErrorQueue
+from rowpost.transport.queue import Queue as Queue
+from rowpost.version import __version__ as __version__
+from rowpost.wire.message import BrowsedMessage as BrowsedMessage
+from rowpost.wire.message import Message as Message
+from rowpost.wire.message import OutgoingMessage as OutgoingMessage
+from rowpost.wire.message_types import message_type as message_type
+from rowpost.workers.supervision.supervisor import Supervisor as Supervisor

@@ -1,0 +1,1 @@
+"""SQL Server, and engines that speak TDS, through pyodbc and an ODBC driver."""

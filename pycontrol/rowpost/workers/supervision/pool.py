@@ -1,0 +1,368 @@
+"""Manage the worker processes of one queue: start and stop workers to reach the target that `concurrency.py` computes.
+
+Performs no I/O. The caller injects `spawn` (starts a worker), `ask` (requests a peek) and the time, so that tests can replay
+a history without processes or a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from rowpost.recoverability.outcome import Kind
+from rowpost.settings.worker import WorkerSettings
+from rowpost.transport.supervisors import Worker
+from rowpost.workers import concurrency, events, protocol
+from rowpost.workers.answers import Answer, Crash
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.concurrency import Observation, Strategy, make_strategy, spare_workers
+from rowpost.workers.protocol import Assignment, CrashPolicy
+from rowpost.workers.snapshot import Figures, QueueSnapshot
+from rowpost.workers.supervision.control import Controls
+from rowpost.workers.supervision.handles import KILLED, OVERDUE, WorkerHandle, WorkerHandles, WorkerState
+from rowpost.workers.supervision.health import Health, Throttle
+from rowpost.workers.supervision.peek_watch import PeekWatch
+from rowpost.workers.supervision.reporter import EventReporter
+
+__all__ = ["WorkerPool"]
+
+# Fraction of peek_delay: a peek that is due within it joins another queue's round trip.
+COALESCE_WITHIN = 0.2
+# The name of the peeks among the sources of failures; workers use their numbers.
+MONITOR = "monitor"
+
+
+class WorkerPool:
+    """The workers of one queue.
+
+    Not thread-safe, except for `snapshot`, which any thread may call.
+
+    Args:
+        assign: returns the assignment of a worker; called with its number and whether it starts to receive at once.
+        spawn: starts a process for an assignment. Raises OSError.
+        ask: requests a peek from the queue monitor; the answer arrives at `on_answer`.
+        count_crash: requests that a crash is counted; the answer arrives at `on_answer`.
+        emit: called with each event.
+        idle_timeout: seconds after which an idle worker that is not needed exits.
+        figures: counts to go on with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        worker: WorkerSettings,
+        *,
+        assign: Callable[[int, bool], Assignment],
+        spawn: Callable[[Assignment], Any],
+        ask: Callable[..., None],
+        count_crash: Callable[[Crash], None],
+        emit: events.Emit,
+        breaker: CircuitBreaker,
+        idle_timeout: float,
+        figures: Figures | None = None,
+    ) -> None:
+        self.name, self._idle_timeout = name, idle_timeout
+        self._reporter = EventReporter(name, emit)
+        self._emit = emit
+        self._ask, self._count_crash = ask, count_crash
+        self._control = Controls(name, worker.limit, emit)
+        self._peek_delay = worker.peek_delay
+        self._new_strategy = partial(make_strategy, worker.strategy, worker.peek_delay)
+        self._strategy: Strategy = self._new_strategy(worker.limit)
+        self._health = Health(name, breaker, Throttle(worker.throttle_after, worker.throttle_wait), emit, self.peek_now)
+        self._handles = WorkerHandles(name, assign, spawn, emit)
+        self._purging = worker.purge_on_startup
+        self._peeks = PeekWatch(name, worker.peek_delay, emit)
+        self._peek_at = self._no_peek_before = float("-inf")
+        self._target = 1
+        self._stopping = False
+        #: why no worker can run, None while workers can
+        self.refused: str | None = None
+        #: whether a worker has called receive, so that its endpoint is subscribed
+        self.has_received = False
+        self.figures = figures or Figures()
+        self._crash_policy: CrashPolicy | None = None
+
+    # -------------------------------------------------------------- for the supervisor
+    @property
+    def handles(self) -> list[WorkerHandle]:
+        """All workers, also those that are exiting."""
+        return self._handles.all
+
+    @property
+    def finished(self) -> bool:
+        """Whether the pool has ended and no worker is left."""
+        return not self._handles and (self._stopping or self.refused is not None)
+
+    def snapshot(self, now: float) -> QueueSnapshot:
+        """Return the figures of the queue. Thread-safe."""
+        return QueueSnapshot(
+            queue=self.name,
+            depth=self.figures.depth,
+            workers=len(self._handles),
+            busy=self._handles.busy,
+            limit=self._control.limit,
+            paused=self._control.stops,
+            target=self._target,
+            rate=self.figures.rate(now),
+            critical=self._health.breaker.triggered,
+            throttled=self._health.throttle.active,
+            critical_time=self.figures.critical_time(now),
+            processing_time=self.figures.processing_time(now),
+            **self.figures.counts,
+        )
+
+    def workers(self, now: float) -> list[Worker]:
+        """Return the workers as a report shows them."""
+        return [handle.described(self.name, now) for handle in self.handles]
+
+    def set_limit(self, limit: int) -> None:
+        """Set the environment's maximum number of workers. At the next tick, surplus workers exit after their in-flight messages."""
+        self._control.set_limit(limit)
+        self.peek_now()
+
+    def stop(self, *, now: bool) -> None:
+        """Request that all workers exit after their in-flight messages; `now`: kill them."""
+        self._stopping = True
+        for handle in self.handles:
+            if now:
+                handle.kill()
+            elif handle.state is not WorkerState.EXITING:
+                handle.request_exit("stop")
+        self._emit(events.Stopping(queue=self.name, now=now))  # after the requests: who reads the event may rely on them
+
+    # -------------------------------------------------------------- inputs
+    def on_answer(self, answer: Answer, now: float) -> None:
+        """Process an answer of the queue monitor."""
+        if answer.crash is not None:
+            self._crash_counted(answer.crash, answer)
+            return
+        self._peeks.end(answer.error)
+        if not answer.purged and answer.error is None and self._control.apply(answer.control):
+            self._strategy = self._new_strategy(self._control.limit)
+        if answer.error is not None:
+            self._health.record_failure(MONITOR, "peek", answer.error, now)
+            self._peek_at = now + (self._health.breaker.wait or self._peek_delay)
+            return
+        self._health.record_success(MONITOR)
+        if answer.purged:
+            self._purging = False
+            self._emit(events.Purged(queue=self.name, count=answer.count))
+            return
+        if answer.warning:
+            self._emit(events.Warned(queue=self.name, text=answer.warning))
+        self._no_peek_before = now + self._peeks.rest(answer.seconds)
+        self.figures.depth = answer.count
+        self._emit(events.Peeked(queue=self.name, count=answer.count))
+        self._peek_at = now + self._peek_delay  # in a pause; else the strategy decides
+        self._observe(concurrency.PeekCounted(answer.count, self._handles.occupied, self._handles.without_message), now)
+
+    def on_wake_up(self, now: float) -> None:
+        """Process a wake-up: a sender has committed messages."""
+        self._observe(concurrency.WokenUp(self._handles.occupied), now)
+
+    def on_report(self, handle: WorkerHandle, report: object, now: float) -> None:
+        """Process a report of a worker."""
+        handle.reported_at = now
+        match report:
+            case protocol.Progress():
+                self._on_progress(handle, report, now)
+            case protocol.Ready(pid, crash_policy):
+                self._crash_policy = crash_policy or self._crash_policy
+                self._emit(events.WorkerStarted(queue=self.name, pid=pid))
+                if handle.state is WorkerState.STARTING:
+                    handle.enter(WorkerState.BUSY if handle.round else WorkerState.IDLE, now)
+            case protocol.ReceiveFailed(error):
+                handle.failing = True
+                self._health.record_failure(handle.number, "receive from", error, now)
+            case events.Logged():
+                self._emit(replace(report, queue=self.name))
+            case protocol.ReceiveRecovered():
+                handle.failing = False
+                self._health.record_success(handle.number)
+            case protocol.Refused(error):
+                self.refused = error
+                self._emit(events.Critical(queue=self.name, error=error))
+                for other in self.handles:
+                    other.request_exit("refused")
+
+    def on_exit(self, handle: WorkerHandle, exitcode: int | None, now: float) -> None:
+        """Process the end of a worker's process."""
+        del self._handles[handle.number]
+        self._health.forget(handle.number)
+        pid = handle.process.pid
+        in_flight = handle.process.in_flight
+        if in_flight is not None and handle.reason != KILLED:
+            row_id, row_version = in_flight
+            self._count_crash(Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, handle.reason == OVERDUE))
+        if exitcode == 0 or handle.reason:
+            self._emit(events.WorkerStopped(queue=self.name, pid=pid, reason=handle.reason or "signal"))
+            return
+        self.figures.counts["died"] += 1
+        self._emit(events.WorkerDied(queue=self.name, pid=pid, exitcode=exitcode, respawn_in=self._handles.delay(now)))
+
+    def tick(self, now: float) -> float:
+        """Perform all actions that are due; return the time of the next call at the latest."""
+        self._health.at(now)
+        overdue_at = self._kill_overdue(now)
+        if self._stopping or self.refused is not None:
+            return overdue_at
+        if now >= self._peek_at:
+            self._request_peek(now)
+        self._peeks.report_silence(now)
+        if self._purging or (self._strategy.polls and not self._control.known):
+            return self._due()  # a worker that polls would receive before anybody knows whether the queue is paused
+        for handle in self.handles:
+            if self._strategy.polls and handle.state is WorkerState.BUSY and not handle.failing:
+                self._observe(concurrency.StillBusy(handle.number, now - handle.reported_at), now)
+        self._approach_target(now)
+        return self._due(overdue_at, *self._own_deadlines(now))
+
+    # -------------------------------------------------------------- peeks
+    def peek_soon(self) -> None:
+        """Request a peek at the next tick, unless the workers are receiving anyway."""
+        if not self._strategy.receiving:
+            self.peek_now()
+
+    def peek_now(self) -> None:
+        """Request a peek at the next tick."""
+        self._peek_at = float("-inf")
+
+    def coalesce_peek(self, now: float) -> None:
+        """Request a peek that is nearly due, because another queue's peek makes the round trip anyway."""
+        if self._strategy.wants_wake_up and now >= self._peek_at - self._peek_delay * COALESCE_WITHIN:
+            self._request_peek(now)
+
+    def seconds_to_next_peek(self, now: float) -> float:
+        """Return the seconds until the next peek at the latest."""
+        return max(0.0, self._peek_at - now)
+
+    @property
+    def peek_pending(self) -> bool:
+        """Whether a peek was requested and not answered yet."""
+        return self._peeks.asked
+
+    def _request_peek(self, now: float) -> None:
+        if not self._peeks.asked and not self._stopping and self.refused is None:
+            self._peeks.begin(now, purging=self._purging)
+            wants_wake_up = self._strategy.wants_wake_up and not self._control.stops
+            wake_up_ttl_s = self._peeks.wake_up_ttl if wants_wake_up else 0.0
+            self._ask(self.name, purge=self._purging, wake_up_ttl_s=wake_up_ttl_s)
+
+    def _kill_overdue(self, now: float) -> float:
+        """Kill the workers whose handlers exceed their time limit; return when the next one exceeds it."""
+        limit = self._crash_policy.time_limit if self._crash_policy is not None else 0.0
+        if not limit:
+            return float("inf")
+        late, next_at = self._handles.overdue(now, limit)
+        for handle in late:
+            self._emit(events.TimedOut(queue=self.name, pid=handle.process.pid, seconds=limit))
+            handle.kill(OVERDUE)
+        return next_at
+
+    # -------------------------------------------------------------- number of workers
+    @property
+    def _allowed(self) -> int:
+        return 0 if self._control.stops else self._health.allowed(self._control.limit)
+
+    def _approach_target(self, now: float) -> None:
+        """Start workers, command them to receive, or request their exit, until their number is the target; none in a pause."""
+        target = min(max(1, self._strategy.workers), self._allowed)
+        if target != self._target:
+            self._target = target
+            self._emit(events.TargetChanged(queue=self.name, workers=target))
+        polls = self._strategy.polls
+        ceiling = target if polls else self._allowed
+        surplus = len(self._handles.staying) - ceiling
+        for handle in self._handles.least_useful()[: max(0, surplus)]:
+            handle.request_exit("paused" if self._control.stops else "limit")
+        if self._control.stops:
+            return
+        if polls:
+            self._start(target - len(self._handles.staying), now, receive=False)
+        elif self._strategy.receiving:
+            self._occupy(target, now)
+            self._release(target, now)
+        else:
+            self._release(1, now)
+            self._start(1 - len(self._handles.staying), now, receive=False)
+
+    def _occupy(self, target: int, now: float) -> None:
+        """Command idle workers to receive before starting new ones."""
+        available = [handle for handle in self.handles if handle.available]
+        for handle in available[: max(0, target - self._handles.occupied)]:
+            handle.receive(now)
+        self._start(target - self._handles.occupied, now, receive=True)
+
+    def _release(self, target: int, now: float) -> None:
+        """Request the exit of workers that were idle for `idle_timeout`; at least one worker stays."""
+        idle = {handle.number: handle for handle in self.handles if handle.state is WorkerState.IDLE}
+        seconds = {number: now - handle.since for number, handle in idle.items()}
+        for number in spare_workers(seconds, len(self._handles.staying), target, self._idle_timeout):
+            idle[number].request_exit("spare")
+
+    def _start(self, missing: int, now: float, *, receive: bool) -> None:
+        """Start `missing` workers, but never more than are allowed together with those that are exiting."""
+        room = self._allowed - len(self._handles)
+        self._handles.start(min(missing, room), now, receive=receive, round=1 if receive or self._strategy.polls else 0)
+
+    def _due(self, *own: float) -> float:
+        return min((self._peeks.silent_at if self._peeks.asked else self._peek_at, self._health.changes_at, *own))
+
+    def _own_deadlines(self, now: float) -> Iterator[float]:
+        """Yield when actions become due without any input; past times wait for an input, and must not make the loop spin."""
+        return (due for due in (self._handles.next_start_at, *self._handles.due(self._strategy.polls, self._idle_timeout)) if due > now)
+
+    # -------------------------------------------------------------- reports in detail
+    def _on_progress(self, handle: WorkerHandle, progress: protocol.Progress, now: float) -> None:
+        if progress.runs:
+            self._handles.worked()
+            self.has_received = True
+        self.figures.add(progress, now)
+        self._reporter.report_progress(progress, handle.process.pid)
+        self._count_failures(progress.streak, succeeded=progress.handled + progress.discarded > 0)
+        self._update_state(handle, progress, now)
+        if progress.runs:
+            self._observe(concurrency.Received(handle.number, progress.runs), now)
+
+    def _crash_counted(self, crash: Crash, answer: Answer) -> None:
+        """Process the answer to a crash. If the crash could not be counted, the message is retried without a count."""
+        if answer.outcome is None:
+            if answer.unexpected:
+                said = f"{type(answer.error).__name__}: {answer.error}"
+                self._emit(events.Critical(queue=self.name, error=f"Failed to count a crash of a worker of {self.name}: {said}"))
+            return
+        if answer.outcome.kind is not Kind.UNMOVABLE:
+            self.figures.counts[answer.outcome.kind.value] += 1
+        self._count_failures(1, succeeded=False)
+        self._reporter.report_failure(answer.outcome, crash.pid)
+
+    def _update_state(self, handle: WorkerHandle, progress: protocol.Progress, now: float) -> None:
+        """Set the worker busy or idle; a report of an earlier round says nothing about the current one."""
+        if handle.state not in (WorkerState.BUSY, WorkerState.IDLE) or progress.round != handle.round:
+            return
+        state = WorkerState.BUSY if progress.busy else WorkerState.IDLE
+        if state is not handle.state and not handle.failing:
+            handle.enter(state, now)
+
+    def _count_failures(self, failures: int, *, succeeded: bool) -> None:
+        if self._health.after_attempts(failures, succeeded=succeeded):
+            for handle in self.handles:
+                handle.process.send(protocol.Backoff(self.backoff))
+
+    @property
+    def backoff(self) -> float:
+        """Seconds that a worker waits after a failed attempt, now."""
+        return self._health.throttle.backoff
+
+    def _observe(self, observation: Observation, now: float) -> None:
+        if self._control.stops:
+            return
+        self._strategy = self._strategy.after(observation, self._allowed)
+        if self._strategy.peek_in is not None:
+            self._peek_at = max(now + self._strategy.peek_in, self._no_peek_before)
+        stopped = None if self._strategy.stop is None else self._handles.get(self._strategy.stop)
+        if stopped is not None and stopped.state is not WorkerState.EXITING:
+            stopped.request_exit("spare")

@@ -1,0 +1,347 @@
+"""The loop of a worker process: one queue, one connection, one transaction at a time.
+
+The supervisor sends commands over a pipe, and the worker sends reports back. With the strategy `peek`, the worker waits for a
+command to receive, receives until the queue is empty, reports that, and waits again. With `adaptive` and `fixed` it polls, and
+backs off while it finds nothing. It exits after its current transaction on a command, on SIGTERM or SIGINT, and when its
+supervisor has ended.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection as PipeEnd
+from multiprocessing.connection import wait
+from typing import Any
+
+from rowpost.database.connection import Connection, connect
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.endpoint.resolve import resolve_handler
+from rowpost.endpoint.telemetry import RunningTelemetry, start_telemetry
+from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
+from rowpost.pipeline.batch_size import BatchSize, batch_size
+from rowpost.pipeline.batches import Batches
+from rowpost.pipeline.histograms import TypedStopwatch
+from rowpost.pipeline.measurements import Recorder
+from rowpost.pipeline.modes import OtherDatabases
+from rowpost.pipeline.pipeline import Pipeline
+from rowpost.pipeline.timings import Stopwatch
+from rowpost.recoverability.outcome import InterruptedAttempt, Kind, Outcome
+from rowpost.recoverability.policy import Host, in_words
+from rowpost.workers.circuit_breaker import arms_circuit_breaker
+from rowpost.workers.concurrency import poll_pause
+from rowpost.workers.protocol import (
+    ATTEMPTS_FAILED,
+    Assignment,
+    Backoff,
+    CrashPolicy,
+    Exit,
+    InFlight,
+    Ready,
+    Receive,
+    ReceiveFailed,
+    ReceiveRecovered,
+    Refused,
+    SharedHighWaterMark,
+    Tally,
+)
+from rowpost.workers.worker.receive_cursor import ReceiveCursor
+
+__all__ = ["Worker"]
+
+logger = logging.getLogger("rowpost")
+
+# Intervals of reports, and of reading commands, while there is work.
+REPORT_INTERVAL_S = 0.05
+COMMAND_INTERVAL_S = 0.01
+# Python looks for cycles after so many new objects. Its own number, 700, is less than the messages of one transaction have.
+COLLECTED_OBJECTS = 10_000
+# The worker of an exclusive queue releases the queue after this time without work.
+RELEASE_AFTER_S = 1.0
+
+
+class Worker:
+    """The loop of a worker.
+
+    Args:
+        pipe: the worker's end of the pipe.
+        wake: a socket that becomes readable when a signal has arrived.
+        in_flight: shared memory for the message that the handler handles.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        pipe: PipeEnd,
+        *,
+        wake: socket.socket | None = None,
+        in_flight: InFlight | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        connect: Callable[..., Connection] = connect,
+    ) -> None:
+        self._assignment = assignment
+        self._pipe = pipe
+        self._sending = threading.RLock()
+        self._waitables: list[Any] = [pipe] if wake is None else [pipe, wake]
+        self._wake = wake
+        self._in_flight = in_flight
+        self._clock = clock
+        self._connect_to = connect
+        self._endpoint: Endpoint  # set by run()
+        self._telemetry: RunningTelemetry  # set by run()
+        self._pipeline: Pipeline | None = None
+        self._batches: Batches  # set with the pipeline
+        #: how the messages of a session that the server has ended are handled on the next connection
+        self._lost_size: BatchSize | None = None
+        self._breaker = assignment.breaker
+        self._round = 1 if assignment.receive or assignment.polls else 0
+        self._receiving = assignment.receive or assignment.polls
+        self._exiting = False
+        self._misses = 0
+        self._high_water_mark = assignment.high_water_mark or SharedHighWaterMark()
+        self._cursor = ReceiveCursor(self._high_water_mark)
+        self._released = False
+        self._read_commands_at = self._reported_at = clock()
+        self._tally = Tally()
+        self._subscribes = assignment.subscribes
+        self._backoff = assignment.backoff
+        control = assignment.settings.service_control
+        self._stopwatch = Stopwatch()
+        #: None unless the environment sends metrics
+        self.recorder = Recorder() if control is not None and control.monitoring is not None else None
+        #: a message whose failed attempt is counted on the next connection
+        self._interrupted: InterruptedAttempt | None = None
+        #: None unless the environment serves metrics
+        self.histograms = TypedStopwatch() if assignment.settings.supervisor.metrics is not None else None
+
+    def exit(self) -> None:
+        """Exit the loop after the current transaction. May be called from a signal handler."""
+        self._exiting = True
+
+    def run(self) -> None:
+        """Receive and handle messages until a command or a signal to exit."""
+        gc.set_threshold(COLLECTED_OBJECTS)  # before the import of the handlers, which may know better
+        try:
+            assignment = self._assignment
+            self._endpoint = resolve_handler(assignment.handler, assignment.queue, attempts=assignment.attempts, error_queue=assignment.error_queue)
+            self._endpoint.configure(assignment.settings)
+            self._telemetry = start_telemetry(assignment.settings, self._endpoint, service=assignment.queue)
+        except (HandlerNotFound, SettingsError) as error:
+            self.send(Refused(str(error)))
+            return
+        gc.freeze()  # what is imported by now stays: no collection walks over it again
+        self.send(Ready(os.getpid(), _crash_policy(self._endpoint, assignment)))
+        if assignment.imports_only:
+            return
+        while not self._exiting:
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001 -- a defect of ours must not end the worker silently
+                self._record_failure(error)
+        self._report(busy=False)
+        self._disconnect()
+        self._telemetry.close()  # last: nothing waits for the collector any more
+
+    def _turn(self) -> None:
+        if self._pipeline is None and not self._released:
+            self._open_pipeline()
+        if not self._receiving:
+            self._wait_for_command()
+            return
+        for outcome in self._receive():
+            self._record(outcome)
+        now = self._clock()
+        if now - self._reported_at >= REPORT_INTERVAL_S:
+            self._report(busy=self._receiving)
+        if now - self._read_commands_at >= COMMAND_INTERVAL_S:
+            self.read_commands(0.0)
+
+    def _wait_for_command(self) -> None:
+        """Wait for a command; release an exclusive queue after a time without work, so that another process can have it."""
+        self.read_commands(RELEASE_AFTER_S if self._assignment.exclusive and not self._released else None)
+        if self._assignment.exclusive and not self._receiving:
+            self._disconnect()
+        self._released = self._assignment.exclusive and not self._receiving
+
+    def _receive(self) -> list[Outcome]:
+        """Receive above the cursor; from the start if a full scan is due."""
+        now = self._clock()
+        start = self._cursor.start(now, self._batches.size.now)
+        outcomes = self._process(start)
+        if start is not None and outcomes[0].kind is Kind.EMPTY and self._cursor.needs_full_scan(now):
+            self._cursor.start_scan(self._batches.size.now)
+            return self._process(None)
+        return outcomes
+
+    def _process(self, start: int | None) -> list[Outcome]:
+        outcomes = self._batches.process(start)
+        if start is None:
+            self._cursor.full_scan_ended(self._clock(), self._batches.receive_seconds)
+        first, last = outcomes[0].row_version, self._batches.kept
+        if outcomes[0].kind is Kind.EMPTY:
+            self._cursor.found_nothing()
+        elif first is None or last is None:  # nothing was removed for good
+            self._cursor.rolled_back()
+        else:
+            self._cursor.removed(len(outcomes), first, last)
+        return outcomes
+
+    def _record(self, outcome: Outcome) -> None:
+        kind = outcome.kind
+        if self._breaker.armed_at is not None and kind is not Kind.UNMOVABLE:
+            self._breaker = self._breaker.after_success()
+            self.send(ReceiveRecovered())
+        if kind is Kind.DEADLOCKED:
+            return
+        self._tally.add(outcome)
+        if kind is not Kind.HANDLED and self._tally.is_full:
+            self._report(busy=True)
+        if kind is Kind.EMPTY:
+            self._found_nothing()
+            return
+        self._misses = 0
+        if kind is Kind.UNMOVABLE:
+            self._report(busy=True)
+            self._pause(self._breaker.armed_wait)
+        elif kind in ATTEMPTS_FAILED:
+            self._after_failed_attempt()
+        elif self._backoff and kind in (Kind.HANDLED, Kind.DISCARDED):
+            self._backoff = 0.0
+            self._report(busy=True)
+
+    def _after_failed_attempt(self) -> None:
+        """Report a failed attempt at once if failures in a row are counted, and wait while the queue is throttled."""
+        if self._assignment.reports_failures_at_once:
+            self._report(busy=True)
+            self.read_commands(0.0)
+        if self._backoff:
+            self._pause(self._backoff)
+
+    def _found_nothing(self) -> None:
+        self._misses += 1
+        self._receiving = self._assignment.polls
+        self._report(busy=False)
+        if self._receiving:
+            self.read_commands(poll_pause(self._misses))
+
+    def _record_failure(self, error: Exception) -> None:
+        """Close the connection, report that the queue is unavailable, then wait for the circuit breaker's current delay.
+
+        The connection is closed after every error, so that the server rolls back any open transaction.
+        """
+        if self._in_flight is not None:
+            self._in_flight.ended()  # the message is in the queue again
+        if self._pipeline is not None:
+            self._interrupted = self._pipeline.interrupted or self._interrupted
+            self._lost_size = self._batches.size if self._batches.size.held else None
+        self._disconnect()
+        if not isinstance(error, RowpostError):
+            logger.error(
+                "Unexpected error in a worker of queue %r; this is a defect of rowpost, please report it", self._assignment.queue, exc_info=error
+            )
+        if not arms_circuit_breaker(error):
+            return
+        self._breaker = self._breaker.after_failure(self._clock())
+        self._report(busy=False)
+        self.send(ReceiveFailed(in_words(error)))
+        self._pause(self._breaker.wait)
+
+    # -------------------------------------------------------------- connection
+    def _open_pipeline(self) -> None:
+        assignment = self._assignment
+        if assignment.exclusive:
+            # A killed predecessor may have rolled back rows below the mark of its queue. The order requires to begin with them.
+            self._high_water_mark = SharedHighWaterMark()
+        self._cursor = ReceiveCursor(self._high_water_mark)
+        database = self._connect()
+        if self._subscribes:
+            self._endpoint.subscribe(database, assignment.settings.subscription_table)
+            self._subscribes = False
+        if assignment.settings.service_control is not None:
+            self._endpoint.report_to(assignment.settings.service_control, database)
+        telemetry = self._telemetry.pipeline(assignment.queue, self._endpoint.instance or "")
+        observers = (self._in_flight, self._stopwatch, self.histograms, self.recorder, telemetry)
+        self._pipeline = Pipeline(
+            database,
+            assignment.queue,
+            self._endpoint,
+            reconnect=self._connect,
+            others=OtherDatabases(dict(assignment.settings.participants), {each.name: each.url for each in assignment.settings.outboxes}),
+            host=Host.here(assignment.queue, assignment.settings.host_of(assignment.queue)),
+            exclusive=assignment.exclusive,
+            observers=[each for each in observers if each is not None],
+        )
+        own = self._endpoint.options.batch
+        size = batch_size(assignment.batch if own is None else own, assignment.batch_time)
+        self._batches = Batches(self._pipeline, self._lost_size or size)
+        self._lost_size = None
+        self._pipeline.recover()
+        if self._interrupted is not None:
+            outcome = self._pipeline.count_interrupted(self._interrupted)
+            self._interrupted = None
+            self._record(outcome)
+
+    def _connect(self) -> Connection:
+        name = f"rowpost worker {self._assignment.queue} {self._assignment.number}"
+        return self._connect_to(self._assignment.settings, application_name=name)
+
+    def _disconnect(self) -> None:
+        if self._pipeline is not None:
+            with suppress(Exception):  # the error was reported already, or occurs again on the next connection
+                self._pipeline.close()
+            self._pipeline = None
+
+    # -------------------------------------------------------------- the pipe
+    def read_commands(self, timeout: float | None) -> bool:
+        """Execute pending commands, and return whether the loop is to end. Wait `timeout` seconds at most for the first one, None without a limit."""
+        ready = wait(self._waitables, timeout)
+        self._read_commands_at = self._clock()
+        if self._wake is not None and self._wake in ready:
+            self._wake.recv(64)
+        try:
+            while self._pipe in ready and self._pipe.poll():
+                self._execute(self._pipe.recv())
+        except (EOFError, OSError):
+            self._exiting = True
+        return self._exiting
+
+    def _execute(self, command: Receive | Backoff | Exit) -> None:
+        if isinstance(command, Exit):
+            self._exiting = True
+        elif isinstance(command, Backoff):
+            self._backoff = command.seconds
+        else:
+            self._round, self._receiving = command.round, True
+
+    def _pause(self, seconds: float) -> None:
+        until = self._clock() + seconds
+        while not self._exiting and (left := until - self._clock()) > 0:
+            self.read_commands(left)
+
+    def _report(self, *, busy: bool) -> None:
+        self._reported_at = self._clock()
+        measured = None if self.recorder is None else self.recorder.take()
+        histograms = None if self.histograms is None else self.histograms.take()
+        self.send(self._tally.take(busy=busy, round_=self._round, times=self._stopwatch.take(), measured=measured, histograms=histograms))
+
+    def send(self, report: object) -> None:
+        """Send a report to the supervisor. Threads of handlers call it too, because they log."""
+        try:
+            with self._sending:
+                self._pipe.send(report)
+        except OSError:
+            self._exiting = True
+
+
+def _crash_policy(endpoint: Endpoint, assignment: Assignment) -> CrashPolicy:
+    """Return what the supervisor applies if a handler kills this process."""
+    own = endpoint.options.time_limit
+    limit = assignment.time_limit if own is None else own.total_seconds()
+    policy = endpoint.recoverability
+    return CrashPolicy(policy.immediate_retries, policy.delayed_retries, policy.delay_increase, endpoint.error_queue, limit)
