@@ -11,7 +11,7 @@ from rowpost.endpoint.message_life import Conversation, MessageLife, conversatio
 from rowpost.errors import FeatureMissing, PermissionDenied
 from rowpost.settings.environment import Settings
 from rowpost.transport.delayed_messages import DelayedMessages
-from rowpost.wire.conversation import Step, walk
+from rowpost.wire.conversation import ConversationStep, walk
 from rowpost.wire.headers import IS_SAGA_TIMEOUT, SAGA_ID
 
 __all__ = ["LOOK_THROUGH", "conversation_page", "life_page", "saga_page"]
@@ -60,7 +60,7 @@ def saga_page(database: Connection, saga: str, instance: str) -> made.SagaDetail
     return made.SagaDetail(found, sorted(timeouts, key=lambda each: each.due), unseen)
 
 
-def _step(prefix: str, step: Step) -> made.StepDocument:
+def _step(prefix: str, step: ConversationStep) -> made.StepDocument:
     return made.StepDocument(
         tree=prefix,
         message_id=step.message_id,
