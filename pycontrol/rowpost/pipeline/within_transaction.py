@@ -83,7 +83,8 @@ class WithinTransaction:
             raise
         self.handler_seconds = time.perf_counter() - started
         lost = self._handler_ended(batched)
-        receiver.step("handled")
+        for step in receiver.steps:
+            step("handled")
         sure = batched or (self.sends_first and bool(caused.outgoing))
         if self._transaction.can_commit("commit_guarded" if batched else self.begin, sure=sure):
             return caused
@@ -96,7 +97,8 @@ class WithinTransaction:
             if message.id in receiver.retries.counted:
                 receiver.retries.forget(database, message)
             outgoing = self._before_commit(database, caused.outgoing)
-            receiver.step("before commit")
+            for step in receiver.steps:
+                step("before commit")
             if outgoing:
                 receiver.processor.dispatch(database, [outgoing], commit=True)
             else:
@@ -105,7 +107,8 @@ class WithinTransaction:
             return self._session_ended(message, lost)
         except Exception as error:  # noqa: BLE001 whatever a message makes the commit raise is a failed attempt at it
             return self._commit_failed(message, error)
-        receiver.step("committed")
+        for step in receiver.steps:
+            step("committed")
         self._after_commit()
         return Outcome.done(message, caused.discard)
 
@@ -235,5 +238,6 @@ class ReceiveOnly(WithinTransaction):
     def _before_commit(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         if outgoing:
             self._receiver.processor.dispatch(database.second_connection(), [outgoing], begin=True, commit=True)
-            self._receiver.step("sent")
+            for step in self._receiver.steps:
+                step("sent")
         return []
