@@ -6,12 +6,12 @@ Each figure is the trace of one action on the embedded server:
 
     message   A worker takes one message of an endpoint in the mode `sends_atomic_with_receive` through one turn of its loop: it receives
               the message, runs a handler that sends another message, and commits.
-    deploy    `plan` and `apply` with nothing to do, the second time in a process.
+    deploy    `plan` and `apply` of an environment without queues, and `apply` alone of one with four queues, both with nothing to do.
     retry     The dashboard's form that retries all failed messages, until the work in the background has ended.
 
 A *file* is a module of the package that the action entered. A *crossing* is a call from one file of the package into another. Calls within a
-file, and the way back from a call, do not count. A *name* is a function of the room `deploy` that another function of the package calls. A *call*
-is a call of any Python function. `--way` prints each crossing.
+file, and the way back from a call, do not count. A *name* is a function of the package that is called from another file. A *call* is a call of
+any function of the package. `--way` prints each crossing.
 
 The figures depend only on the code, not on the machine. They are those of the commit that PYTHONPATH names. `--against` counts a
 commit of this repository in the same run, and puts its figures beside them. The tool finds the names of the package in the places that they
@@ -89,8 +89,6 @@ class Trace:
         self.ignored: set[int | None] = set()
         #: crossings: the file that calls, the file that is entered, the function
         self.way: list[tuple[str, str, str]] = []
-        #: files and functions of the package that were called
-        self.names: set[tuple[str, str]] = set()
         self.calls = 0
 
     @contextmanager
@@ -114,16 +112,14 @@ class Trace:
     def _note(self, frame: FrameType, event: str, _: object) -> None:
         if event != "call" or not self._active or threading.get_ident() in self.ignored:
             return
-        self.calls += 1
         entered = self._file(frame)
         if entered is None:
             return
+        self.calls += 1
         caller = frame.f_back
         while caller is not None and self._file(caller) is None:
             caller = caller.f_back
         left, name = "" if caller is None else str(self._file(caller)), frame.f_code.co_name
-        if not name.startswith("<"):
-            self.names.add((entered, name))
         if left != entered:
             self.way.append((left, entered, name))
 
@@ -173,18 +169,24 @@ def trace_message(settings: Any, trace: Trace) -> dict[str, int]:
 
 # ------------------------------------------------------------------------------------------------ deploy
 def trace_deploy(settings: Any, trace: Trace) -> dict[str, int]:
-    """Deploy an environment again, of which nothing has changed."""
+    """Deploy environments again of which nothing has changed: one without queues, and one with four."""
     apply, plan, kind = find("apply"), find("plan"), find("QueueSettings")
-    settings = replace(settings, queues=(kind("Work"), kind("Other"), kind("error", delayed=False)))
     with find("connect")(settings) as database:
         for _ in range(2):
             apply(database, plan(settings))
         with trace:
-            result = apply(database, plan(settings))
+            apply(database, plan(settings))
+        names = {(file, name) for _, file, name in trace.way}
+        settings = replace(settings, queues=tuple(kind(name) for name in ("Work", "Other", "error", "audit")))
+        for _ in range(2):
+            planned = plan(settings)
+            apply(database, planned)
+        trace.calls = 0
+        with trace:
+            result = apply(database, planned)
     if result.applied:
         raise SystemExit(f"The traced deployment had something to do: {result.applied}. The figures would be those of another way.")
-    names = {name for file, name in trace.names if file.startswith("deploy/")}
-    return {"names in plan and apply": len(names), "Python calls of an apply with nothing to do": trace.calls}
+    return {"names in plan and apply": len(names), "calls of an apply with nothing to do": trace.calls}
 
 
 # ------------------------------------------------------------------------------------------------ retry

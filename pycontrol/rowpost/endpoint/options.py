@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
-from functools import wraps
+from functools import update_wrapper
 from typing import Any, Concatenate, Literal, ParamSpec
 
 from rowpost.errors import SettingsError
@@ -120,10 +120,10 @@ def takes_options(
     """Return a decorator for an `__init__` that takes options: callers give them as the arguments of `options`."""
 
     def decorate(initialize: Callable[[Any, EndpointOptions], None]) -> Callable[Concatenate[Any, _Options], None]:
-        @wraps(initialize)
-        def init(self: Any, *args: _Options.args, **kwargs: _Options.kwargs) -> None:
+        def init(self: Any, /, *args: _Options.args, **kwargs: _Options.kwargs) -> None:
             initialize(self, options(*args, **kwargs))
 
+        update_wrapper(init, initialize)
         signature = inspect.signature(options)
         own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         init.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()], return_annotation=None)  # type: ignore[attr-defined]

@@ -43,7 +43,7 @@ from rowpost.outbox.declaration import decode_outgoing, encode_outgoing, named, 
 from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import roll_back
-from rowpost.transactions.judgement import Fate, HandlerTransaction, Judgement
+from rowpost.transactions.judgement import Fate, HandlerTransaction
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Call, Outgoing
 
@@ -131,11 +131,11 @@ class OutboxProcessing:
 
     def _first(self, message: Message, database: Connection, business: Connection) -> Outcome:
         row = self._retries.set_savepoint(database)
-        caused, failed = self._run(message, database, business)
+        caused, error, ended = self._run(message, database, business)
         outgoing = caused.outgoing
-        if failed is not None:
+        if error is not None:
             roll_back(business)
-            return self._retries.failed(database, message, failed.error, RowState.GONE if failed.fate is Fate.ENDED else row)
+            return self._retries.failed(database, message, error, RowState.GONE if ended else row)
         self._step("handled")
         try:
             with named(self._outbox.database):
@@ -157,8 +157,8 @@ class OutboxProcessing:
             self._dispatched.append(message.message_id)
         return failed or Outcome.done(message, caused.discard)
 
-    def _run(self, message: Message, database: Connection, business: Connection) -> tuple[Caused, Judgement | None]:
-        """Run the handler. Return what it caused, and None if it succeeded, or else what it did to the business transaction."""
+    def _run(self, message: Message, database: Connection, business: Connection) -> tuple[Caused, BaseException | None, bool]:
+        """Run the handler. Return what it caused, or its error and whether it has ended the business transaction, which may be committed."""
         caused, failure = Caused([]), None
         self._transaction.start(message)
         try:
@@ -169,11 +169,11 @@ class OutboxProcessing:
             self._transaction.stop()  # if the session is over, the commit finds that
         try:
             if failure is None and self._transaction.can_commit(True, sure=True):
-                return caused, None
-            judgement = self._transaction.judge(failure, True)
+                return caused, None, False
+            fate, error = self._transaction.judge(failure, True)
         except DatabaseUnavailable:  # pyodbc learns only now that the connection is lost
-            judgement = Judgement(Fate.LOST, failure)
-        return caused, Judgement(Fate.LOST, self._lost(business, failure)) if judgement.fate is Fate.LOST else judgement
+            fate, error = Fate.LOST, failure
+        return caused, self._lost(business, failure) if fate is Fate.LOST else error, fate is Fate.ENDED
 
     def _lost(self, business: Connection, error: BaseException | None) -> DatabaseUnavailable:
         """Return the error for a lost connection, if another one can be opened: the message itself may have ended the first one.
