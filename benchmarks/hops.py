@@ -5,7 +5,8 @@
 Each figure is the trace of one action on the embedded server:
 
     message   A worker takes one message of an endpoint in the mode `sends_atomic_with_receive` through one turn of its loop: it receives
-              the message, runs a handler that sends another message, and commits.
+              the message, runs a handler that sends another message, and commits. The files, but not the crossings, are counted in
+              the supervisor too: it finds a message, lets a worker receive it, and takes its report.
     deploy    `plan` and `apply` of an environment without queues, and `apply` alone of one with four queues, both with nothing to do.
     retry     The dashboard's form that retries all failed messages, until the work in the background has ended.
 
@@ -45,6 +46,8 @@ TYPE = "Bench.Work"
 HEADERS = {"NServiceBus.EnclosedMessageTypes": TYPE}
 FAILED = {**HEADERS, "NServiceBus.FailedQ": "Work", "NServiceBus.ExceptionInfo.ExceptionType": "builtins.ValueError"}
 DEADLINE_S = 30.0
+#: a worker reports each 50 ms
+REPORTED_S = 0.5
 #: for each name that a trace needs, the modules that have or had it, the present one first
 _NAMES = {
     "Assignment": ("workers.protocol", "workers.worker.protocol", "reports"),
@@ -52,7 +55,9 @@ _NAMES = {
     "Queue": ("transport.queue", "queue"),
     "QueueSettings": ("settings.environment", "settings"),
     "Settings": ("settings.environment", "settings"),
+    "Supervisor": ("workers.supervision.supervisor", "workers.supervisor"),
     "Worker": ("workers.worker.worker", "workers.worker", "worker"),
+    "WorkerSettings": ("settings.environment", "settings"),
     "app": ("dashboard.application", "dashboard"),
     "apply": ("deploy.apply",),
     "connect": ("database.connection", "database"),
@@ -83,6 +88,7 @@ class Trace:
     """
 
     def __init__(self, package: Path) -> None:
+        self.package = package
         self._package = f"{package}/"
         self._active = False
         #: threads whose calls do not count
@@ -164,7 +170,40 @@ def trace_message(settings: Any, trace: Trace) -> dict[str, int]:
         ours.close()
         if database.call("peek_queue", queue="Work", count=10) != [(0,)]:
             raise SystemExit("The traced message was not handled. The figures would be those of another way.")
-    return {"files of a received message": len(trace.files), "crossings of a received message": len(trace.way)}
+        supervisor = Trace(trace.package)
+        _supervise(settings, supervisor, find("Queue")("Work", database))
+    files = {*trace.files, *supervisor.files}
+    return {"files of a received message": len(files), "crossings of a received message": len(trace.way)}
+
+
+def _supervise(settings: Any, trace: Trace, queue: Any) -> None:
+    """Let a supervisor handle a few messages, and trace what it does for the last one."""
+    worker = find("WorkerSettings")("operator:eq", limit=1, strategy="peek")
+    settings = replace(settings, queues=(find("QueueSettings")("Work", worker=worker), find("QueueSettings")("error", delayed=False)))
+    supervisor = find("Supervisor")(settings, lambda event: None)
+    with trace.installed():
+        thread = threading.Thread(target=supervisor.run, daemon=True)
+        thread.start()
+        try:
+            for _ in range(2):
+                _handle_one(queue)
+            trace.ignored = {each.ident for each in threading.enumerate() if each is not thread and "monitor" not in each.name}
+            with trace:
+                _handle_one(queue)
+        finally:
+            supervisor.stop()
+            thread.join(DEADLINE_S)
+
+
+def _handle_one(queue: Any) -> None:
+    """Send a message, and wait until it is handled and the worker's report has arrived."""
+    queue.send(b"{}", HEADERS)
+    end = time.monotonic() + DEADLINE_S
+    while queue.peek():
+        if time.monotonic() > end:
+            raise SystemExit("The supervisor did not handle a message.")
+        time.sleep(0.01)
+    time.sleep(REPORTED_S)
 
 
 # ------------------------------------------------------------------------------------------------ deploy
