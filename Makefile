@@ -11,6 +11,10 @@ SPARK ?= 4.2.1
 OTHER_SPARK := $(VENV)/spark-$(SPARK)
 VERSION = $(shell $(BIN)/python -c 'from rowpost.version import __version__; print(__version__)')
 KEPT = pycontrol/tests/data/releases/$(VERSION)
+# what a test target runs, by the markers of pyproject.toml; each test is in one of those that test/all makes, or slow
+LONG := spark or browser or dist or lint or bench or faults
+PYTEST = $(BIN)/python -m pytest -n $(JOBS)
+JOBS ?= auto
 YES := $(if $(filter 1 yes true,$(YES)),--yes)
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python3 python; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
@@ -18,7 +22,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python
 # The tests start hundreds of programs, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run example/shop example/flow test check check/tests test/dotnet test/faults test/spark-slow test/spark-version coverage lint lint/python types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files pictures clean
+.PHONY: help run example/shop example/flow test test/all test/rest test/spark test/browser test/dist test/bench test/faults-sample check check/tests test/dotnet test/faults test/spark-slow test/spark-version coverage lint lint/python lint/sql lint/rules types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files pictures clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z/-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
@@ -33,26 +37,45 @@ example/shop: $(VENV)/.installed ## three endpoints and a web form (ARGS="--port
 example/flow: $(VENV)/.developer ## the shop seen from Spark: archive, percentiles, a conversation, a replay (ARGS="--orders 100 --out flow")
 	$(BIN)/python -m examples.flow $(ARGS)
 
-test: $(VENV)/.developer ## lint, and every test on every engine that can be reached, side by side (ARGS="-k ramp", ARGS="-n 0")
-	@$(MAKE) --no-print-directory -j 2 lint/python types types/windows
-	$(BIN)/sqlfluff lint --disable-progress-bar pycontrol/rowpost/cli/demo/sql
-	$(BIN)/python -m pytest -n auto $(ARGS)
+test: $(VENV)/.developer ## every behaviour on every engine that can be reached, in ten minutes (ARGS="-k ramp", JOBS=0)
+	$(PYTEST) -m 'not slow and (spark_promise or not ($(LONG)))' $(ARGS)
+
+test/spark: $(VENV)/.developer ## all tests of Spark, on one session (ARGS="-k tail")
+	$(PYTEST) -m 'spark and not slow' $(ARGS)
+
+test/browser: $(VENV)/.developer ## the dashboard in Chromium
+	$(PYTEST) -m 'browser and not slow' $(ARGS)
+
+test/dist: $(VENV)/.developer ## wheel, sdist, upgrades of kept releases, environments without an extra, the commands of the tutorial
+	$(PYTEST) -m 'dist and not slow' $(ARGS)
+
+test/bench: $(VENV)/.developer ## the programs of benchmarks/ run, and compare commits
+	$(PYTEST) -m 'bench and not slow' $(ARGS)
+
+test/faults-sample: $(VENV)/.developer ## minutes of what test/faults does in an hour
+	$(PYTEST) -m 'faults and not slow' $(ARGS)
+
+test/all: test test/rest ## make test, and every other target that ends by itself in minutes
+
+# two at a time, each in one process
+test/rest:
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target JOBS=0 lint test/spark test/dist test/faults-sample test/browser test/bench test/spark-version
 
 check: $(VENV)/.developer ## between two edits, in 90 seconds: Python's linters, the tests without a database, the core of the procedures' tests
 	@$(MAKE) --no-print-directory -j 2 lint/python types types/windows check/tests
 
 check/tests:
-	$(BIN)/python -m pytest -n auto --core $(ARGS)
+	$(PYTEST) --core -m 'not slow and not ($(LONG))' $(ARGS)
 
-lint/python:
+lint/python: $(VENV)/.developer
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --quiet --check . || { echo 'The Python is not in its form: run make format' >&2; exit 1; }
 
-types:
+types: $(VENV)/.developer
 	$(BIN)/mypy
 
 # a cache of its own: each platform would throw away the other one's
-types/windows:
+types/windows: $(VENV)/.developer
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows
 
 test/faults: $(VENV)/.developer ## an hour of kills, crashes, cut networks, failovers, errors and random input; a ledger at the end (ARGS="--only kills --share 0.1 --seed 7")
@@ -64,10 +87,10 @@ test/dotnet: $(VENV)/.developer ## rowpost beside a real NServiceBus, both ways;
 	ROWPOST_TEST_NSERVICEBUS=$(CURDIR)/build/nservicebus/bin/nsb.dll $(BIN)/python -m pytest -n 0 pycontrol/tests/interop $(ARGS)
 
 test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a cluster on this machine, Connect (ARGS="-k kill")
-	$(BIN)/python -m pytest pycontrol/tests/spark -m slow --timeout 3600 $(ARGS)
+	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
 
 test/spark-version: $(OTHER_SPARK)/.installed ## the Spark tests that depend on its version, on Spark 4.2.1 or another in an environment of its own (SPARK=4.3.0, ARGS="-k tail")
-	$(OTHER_SPARK)/bin/python -m pytest -n auto -m 'spark_version and not slow' pycontrol/tests/spark $(ARGS)
+	$(OTHER_SPARK)/bin/python -m pytest -n $(JOBS) -m 'spark_version and not slow' pycontrol/tests/spark $(ARGS)
 
 coverage: $(VENV)/.developer ## which lines the tests execute, in all their processes (ARGS="pycontrol/tests/sagas"); nothing fails for it
 	$(BIN)/python -m coverage erase
@@ -75,11 +98,13 @@ coverage: $(VENV)/.developer ## which lines the tests execute, in all their proc
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort cover
 
-# pytest lints sql/ too, and compiles it: the test command need not do it twice
-lint: $(VENV)/.developer ## Python and SQL by their linters, Microsoft's T-SQL compiler and the rules over its tree, without tests
-	@$(MAKE) --no-print-directory -j 2 lint/python types types/windows
-	$(BIN)/sqlfluff lint sql deploy pycontrol/rowpost/cli/demo/sql
-	PYTHONPATH=pycontrol $(BIN)/python -m tests.support.tsql.compiler sql
+lint: lint/python types types/windows lint/sql lint/rules ## Python and SQL by their linters, Microsoft's T-SQL compiler and the rules over its tree
+
+lint/sql: $(VENV)/.developer
+	$(BIN)/sqlfluff lint --disable-progress-bar sql deploy pycontrol/rowpost/cli/demo/sql
+
+lint/rules: $(VENV)/.developer
+	$(PYTEST) -m 'lint and not slow' $(ARGS)
 
 format: $(VENV)/.developer ## bring the Python into its form
 	$(BIN)/ruff format .

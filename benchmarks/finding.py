@@ -42,9 +42,8 @@ from rowpost.archive.arrow_headers import archived
 from rowpost.archive.columns import ARCHIVE, PARTITIONS
 from rowpost.archive.finding import find
 from rowpost.archive.merging import FILE_BYTES, small_files, write_merged
-from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import write_parts
-from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.archive.table import ArchiveTable, DataFile, create_table, open_table
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.conversations import one_conversation
 from rowpost.spark.session import session

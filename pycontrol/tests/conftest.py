@@ -93,8 +93,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("--core") and collection_path.name in (*LONG, "benchmarks", "models") else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what takes minutes, Spark first, so that side by side no process waits for another one at the end."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
     items.sort(key=lambda item: ("spark" not in item.path.parts, not set(LONG) & set(item.path.parts)))
     if config.getoption("--schema"):
         for item in items:
@@ -117,13 +121,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Run the files that share Spark's session in two processes of about the same length: starting and warming up a JVM takes as long as thirty tests."""
+    """Run the files that share Spark's session in one process: starting and warming up a JVM takes as long as thirty tests."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return next((folder for folder in ("tests/spark/source/", "tests/spark/") if folder in file), file)
+            return "tests/spark" if "tests/spark/" in file else file
 
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 

@@ -1,10 +1,9 @@
 """Sort the rows of an archive's files by conversation, so that a search for a conversation reads a few pages of few files.
 
-`clustered` sorts rows in memory: each row group of every file is sorted. `merged` sorts more rows than fit into memory, for
-files that replace several others: a file then has each conversation in one row group, or in neighbours. Messages of
-a conversation, and messages without one, keep the order of their row versions, which is the order of their arrival.
+`merged` sorts more rows than fit into memory, for files that replace several others: a file then has each conversation in one row group, or in
+neighbours. Messages of a conversation, and messages without one, keep the order of their row versions, which is the order of their arrival.
 
-`merged` writes sorted runs to temporary files that have no name, and merges them. A temporary file is in the folder that TMPDIR
+It writes sorted runs to temporary files that have no name, and merges them. A temporary file is in the folder that TMPDIR
 names, is compressed, and is gone when the process ends, however it ends.
 """
 
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ipc
 
-__all__ = ["BUFFER_BYTES", "clustered", "merged"]
+__all__ = ["BUFFER_BYTES", "merged"]
 
 #: The uncompressed size of the rows that are sorted in memory, which become one row group.
 BUFFER_BYTES = 32 << 20
@@ -27,24 +26,19 @@ _BLOCK_BYTES = 1 << 20  # the part of a run that is in memory
 _MOST_RUNS = 64  # a merged file of 128 MB has about 30
 
 
-def clustered(rows: pa.Table) -> pa.Table:
-    """Sort rows by conversation, those without one last. Rows that are not messages of an archive keep their order."""
-    if not _is_sortable(rows):
-        return rows
-    return rows.take(pc.sort_indices(rows, sort_keys=[(_KEY, "ascending"), (_ORDER, "ascending")]))
-
-
 def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows in the order of `clustered`. All batches have one schema.
+    """Yield rows by conversation, those without one last. Rows that are not messages of an archive keep their order.
 
-    The memory is that of BUFFER_BYTES, twice, and of a block for each run.
+    All batches have one schema. The memory is that of BUFFER_BYTES, twice, and of a block for each run.
     """
     runs: list[_Run] = []
     for rows in _buffers(batches):
-        if not _is_sortable(rows) or (not runs and rows.nbytes < BUFFER_BYTES):  # these are all rows
-            yield from clustered(rows).to_batches()
+        if not {_KEY, _ORDER} <= set(rows.schema.names):
+            yield from rows.to_batches()
+        elif not runs and rows.nbytes < BUFFER_BYTES:  # these are all rows
+            yield from _sorted(rows).to_batches()
         else:
-            runs.append(_Run(clustered(rows)))
+            runs.append(_Run(_sorted(rows)))
         if len(runs) == _MOST_RUNS:
             yield from _merged(runs)
             runs = []
@@ -54,12 +48,12 @@ def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _merged(runs: Sequence[_Run]) -> Iterator[pa.RecordBatch]:
     while runs:
         last = min(run.last for run in runs)  # all rows up to this one are in memory
-        yield from clustered(pa.Table.from_batches([run.take_until(last) for run in runs])).to_batches()
+        yield from _sorted(pa.Table.from_batches([run.take_until(last) for run in runs])).to_batches()
         runs = [run for run in runs if run.has_rows]
 
 
-def _is_sortable(rows: pa.Table) -> bool:
-    return {_KEY, _ORDER} <= set(rows.schema.names)
+def _sorted(rows: pa.Table) -> pa.Table:
+    return rows.take(pc.sort_indices(rows, sort_keys=[(_KEY, "ascending"), (_ORDER, "ascending")]))
 
 
 def _buffers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -1,6 +1,6 @@
 """Define the columns of messages and of an archive, for every program that writes or reads one.
 
-A table's columns are a schema of pyarrow, whose fields have their comments as metadata. `in_log` gives them as Delta's log and Spark's schemas
+A table's columns are a schema of pyarrow, whose fields have their comments as metadata. `columns_in_log` gives them as Delta's log and Spark's schemas
 have them. All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns.
 """
 
@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-__all__ = ["ARCHIVE", "ESSENTIAL", "MESSAGE", "PARSED", "PARTITIONS", "Columns", "in_log"]
+__all__ = ["ARCHIVE", "ESSENTIAL", "MESSAGE", "PARSED", "PARTITIONS", "Columns", "columns_in_log"]
 
 #: The columns that are folders of a table.
 PARTITIONS = ("queue", "day")
@@ -26,7 +26,7 @@ class Columns(Protocol):
         """Return the columns in the form of Delta's log."""
 
 
-def in_log(schema: pa.Schema) -> str:
+def columns_in_log(schema: pa.Schema) -> str:
     """Return columns as JSON in the form of Delta's log."""
     fields = [
         {

@@ -33,12 +33,7 @@ class ArchivedMessage:
 def find(table: ArchiveTable, id: str, limit: int) -> list[ArchivedMessage]:
     """Return the messages that have an id, as that of the row, of the message or of its conversation, in the order of sending.
 
-    Args:
-        table: the archive.
-        id: as it is stored, or the same in lower or upper case.
-        limit: the maximum number of messages.
-
-    Raises SparkFailed if the table is not an archive, cannot be read, or needs Delta's jar.
+    The id is spelled as it is stored, or all in lower or upper case. Raises SparkFailed if the table is not an archive, cannot be read, or needs Delta's jar.
     """
     table.check_columns((*SEARCHED, *_COLUMNS))
     values = ", ".join("'" + value.replace("'", "''") + "'" for value in dict.fromkeys((id, id.lower(), id.upper())))

@@ -31,7 +31,7 @@ def lease(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterat
     The lease of a process that has exited on this machine, and one that was not renewed for 15 minutes, are taken over.
     Raises SparkFailed, which names the other job, if it still holds the lease after `wait_s` seconds.
     """
-    own = {"job": job, "host": socket.gethostname(), "pid": os.getpid(), "since": _now().isoformat(timespec="seconds")}
+    own = {"job": job, "host": socket.gethostname(), "pid": os.getpid(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
     end = time.monotonic() + wait_s
     while not folder.create(_NAME, own | _expiry()):
         holder = folder.read(_NAME)
@@ -59,11 +59,11 @@ def _renew(folder: ArchiveFolder, own: dict[str, Any], ended: threading.Event) -
 
 
 def _expiry() -> dict[str, str]:
-    return {"expires": (_now() + _LASTS).isoformat(timespec="seconds")}
+    return {"expires": (datetime.now(UTC) + _LASTS).isoformat(timespec="seconds")}
 
 
 def _is_over(holder: dict[str, Any]) -> bool:
-    if datetime.fromisoformat(holder["expires"]) < _now():
+    if datetime.fromisoformat(holder["expires"]) < datetime.now(UTC):
         return True
     if holder["host"] != socket.gethostname() or holder["pid"] == os.getpid():
         return False
@@ -78,7 +78,3 @@ def _refusal(path: str, job: str, holder: dict[str, Any] | None) -> str:
     running = "{job} has been running since {since} on {host}, process {pid}"
     known = "another job" if holder is None else running.format_map(holder)
     return f"Cannot {job} {path} now: {known}. Nothing was changed. Wait for it to end, and run the command again."
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -1,7 +1,7 @@
 """Merge the small files of a day: an archiver with a batch every ten seconds writes thousands of files a day.
 
-`small_files` chooses groups of files, `write_merged` writes the one file that replaces a group, and `merge` does it for an archiver. An
-archiver merges files of similar size when there are ten of them, so that each message is rewritten two or three times at most.
+`small_files` chooses groups of files, `write_merged` writes the one file that replaces a group, and `merge` does it for an archiver, which
+merges files of similar size when there are ten of them, so that each message is rewritten two or three times at most.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ def small_files(files: Iterable[DataFile], at_least: int, *, tiers: Sequence[int
     """Return groups of small files of one queue and day, each for one new file of at most FILE_BYTES.
 
     Args:
-        files: the files of a snapshot.
         at_least: the number of files for which a group is worth rewriting, 2 or more.
         tiers: upper limits of size, in bytes. Only files of one tier are merged.
     """

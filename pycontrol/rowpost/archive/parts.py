@@ -5,7 +5,7 @@ files are committed. A call that fails removes its files; what a killed process 
 
 A `NewFile` has statistics of the columns in STATISTICS only. The log of a table outlives its rows, so it must not contain
 values of headers, bodies, ids, addresses or names of machines. The file itself has what a search needs: Bloom filters of the ids in
-SEARCHED, rows that are sorted by conversation, and the range of each page's values. `erase` deletes them with the file.
+SEARCHED, the range of each page's values and, if it was merged, rows that are sorted by conversation. `erase` deletes them with the file.
 """
 
 from __future__ import annotations
@@ -105,9 +105,8 @@ def write_parts(batches: Iterable[pa.RecordBatch], root: str, schema: pa.Schema,
     """Write rows to one file for each partition, and return the files when all rows are written.
 
     Args:
-        batches: rows with the columns of `schema` and of PARTITIONS.
+        batches: rows with the columns of `schema`, which are those of the files, and of PARTITIONS.
         root: the table's folder.
-        schema: the columns of the files.
         name: the start of the files' names.
     """
     parts = _Parts(root, schema, name)

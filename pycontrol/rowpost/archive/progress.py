@@ -41,20 +41,14 @@ STATES = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One progress of a stream. A number that is not known is None.
+    """One progress of a stream, with the numbers of SUMS and STATES, of which the sums are those of its batch. A number that is not known is None.
 
     Attributes:
         at: when the trigger started (UTC).
         query: the query's name, or its id.
-        batch: its number.
-        rows: messages in the batch.
-        bytes: size of their headers and bodies.
-        batch_seconds: duration of the batch.
-        lag_messages: messages that the stream has not read; 100000 means at least so many.
-        lag_seconds: age of the oldest of them.
-        spooled: messages in the spool of a drain.
+        lag_messages: 100000 means at least so many.
         held_by: open transactions that hold messages back.
-        late: messages of the batch that came too late for their hour, of `metrics --live`.
+        late: known of `metrics --live` only.
         written: rows of the batch that the sink has written: for `writeStream.format("rowpost")`, messages. Spark does not count what `foreachBatch` writes.
     """
 

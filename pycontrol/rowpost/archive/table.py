@@ -1,6 +1,6 @@
 """An archive's table: a Delta table in a folder, as a snapshot of its files, and commits that succeed only on the newest snapshot.
 
-`open_table` and `create_table` (opening.py) return an `ArchiveTable`. parts.py writes the files, and a commit adds them.
+`open_table` and `create_table` return an `ArchiveTable`. parts.py writes the files, and a commit adds them.
 `commit` adds and removes files in one change, unless another writer has committed since the snapshot was read. It then changes
 nothing and returns False: refresh the snapshot, look again and decide again. This makes each change atomic, and two writers can
 never replace the same file. It holds between processes and machines, and for writers other than rowpost.
@@ -23,16 +23,16 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from rowpost.archive.address import delta_uri, located
-from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.columns import ARCHIVE, PARTITIONS, columns_in_log
 from rowpost.archive.folder import LOG_FOLDER, ArchiveFolder
 from rowpost.archive.identity import Recorded, from_log, in_log
 from rowpost.archive.parts import STATISTICS, NewFile
-from rowpost.errors import SparkFailed, SparkUnavailable
+from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
 from rowpost.version import install_command
 
 try:
     from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction
-    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction
 except ImportError as error:
     raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('archive')}") from error
@@ -40,7 +40,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from rowpost.archive.columns import Columns
 
-__all__ = ["KEPT_HOURS", "NOTE", "STATISTICS_OF", "ArchiveTable", "DataFile"]
+__all__ = ["KEPT_HOURS", "NOTE", "STATISTICS_OF", "ArchiveTable", "DataFile", "create_table", "open_table"]
 
 #: The key of what rowpost notes in an entry of the log.
 NOTE = "rowpost"
@@ -48,6 +48,7 @@ NOTE = "rowpost"
 KEPT_HOURS = 24
 #: The property of a table that names the columns of which the log has statistics.
 STATISTICS_OF = "delta.dataSkippingStatsColumns"
+_PROPERTIES = {"delta.logRetentionDuration": "interval 7 days", "delta.deletedFileRetentionDuration": "interval 1 days"}
 _CONSTRAINT = "delta.constraints."
 _CHANGE_DATA = "_change_data"
 _RECORDED = f"{NOTE}.recorded"
@@ -288,15 +289,10 @@ class ArchiveTable:
                 f"Cannot search {self.path}: {str(error).splitlines()[0]}. `rowpost spark verify` lists files that are missing or incomplete."
             ) from error
 
-    @property
-    def has_plain_log(self) -> bool:
-        """Whether the table's log was always without statistics of columns that can name people."""
-        columns = self._table.metadata().configuration.get(STATISTICS_OF)
-        return columns is not None and {name.strip() for name in columns.split(",")} <= set(STATISTICS)
-
     def check_plain_log(self) -> None:
         """Raise SparkFailed if the log may have statistics of columns that can name people, because `erase` does not change them."""
-        if not self.has_plain_log:
+        columns = self._table.metadata().configuration.get(STATISTICS_OF)
+        if columns is None or not {name.strip() for name in columns.split(",")} <= set(STATISTICS):
             raise SparkFailed(
                 f"Cannot erase in {self.path}: its property {STATISTICS_OF} allows statistics of ids and headers in the log, which stay there. "
                 f"Copy the rows to a new table with {STATISTICS_OF} = '{','.join(STATISTICS)}', erase there, and delete this one."
@@ -331,3 +327,60 @@ class ArchiveTable:
 
 def _partition(file: NewFile | DataFile) -> dict[str, str | None]:
     return {"queue": file.queue, "day": file.day}
+
+
+def open_table(address: str) -> ArchiveTable:
+    """Read the newest snapshot of a table.
+
+    Raises:
+        ArchiveNotFound: there is no table.
+        SettingsError: Delta's libraries would read the path as another one.
+        SparkFailed: the table cannot be read, or is not an archive.
+        SparkUnavailable: deltalake is not installed.
+    """
+    uri = delta_uri(address)
+    _check_no_plain_files(address)
+    try:
+        return ArchiveTable(address, DeltaTable(uri))
+    except TableNotFoundError as error:
+        raise ArchiveNotFound(f"There is no archive in {address}. `rowpost archive QUEUE {address}` creates one.") from error
+    except BaseException as error:
+        # deltalake's Rust code fails on an entry of the log that is not JSON, with an exception that is no Exception
+        if type(error).__name__ != "PanicException" and not isinstance(error, DeltaError):
+            raise
+        raise SparkFailed(
+            f"The log of the table in {address} cannot be read: an entry in {LOG_FOLDER} is damaged ({str(error).splitlines()[0][:200]}). Restore it from a backup."
+        ) from error
+
+
+def create_table(address: str, schema: Columns | None = None) -> ArchiveTable:
+    """Read the newest snapshot of a table. Creates the table if there is none, by default with the columns of an archive.
+
+    Raises what `open_table` raises, but ArchiveNotFound.
+    """
+    uri = delta_uri(address)
+    _check_no_plain_files(address)
+    try:
+        if not DeltaTable.is_deltatable(uri):
+            columns = Schema.from_json(columns_in_log(ARCHIVE) if schema is None else schema.json())
+            DeltaTable.create(uri, columns, partition_by=list(PARTITIONS), configuration=_properties(columns))
+    except (DeltaError, TableNotFoundError) as error:
+        if not DeltaTable.is_deltatable(uri):  # otherwise another process has just created it
+            raise SparkFailed(f"Cannot create an archive in {address}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
+    return open_table(address)
+
+
+def _properties(schema: Schema) -> dict[str, str]:
+    """Return the properties of a new table. Delta's own writers refuse one whose statistics are of columns that it does not have."""
+    names = {field.name for field in schema.fields}
+    return _PROPERTIES | {STATISTICS_OF: ",".join(name for name in STATISTICS if name in names)}
+
+
+def _check_no_plain_files(path: str) -> None:
+    """Raise SparkFailed for Parquet files without a table, so that a new table does not hide the messages in them."""
+    folder = ArchiveFolder(path)
+    if not folder.is_delta and any(name.startswith("queue=") and not info.is_file for name, info in folder.contents(recursive=False)):
+        raise SparkFailed(
+            f"{path} has Parquet files of queues, but no log of a Delta table, so it is not an archive. Name another folder. "
+            "If the log was lost, restore it from a backup; spark.read.parquet reads the files without it."
+        )

@@ -9,12 +9,12 @@ import typer
 from typer.core import TyperGroup
 
 from rowpost.cli.command import EnvironmentOption, JsonOption
-from rowpost.cli.exits import EXIT_CODES, stop_before_start
+from rowpost.cli.exits import ExitCode, stop_before_start
 from rowpost.version import __version__
 
 __all__ = ["app"]
 
-_EPILOG = "Exit codes:\n\n" + "\n\n".join(f"- **{code.value}** {meaning}" for code, meaning in EXIT_CODES.items())
+_EPILOG = "Exit codes:\n\n" + "\n\n".join(f"- **{code.value}** {code.meaning}" for code in ExitCode)
 
 #: the module of each command, which adds it with `register`, or which has a group of commands as `app`
 _MODULES = {

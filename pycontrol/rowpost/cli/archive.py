@@ -9,7 +9,7 @@ import typer
 
 from rowpost.cli.archiving import ArchivingOptions, ProgressOptions, QueuesArgument, check_queues, counter
 from rowpost.cli.command import command
-from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.option_groups import grouped
 from rowpost.cli.session import Session
 from rowpost.errors import SparkUnavailable
@@ -50,14 +50,15 @@ def archive(
     every_s = None if options.interval is None else max(options.interval.total_seconds(), _SHORTEST_S)
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     try:
-        from rowpost.archive.address import delta_uri
-        from rowpost.archive.opening import create_table
-        from rowpost.archive.source.connection import PatientConnection
-        from rowpost.archive.standalone.archiver import ConfirmedOffsets, QueueArchiver
         from rowpost.archive.standalone.running import Stop, run
-        from rowpost.archive.writer import TableWriter
     except ImportError as error:
         raise _missing(error) from error
+    from rowpost.archive.address import delta_uri
+    from rowpost.archive.source.connection import PatientConnection
+    from rowpost.archive.standalone.archiver import ConfirmedOffsets, QueueArchiver
+    from rowpost.archive.table import create_table
+    from rowpost.archive.writer import TableWriter
+
     delta_uri(folder)
     with session.deployed() as database:
         names = list(dict.fromkeys(check_queues(session, database, names)))
@@ -73,7 +74,7 @@ def archive(
             if stop.asked and every_s is None:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
-            raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
+            raise CommandInterrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
     done = {kind: sum(getattr(each, kind) for each in archivers) for kind in ("batches", "messages", "dropped")}
     done["dropped_from_spool"] = done.pop("dropped")
     left = {} if options.drain else held.as_json()

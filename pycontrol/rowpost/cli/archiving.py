@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,6 +15,7 @@ import typer
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import parse_duration
+from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import QueueNotFound, SettingsError
@@ -26,7 +27,18 @@ from rowpost.wire.address import Naming
 if TYPE_CHECKING:
     from rowpost.archive.progress import Receiver
 
-__all__ = ["ArchivingOptions", "ProgressOptions", "QueuesArgument", "check_queues", "counter", "counts", "registered_queues", "why_held"]
+__all__ = [
+    "ArchivingOptions",
+    "ProgressOptions",
+    "QueuesArgument",
+    "check_queues",
+    "counter",
+    "counts",
+    "registered_queues",
+    "remark",
+    "show",
+    "why_held",
+]
 
 QueuesArgument = Annotated[
     str,
@@ -164,9 +176,27 @@ def counter(session: Session, words: str) -> Callable[[int, int], None]:
     return show
 
 
-def counts(session: Session, values: Mapping[str, object]) -> None:
-    """Print the last line on stdout: one JSON document."""
-    session.document(json.loads(json.dumps(values, default=str)))
+def counts(session: Session, values: Mapping[str, object], **details: object) -> None:
+    """Print the last line on stdout: one JSON document. The details are in it with --json, which prints nothing else."""
+    session.document(json.loads(json.dumps({**values, **(details if session.as_json else {})}, default=str)))
+
+
+def show(session: Session, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table, but not with --json. Whole numbers, and times in milliseconds, which are floats, are aligned to the right."""
+    if not session.as_json:
+        cells = list(rows)
+        numbers = [name for place, name in enumerate(names) if any(isinstance(row[place], int | float) for row in cells)]
+        table(session.out, names, [list(map(_cell, row)) for row in cells], right=numbers)
+
+
+def _cell(value: object) -> object:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.0f} ms" if isinstance(value, float) else value
+
+
+def remark(session: Session, text: str) -> None:
+    """Print a text to stderr, but not with --json."""
+    if not session.as_json:
+        session.note(text)
 
 
 def registered_queues(database: Connection, names: Sequence[str], naming: Naming | None = None) -> Mapping[str, str]:

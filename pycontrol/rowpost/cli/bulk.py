@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.formats import format_exact_count
 from rowpost.cli.interrupts import defer_interrupts
 from rowpost.cli.printing import visible
@@ -26,7 +26,7 @@ def execute(session: Session, operation: BulkOperation) -> ExitCode:
         1 if messages could not be changed, or somebody cancelled the operation, else 0.
 
     Raises:
-        Interrupted: Ctrl-C cancelled it.
+        CommandInterrupted: Ctrl-C cancelled it.
     """
     kind = operation.name.removesuffix("-all")
     with session.progress() as bar, defer_interrupts() as interrupts:
@@ -41,7 +41,7 @@ def execute(session: Session, operation: BulkOperation) -> ExitCode:
         state = operation.run(show, lambda: "cancelled" if interrupts.pending else None)
         by_key, interrupts.pending = interrupts.pending, False
     if by_key and state == "cancelled":
-        raise Interrupted(
+        raise CommandInterrupted(
             f"operation {operation.counts.number} {DONE[kind]} {format_exact_count(operation.counts.done)}; the rest is still in {operation.queue}. To go on: rowpost operations resume {operation.counts.number}"
         )
     print_result(session, kind, operation, state)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from rowpost.cli.completion import environment_names, queue_names
-from rowpost.cli.exits import ExitCode, Interrupted, exit_code
+from rowpost.cli.exits import CommandInterrupted, ExitCode, exit_code
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.errors import RowpostError
@@ -60,7 +60,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
             raise typer.Exit(_run_to_exit_code(session, function, values))
 
         parameters = [parameter.replace(kind=keyword) for parameter in own] + shared
-        vars(run)["__signature__"] = inspect.Signature(parameters)  # an attribute that inspect reads, and type checkers do not know
+        vars(run)["__signature__"] = inspect.Signature(parameters)  # an attribute that inspect reads and type checkers do not have
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__doc__, run.__name__ = function.__doc__, function.__name__
         app.command(name)(run)
@@ -92,7 +92,7 @@ def _message_and_code(error: BaseException) -> tuple[str, ExitCode]:
     match error:
         case RowpostError():
             result = str(error), exit_code(error)
-        case Interrupted():
+        case CommandInterrupted():
             result = f"stopped by Ctrl-C: {error}", ExitCode.INTERRUPTED
         case KeyboardInterrupt() | typer.Abort():
             result = "stopped by Ctrl-C: nothing was changed", ExitCode.INTERRUPTED

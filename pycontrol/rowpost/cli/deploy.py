@@ -11,7 +11,7 @@ import typer
 
 from rowpost.cli.command import YesOption, command
 from rowpost.cli.current_folder import import_from_current_folder
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.printing import table, visible
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.database.connection import Connection
@@ -22,7 +22,7 @@ from rowpost.deploy.diff import PlanDiff
 from rowpost.deploy.features import Kept
 from rowpost.deploy.parts import parts_by_queue
 from rowpost.deploy.plan import Plan, plan
-from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
+from rowpost.deploy.release import go_back, open_release, undo_scripts, write_release_archive
 from rowpost.deploy.review import Review, compare_releases, read_definition, review
 from rowpost.deploy.taken import dotted
 from rowpost.deploy.verify import verify
@@ -96,7 +96,7 @@ def show_plan(
     session, *others = session.databases(outbox)
     planned = _planned(session)
     if archive is not None:
-        session.note(f"Wrote {write_bundle(archive)} scripts of rowpost {__version__} to {archive}.")
+        session.note(f"Wrote {write_release_archive(archive)} scripts of rowpost {__version__} to {archive}.")
         return ExitCode.OK
     if sql or output is not None:
         _print_script(session, planned, output)
@@ -142,7 +142,7 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
                 "hash": planned.hash,
                 "changes": [{"state": item.state, "name": item.name} for item in found.items if item.state != "unknown"],
                 "review": _review_document(found),
-                "unchanged": len(diff.unchanged),
+                "unchanged": len(diff.names("unchanged")),
                 "transactions_by_queue": [part.title for part in parts_by_queue(diff)],
                 "undeclared": diff.undeclared,
                 "kept": [asdict(each) for each in diff.kept],
@@ -155,7 +155,7 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
     _note_kept(session, diff.kept)
     changes = sum(count for state, count in found.counts.items() if state != "unknown")
     what = f"{changes} to change, " if changes else ""
-    session.note(f"{what}{len(diff.unchanged)} unchanged.{_also_registered(diff.undeclared)}")
+    session.note(f"{what}{len(diff.names('unchanged'))} unchanged.{_also_registered(diff.undeclared)}")
     if not diff.is_empty:
         session.note(f"Transactions: 1, or {len(parts_by_queue(diff))} with rowpost apply --by-queue.")
 
@@ -248,7 +248,7 @@ def _apply(session: Session, yes: bool, by_queue: bool) -> None:
                     by_queue=by_queue,
                 )
         except KeyboardInterrupt:
-            raise Interrupted(_state_after_interrupt(session, planned, by_queue)) from None
+            raise CommandInterrupted(_state_after_interrupt(session, planned, by_queue)) from None
     if session.outbox is None:
         _note_missing_queues(session, result.undeclared)
     if session.as_json:

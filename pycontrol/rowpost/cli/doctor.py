@@ -13,8 +13,7 @@ from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import connect
 from rowpost.database.requirements import Check, check_drivers, check_server
-from rowpost.deploy.queue_entry import QueueEntry, describe_queue
-from rowpost.deploy.subscription_entry import SubscriptionEntry, describe_table
+from rowpost.deploy.entries import QueueEntry, SubscriptionEntry, describe_queue, describe_subscriptions
 from rowpost.deploy.taken import dotted
 from rowpost.endpoint.hosting import needed_queues
 from rowpost.errors import RowpostError
@@ -57,7 +56,7 @@ def print_checks(session: Session, checks: list[Check]) -> ExitCode:
 def _dotted(settings: Settings) -> list[Check]:
     """Check names with a dot: a schema of the database may be meant by what stands before it."""
     engine = settings.engine
-    entries: list[QueueEntry | SubscriptionEntry] = [describe_table(settings.subscription_table, engine)]
+    entries: list[QueueEntry | SubscriptionEntry] = [describe_subscriptions(settings.subscription_table, engine)]
     entries += [describe_queue(each, engine) for each in settings.queues]
     entries = [each for each in entries if "." in each.table_name]
     if not entries:

@@ -8,61 +8,60 @@ from typing import NoReturn
 
 from rowpost import errors
 
-__all__ = ["EXIT_CODES", "ExitCode", "Interrupted", "Refused", "exit_code", "stop_before_start"]
+__all__ = ["CommandInterrupted", "ExitCode", "Refused", "exit_code", "stop_before_start"]
 
 
 class ExitCode(IntEnum):
-    """The exit codes of the program. They do not change between releases."""
+    """The exit codes of the program, each with its `meaning`, which `rowpost --help` shows. They do not change between releases."""
 
-    OK = 0
-    FINDING = 1
-    USAGE = 2
-    SETTINGS = 3
-    UNAVAILABLE = 4
-    PERMISSION = 5
-    NOT_FOUND = 6
-    FAILED = 7
-    BUG = 70
-    INTERRUPTED = 130
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> ExitCode:
+        code = int.__new__(cls, value)
+        code._value_, code.meaning = value, meaning
+        return code
+
+    OK = 0, "done"
+    FINDING = 1, "done, with a finding: verify, queue check and similar commands, and every command with --exit-code"
+    USAGE = 2, "an invalid option, argument, name or message"
+    SETTINGS = 3, "the environment's file cannot be used"
+    UNAVAILABLE = 4, "the database is down or refuses the login, or Spark cannot start"
+    PERMISSION = 5, "the login has no permission"
+    NOT_FOUND = 6, "the queue, message, archive or handler does not exist, or rowpost is not deployed in the database"
+    FAILED = 7, "refused or failed; the open transaction was rolled back"
+    BUG = 70, "a bug in rowpost, with a traceback"
+    INTERRUPTED = 130, "stopped by Ctrl-C"
 
 
-#: shown in `rowpost --help`
-EXIT_CODES = {
-    ExitCode.OK: "done",
-    ExitCode.FINDING: "done, with a finding: verify, queue check and similar commands, and every command with --exit-code",
-    ExitCode.USAGE: "an invalid option, argument, name or message",
-    ExitCode.SETTINGS: "the environment's file cannot be used",
-    ExitCode.UNAVAILABLE: "the database is down or refuses the login, or Spark cannot start",
-    ExitCode.PERMISSION: "the login has no permission",
-    ExitCode.NOT_FOUND: "the queue, message, archive or handler does not exist, or rowpost is not deployed in the database",
-    ExitCode.FAILED: "refused or failed; the open transaction was rolled back",
-    ExitCode.BUG: "a bug in rowpost, with a traceback",
-    ExitCode.INTERRUPTED: "stopped by Ctrl-C",
+_BY_ERROR: dict[ExitCode, tuple[type[Exception], ...]] = {
+    ExitCode.SETTINGS: (errors.SettingsError,),
+    ExitCode.UNAVAILABLE: (
+        errors.DatabaseUnavailable,
+        errors.LoginRefused,
+        errors.UnsupportedServer,
+        errors.SparkUnavailable,
+    ),
+    ExitCode.PERMISSION: (errors.PermissionDenied,),
+    ExitCode.NOT_FOUND: (
+        errors.SchemaMissing,
+        errors.QueueNotFound,
+        errors.SagaNotDeployed,
+        errors.HandlerNotFound,
+        errors.MessageNotFound,
+        errors.OperationNotFound,
+        errors.ArchiveNotFound,
+    ),
+    ExitCode.USAGE: (
+        errors.InvalidQueueName,
+        errors.InvalidCount,
+        errors.InvalidTimeToBeReceived,
+        errors.InvalidMessage,
+        errors.InvalidMessages,
+    ),
 }
 
-_BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
-    (errors.SettingsError, ExitCode.SETTINGS),
-    (errors.DatabaseUnavailable, ExitCode.UNAVAILABLE),
-    (errors.LoginRefused, ExitCode.UNAVAILABLE),
-    (errors.UnsupportedServer, ExitCode.UNAVAILABLE),
-    (errors.SparkUnavailable, ExitCode.UNAVAILABLE),
-    (errors.PermissionDenied, ExitCode.PERMISSION),
-    (errors.SchemaMissing, ExitCode.NOT_FOUND),
-    (errors.QueueNotFound, ExitCode.NOT_FOUND),
-    (errors.SagaNotDeployed, ExitCode.NOT_FOUND),
-    (errors.HandlerNotFound, ExitCode.NOT_FOUND),
-    (errors.MessageNotFound, ExitCode.NOT_FOUND),
-    (errors.OperationNotFound, ExitCode.NOT_FOUND),
-    (errors.ArchiveNotFound, ExitCode.NOT_FOUND),
-    (errors.InvalidQueueName, ExitCode.USAGE),
-    (errors.InvalidCount, ExitCode.USAGE),
-    (errors.InvalidTimeToBeReceived, ExitCode.USAGE),
-    (errors.InvalidMessage, ExitCode.USAGE),
-    (errors.InvalidMessages, ExitCode.USAGE),
-)
 
-
-class Interrupted(Exception):
+class CommandInterrupted(Exception):
     """Ctrl-C was pressed. The text says what had been done until then."""
 
 
@@ -82,7 +81,7 @@ def exit_code(error: errors.RowpostError) -> ExitCode:
     """
     if isinstance(error, Refused):
         return error.code
-    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.FAILED)
+    return next((code for code, kinds in _BY_ERROR.items() if isinstance(error, kinds)), ExitCode.FAILED)
 
 
 def stop_before_start() -> NoReturn:

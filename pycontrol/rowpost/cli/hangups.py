@@ -25,7 +25,7 @@ def is_run(arguments: Iterable[str]) -> bool:
 
 
 def remember() -> None:
-    """Remember each SIGHUP from now on. Windows has none."""
+    """Remember each SIGHUP from now on. Windows does not have this signal."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: _early.set())
 

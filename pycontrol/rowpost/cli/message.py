@@ -16,7 +16,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from rowpost.cli.command import QueueArgument, command
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import message_document, print_message, visible
 from rowpost.cli.session import Session
@@ -117,7 +117,7 @@ def _send_one(session: Session, name: str, message: OutgoingMessage) -> None:
             with session.unit(database):
                 queue.send(message.body, message.headers, id=message.id, time_to_be_received=message.time_to_be_received)
         except KeyboardInterrupt:
-            raise Interrupted(f"nothing was sent to {queue.name}") from None
+            raise CommandInterrupted(f"nothing was sent to {queue.name}") from None
     message_id = decode_headers(message.raw_headers).get(MESSAGE_ID)
     if session.as_json:
         size = len(message.body or b"")
@@ -138,7 +138,7 @@ def _send_lines(session: Session, name: str, file: str, make: partial[OutgoingMe
                     progress=lambda _: bar.update(task, completed=stream.tell() if size is not None else None),
                 )
         except KeyboardInterrupt:
-            raise Interrupted(f"nothing was sent to {queue.name}") from None
+            raise CommandInterrupted(f"nothing was sent to {queue.name}") from None
     if session.as_json:
         session.document({"queue": queue.name, "sent": sent})
     else:
@@ -179,7 +179,7 @@ def receive(
                 interrupts.check()
         except KeyboardInterrupt:
             done = f"{received:,} received from {source.name}"
-            raise Interrupted(f"{done}; other messages that were printed are still in the queue") from None
+            raise CommandInterrupted(f"{done}; other messages that were printed are still in the queue") from None
     if not session.as_json:
         session.note(f"Received {received:,} from {source.name}." if received else f"{source.name} is empty.")
 

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 def grouped(function: Callable[..., Result]) -> Callable[..., Result]:
     """Return a function with the fields of each dataclass among the parameters of `function` as parameters of its own, in its place."""
     parameters = inspect.signature(function, eval_str=True).parameters
-    groups = {name: each.annotation for name, each in parameters.items() if is_dataclass(each.annotation)}
+    groups: dict[str, Any] = {name: each.annotation for name, each in parameters.items() if is_dataclass(each.annotation)}
 
     @wraps(function)
     def run(session: object, **values: Any) -> Result:

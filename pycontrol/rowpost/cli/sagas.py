@@ -114,15 +114,15 @@ def drop(
     with session.deployed() as database:
         entry = saga_registry.find_saga(database, saga)
         if not keep_table:
-            found = len(database.call("list_sagas", entry.saga_name, count=PAGE))
+            found = len(database.call("list_sagas", entry.name, count=PAGE))
             count = f"{found} instances" if found < PAGE else f"{PAGE} instances or more"
-            session.confirm(f"Drop the saga {entry.saga_name} with {count} in {session.settings.target}?", yes)
-        noted = Noted(done=0, details={"saga": entry.saga_name, "keep_table": keep_table or None})
+            session.confirm(f"Drop the saga {entry.name} with {count} in {session.settings.target}?", yes)
+        noted = Noted(done=0, details={"saga": entry.name, "keep_table": keep_table or None})
         saga_registry.drop_saga(database, saga, keep_table=keep_table, record=lambda: OPERATOR.record(database, "drop-saga", None, noted))
     if session.as_json:
-        session.document({"saga": entry.saga_name, "dropped": not keep_table})
+        session.document({"saga": entry.name, "dropped": not keep_table})
     else:
-        session.note(f"Dropped the saga {entry.saga_name}{'; its table stays' if keep_table else ''}.")
+        session.note(f"Dropped the saga {entry.name}{'; its table stays' if keep_table else ''}.")
 
 
 @command(app)

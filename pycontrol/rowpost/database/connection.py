@@ -61,7 +61,7 @@ class Connection:
 
     @property
     def driver_connection(self) -> Any:
-        """The driver's connection, for SQL that is not rowpost's: whoever asked for it may have ended the transaction."""
+        """The driver's connection, for SQL that is not rowpost's. After it was asked for, its transaction may have ended."""
         self.lent = True
         if self.guard is not None:
             return self.guard.lend(self.raw_connection)
@@ -154,13 +154,13 @@ class Connection:
             self.dialect.rollback(self.raw_connection)
 
     def _abandon(self) -> None:
-        """Roll back after a failure; a connection that is gone has rolled back by itself."""
+        """Roll back after a failure. A connection that is lost has rolled back by itself."""
         with suppress(self.dialect.driver_error()):
             self.dialect.rollback(self.raw_connection)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Run a block in a transaction: commit at its end, roll back when it raises. Within another one, it is a savepoint."""
+        """Run a block in a transaction: commit at its end, roll back if it raises an error. Within another transaction, use a savepoint."""
         if self._depth or self.join():
             with self._savepoint():
                 yield self
@@ -202,7 +202,7 @@ class Connection:
             raise self.dialect.translate(error) from error
 
     def join(self) -> bool:
-        """Whether there is a transaction to join; the one that a lent connection's driver would begin is begun."""
+        """Return whether there is a transaction to join. Begins the one that the driver of a lent connection would begin."""
         with self.translated():
             return self.dialect.join(self.raw_connection) or self.dialect.in_transaction(self.raw_connection)
 
@@ -218,7 +218,7 @@ class Connection:
         return self.dialect.left_open(self.raw_connection) and not self.closed
 
     def is_intact(self, begin: Begin) -> bool:
-        """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
+        """Return whether the transaction that was begun so is still open and can be committed. Asks the server only if the driver does not know."""
         try:  # once per message: `translated` costs more than the question
             return self.dialect.is_intact(self._session, begin)
         except self.dialect.driver_error() as error:
@@ -230,7 +230,7 @@ class Connection:
         return self.dialect.is_closed(self.raw_connection)
 
     def listen(self) -> bool:
-        """Start to listen to senders to any queue of the database; return False if the engine cannot notify."""
+        """Start to receive notifications of senders to any queue of the database. Return False if the engine has none."""
         with self.translated():
             return self.dialect.listen(self.raw_connection)
 
@@ -241,12 +241,12 @@ class Connection:
                 self.dialect.reset_session(self._session, changed)
 
     def limit_lock_waits(self, milliseconds: int | None) -> None:
-        """Let statements wait for a lock at most so long and then raise LockTimeout; None: as the login's settings say."""
+        """Let statements wait for a lock at most so long and then raise LockTimeout. None restores the login's setting."""
         with self.translated():
             self.dialect.limit_lock_waits(self.raw_connection, milliseconds)
 
     def heard(self) -> list[str]:
-        """Return the keys of queues whose senders rang since the last time; does not wait. Raises DatabaseUnavailable."""
+        """Return the keys of queues of which senders have notified since the last call, without waiting. Raises DatabaseUnavailable."""
         with self.translated():
             return self.dialect.heard(self.raw_connection)
 
@@ -312,7 +312,7 @@ class Connection:
         self.close()
 
     def check_schema(self) -> None:
-        """Make sure that rowpost is deployed here, by a release that serves this program's.
+        """Check that rowpost is deployed here, by a release that serves this program's.
 
         Raises SchemaMissing (run rowpost apply) and SchemaTooNew (use a newer rowpost).
         """
@@ -328,7 +328,7 @@ class Connection:
 
 
 def _failed_statement(error: Exception, statements: list[Statement]) -> Statement | None:
-    """Which call of a batch failed: its place where the driver knows, else the procedure that the server names."""
+    """Return the call of a batch that failed: by its place if the driver knows it, else by the procedure that the server names."""
     place = getattr(error, "failed_call", 0 if len(statements) == 1 else None)
     if place is not None:
         return statements[place] if 0 <= place < len(statements) else None
@@ -348,7 +348,7 @@ def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
 def connect_url(engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False) -> Connection:
     """Open a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
 
-    Raises DatabaseUnavailable: nobody answers; LoginRefused: user, password or database are wrong.
+    Raises DatabaseUnavailable if no server answers, and LoginRefused if user, password or database are wrong.
     """
     dialect = dialect_for(engine)
     return Connection(
@@ -360,9 +360,9 @@ def connect_url(engine: str, url: str, application_name: str = "rowpost", *, leg
 
 
 def connect(settings: Settings, application_name: str = "rowpost") -> Connection:
-    """Open a connection as the settings say; start the embedded PostgreSQL where they name no server.
+    """Open a connection as the settings say. Starts the embedded PostgreSQL if they name no server.
 
-    Raises DatabaseUnavailable: nobody answers; LoginRefused: user, password or database are wrong.
+    Raises DatabaseUnavailable if no server answers, and LoginRefused if user, password or database are wrong.
     """
     url = settings.url
     if url is None:

@@ -6,11 +6,22 @@ Each function returns a fragment for the placeholder of a script. The name of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from rowpost.database.contract import Procedure
+from rowpost.database.contract import CORE, Contract, Procedure
 
-__all__ = ["drop_empty_table", "drop_object", "drop_procedures", "role_grants", "template_rows"]
+__all__ = ["contract_fragments", "drop_empty_table", "drop_object", "drop_procedures", "role_grants", "template_rows"]
+
+
+def contract_fragments(contract: Contract, engine: str, features: Collection[str] | None = None) -> dict[str, str]:
+    """Return the SQL that a contract determines, by placeholder; only of these features, or of all if None."""
+    granted = [each for each in contract.procedures if each.scope == "database" and (features is None or each.feature in {CORE, *features})]
+    return {
+        "procedure_grants": role_grants(engine, granted),
+        "queue_procedures": template_rows(contract.templates(features=features)),
+        "drop_queue_procedures": drop_procedures(engine, contract.templates()),
+        "drop_saga_procedures": drop_procedures(engine, contract.saga_templates()),
+    }
 
 
 def role_grants(engine: str, procedures: Iterable[Procedure]) -> str:

@@ -1,97 +1,93 @@
-"""The transactions of a deployment, and what runs in them: scripts, entries of the registry, records of the journal.
+"""Run the transactions of a deployment: scripts, entries of the registry, and records of the journal.
 
-with deployment(database, plan) as running:          one transaction, which holds the lock of deployments
+with deployment(database, scripts) as running:       one transaction, which holds the lock of deployments
     running.run_script(script)
 
-with locked(database, plan):                         the lock over several transactions
-    with deployment(database, plan) as running: ...
+with locked(database, scripts):                      the lock over several transactions
+    with deployment(database, scripts) as running: ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.deploy.contract_sql import drop_empty_table, drop_object
-from rowpost.deploy.diff import Change, JournalEntry
-from rowpost.deploy.parts import Part
-from rowpost.deploy.plan import Entry, Plan
-from rowpost.deploy.runner import BatchError, BatchRunner, PostgresqlRunner, SqlserverRunner
-from rowpost.deploy.saga_entry import SagaEntry
-from rowpost.deploy.scripts import Script
+from rowpost.deploy.diff import PlanChange
+from rowpost.deploy.entries import Entry, QueueEntry
+from rowpost.deploy.parts import DeploymentPart
+from rowpost.deploy.plan import Plan, build_plan
+from rowpost.deploy.runner import BatchError, BatchRunner, PostgresqlRunner, SqlserverRunner, is_babelfish
+from rowpost.deploy.scripts import Script, ScriptSet, load_scripts
 from rowpost.deploy.sql_text import SqlTextError, split_batches
-from rowpost.deploy.steps import Step
-from rowpost.deploy.subscription_entry import SubscriptionEntry
+from rowpost.deploy.state import JournalEntry
+from rowpost.deploy.steps import ScriptStep
 from rowpost.errors import DeployError, RowpostError
 
-__all__ = ["Deployment", "deployment", "locked", "refuse_open_transaction"]
+__all__ = ["DeploymentTransaction", "adapted", "changing", "check_no_open_transaction", "deployment", "locked"]
 
 NOTHING_CHANGED = "Nothing was changed."
 
+#: a call that writes the journal, as Connection.call_all takes it
+JournalCall = tuple[str, None, dict[str, Any]]
 
-class Deployment:
+
+class DeploymentTransaction:
     """A deployment's open transaction, which holds the lock. `after_error` says what an error leaves."""
 
     def __init__(self, database: Connection, runner: BatchRunner, after_error: str = NOTHING_CHANGED) -> None:
         self._database, self._runner, self._after_error = database, runner, after_error
         self._done: set[str] = set()
 
-    def run_part(self, part: Part, tell: Callable[[str], None]) -> None:
-        """Run what commits together. `tell` is called with the name of each item before it runs."""
-        self.drop(part.dropped)
-        self.run_changes(part.changes, tell)
-        for feature in part.forgotten:
-            self._database.call("forget_feature", environment=part.environment, feature=feature)
-        for feature in part.declared:
-            self._database.call("record_feature", environment=part.environment, feature=feature)
-
-    def run_changes(self, changes: tuple[Change, ...], tell: Callable[[str], None] = lambda name: None) -> None:
-        """Run what needs running, in order, then write it into the journal."""
-        todo = [change for change in changes if change.runs]
-        for change in todo:
+    def run_part(self, part: DeploymentPart, tell: Callable[[str], None] = lambda name: None) -> None:
+        """Run what commits together, then write it into the journal in one round trip. `tell` gets the name of each item before it runs."""
+        calls = self.drop(part.dropped)
+        for change in part.changes:
+            if not change.runs:
+                continue
             tell(change.name)
-            if isinstance(change.item, Step):
+            if isinstance(change.item, ScriptStep):
                 self.run(change.item)
+                if not _is_recorded(change):
+                    calls.append(("record_script", None, change.item.record))
             else:
                 self.register(change.item)
-        for change in todo:
-            if isinstance(change.item, Step) and not _is_recorded(change):
-                self._database.call("record_script", **change.item.record)
+        for procedure, features in (("forget_feature", part.forgotten), ("record_feature", part.declared)):
+            calls += [(procedure, None, {"environment": part.environment, "feature": each.text}) for each in features]
+        self.write(calls)
 
-    def drop(self, entries: Iterable[JournalEntry]) -> None:
-        """Drop what these scripts made, tables last, and take the scripts out of the journal. A table that has rows is an error."""
+    def write(self, calls: Sequence[JournalCall]) -> None:
+        """Write the journal in one round trip."""
+        if calls:
+            self._database.call_all(calls)
+
+    def drop(self, entries: Iterable[JournalEntry]) -> list[JournalCall]:
+        """Drop what these scripts made, tables last, and return the calls that take them out of the journal. A table that has rows is an error."""
+        calls: list[JournalCall] = []
         for entry in sorted(entries, key=lambda each: each.object_kind == "table"):
             # of a trigger that somebody dropped, the function may be left; only a table's removal fails if it is gone
             if entry.object_name is not None and (entry.living_fingerprint is not None or entry.object_kind != "table"):
                 spell = drop_empty_table if entry.object_kind == "table" else partial(drop_object, kind=str(entry.object_kind))
                 self.run_script(Script(entry.script_name, spell(self._database.engine, entry.object_name)))
-            self._database.call("forget_script", script_name=entry.script_name)
+            calls.append(("forget_script", None, {"script_name": entry.script_name}))
+        return calls
 
     def register(self, entry: Entry) -> None:
         """Enter a queue, a saga or a table of subscriptions into the registry; an adopted queue must have its table."""
-        if isinstance(entry, SagaEntry):
-            # rule upsert_in_transaction: the deployment has begun one
-            self._database.call("register_saga", **asdict(entry))
-            return
-        if isinstance(entry, SubscriptionEntry):
-            # rule upsert_in_transaction: the deployment has begun one
-            self._database.call("register_subscription_table", **asdict(entry))
-            return
-        queue = entry
         # rule upsert_in_transaction: the deployment has begun one
-        self._database.call("register_queue", **asdict(queue))
-        if queue.kind == "adopted":
-            findings = [row.finding for row in self._database.call("check_queue", queue_name=queue.queue_name)]
+        self._database.call(entry.register, **entry.record)
+        if isinstance(entry, QueueEntry) and entry.kind == "adopted":
+            findings = [row.finding for row in self._database.call("check_queue", queue_name=entry.name)]
             if "table_missing" in findings:
                 raise DeployError(
-                    f"The queue {queue.queue_name!r} is to be adopted, but it has no table {queue.schema_name}."
-                    f"{queue.table_name}. Correct its name, or let rowpost make it: kind: own"
+                    f"The queue {entry.name!r} is to be adopted, but it has no table {entry.schema_name}."
+                    f"{entry.table_name}. Correct its name, or let rowpost make it: kind: own"
                 )
 
-    def run(self, step: Step) -> None:
+    def run(self, step: ScriptStep) -> None:
         """Run one script, unless this deployment has run it already."""
         if step.script_name not in self._done:
             self._done.add(step.script_name)
@@ -111,34 +107,61 @@ class Deployment:
                 raise DeployError(f"{where}: {error.problem.rstrip('.')}. {self._after_error}") from error
 
 
+def adapted(database: Connection, plan: Plan) -> Plan:
+    """Return the plan as this server can run it, which is the plan itself. Raises DeployError, or UnsupportedServer for an old compatibility level."""
+    if database.engine != plan.engine:
+        raise DeployError(f"The plan is for {plan.engine}, the connection leads to {database.engine}.")
+    if is_babelfish(database):
+        raise DeployError("The server is Babelfish, which rowpost does not support: use SQL Server, Azure SQL or PostgreSQL instead.")
+    with database.translated():
+        database.dialect.check_deployable(database.driver_connection)
+    return plan
+
+
 @contextmanager
-def deployment(database: Connection, plan: Plan, after_error: str = NOTHING_CHANGED) -> Iterator[Deployment]:
+def deployment(database: Connection, scripts: ScriptSet, after_error: str = NOTHING_CHANGED) -> Iterator[DeploymentTransaction]:
     """Run a block in a transaction with the deployment lock: commit at its end, roll back when it raises."""
-    refuse_open_transaction(database)
+    check_no_open_transaction(database)
     runner = _runner(database)
-    running = Deployment(database, runner, after_error)
+    running = DeploymentTransaction(database, runner, after_error)
     try:
-        running.run_script(plan.scripts.begin, bare=True)
+        running.run_script(scripts.begin, bare=True)
         yield running
-        running.run_script(plan.scripts.commit, bare=True)
+        running.run_script(scripts.commit, bare=True)
     except BaseException:
         runner.rollback()
         raise
 
 
 @contextmanager
-def locked(database: Connection, plan: Plan) -> Iterator[None]:
+def locked(database: Connection, scripts: ScriptSet) -> Iterator[None]:
     """Hold the lock of deployments over several transactions. The server releases it too when the session ends."""
-    running = Deployment(database, _runner(database))
-    running.run_script(plan.scripts.lock, bare=True)
+    running = DeploymentTransaction(database, _runner(database))
+    running.run_script(scripts.lock, bare=True)
     try:
         yield
     finally:
         with suppress(RowpostError):
-            running.run_script(plan.scripts.unlock, bare=True)
+            running.run_script(scripts.unlock, bare=True)
 
 
-def refuse_open_transaction(database: Connection) -> None:
+@contextmanager
+def changing(database: Connection, title: str, scripts: ScriptSet | None = None) -> Iterator[tuple[DeploymentTransaction, ScriptSet]]:
+    """Run a block as a deployment that has no plan: the same lock and one transaction.
+
+    Args:
+        title: what is changed.
+        scripts: the release's; None for this one's.
+
+    Yields:
+        The deployment, and the scripts as this server can run them.
+    """
+    plan = adapted(database, build_plan(title, scripts or load_scripts(database.engine), [], whole=False))
+    with deployment(database, plan.scripts) as running:
+        yield running, plan.scripts
+
+
+def check_no_open_transaction(database: Connection) -> None:
     """Raise DeployError if a transaction is open on the connection."""
     if database.in_transaction:
         raise DeployError("A transaction is open on this connection: deploy on a connection of its own.")
@@ -148,8 +171,8 @@ def _runner(database: Connection) -> BatchRunner:
     return PostgresqlRunner(database) if database.engine == "postgresql" else SqlserverRunner(database)
 
 
-def _is_recorded(change: Change) -> bool:
-    """Whether an everytime script stands in the journal as it is: it leaves no object whose state could be new."""
-    if change.state != "everytime" or change.entry is None or not isinstance(change.item, Step):
+def _is_recorded(change: PlanChange) -> bool:
+    """Return whether an everytime script is in the journal as it is: it makes no object whose state could be new."""
+    if change.state != "everytime" or change.entry is None or not isinstance(change.item, ScriptStep):
         return False
     return change.entry.script_hash == change.item.hash

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
-from rowpost.deploy.features import Declared, Kept, settle
-from rowpost.deploy.plan import Entry, Plan
-from rowpost.deploy.steps import Step
+from rowpost.deploy.entries import DeclaredFeature, Entry
+from rowpost.deploy.features import Kept, settle
+from rowpost.deploy.plan import Plan
+from rowpost.deploy.state import JournalEntry, ServerState
+from rowpost.deploy.steps import ScriptStep
 
-__all__ = ["Change", "JournalEntry", "PlanDiff", "compare"]
+__all__ = ["PlanChange", "PlanDiff", "compare"]
 
 #: kinds of objects that no release makes any more: apply drops those that an earlier one made
 RETIRED = ("publication",)
 
 
-@dataclass(frozen=True)
-class JournalEntry:
-    """A row of the journal as list_scripts returns it."""
-
-    script_name: str
-    script_kind: str
-    script_hash: str
-    object_kind: str | None
-    object_name: str | None
-    recorded_fingerprint: str | None
-    living_fingerprint: str | None
-    applied_at: Any
-    applied_by: str
+#: states of what apply runs
+_RUNS = frozenset({"added", "changed", "drifted", "everytime"})
 
 
 @dataclass(frozen=True)
-class Change:
+class PlanChange:
     """One item of the plan and how it stands on the server.
 
     `state` is one of
@@ -45,19 +36,29 @@ class Change:
         unchanged
     """
 
-    item: Step | Entry
+    item: ScriptStep | Entry
     state: str
     entry: JournalEntry | None = None
 
     @property
     def name(self) -> str:
         """The script's name, or `queue <name>`, `saga <name>` for an entry of the registry."""
-        return self.item.script_name if isinstance(self.item, Step) else self.item.title
+        return self.item.title
+
+    @property
+    def step(self) -> ScriptStep | None:
+        """The script; None for an entry of the registry."""
+        return self.item if isinstance(self.item, ScriptStep) else None
+
+    @property
+    def owner(self) -> str | None:
+        """The title of the entry of the registry that the item is or belongs to; None for what all queues share."""
+        return self.item.owner if isinstance(self.item, ScriptStep) else self.item.title
 
     @property
     def runs(self) -> bool:
         """Whether apply runs it."""
-        return self.state in ("added", "changed", "drifted", "everytime")
+        return self.state in _RUNS
 
 
 @dataclass(frozen=True)
@@ -69,81 +70,57 @@ class PlanDiff:
     """
 
     plan: Plan
-    changes: tuple[Change, ...]
+    changes: tuple[PlanChange, ...]
     undeclared: tuple[str, ...] = ()
     unknown: tuple[JournalEntry, ...] = ()
     kept: tuple[Kept, ...] = ()
     dropped: tuple[JournalEntry, ...] = ()
-    forgotten: tuple[str, ...] = ()
+    forgotten: tuple[DeclaredFeature, ...] = ()
+
+    @cached_property
+    def to_run(self) -> tuple[PlanChange, ...]:
+        """What apply runs, in order."""
+        return tuple(change for change in self.changes if change.state in _RUNS)
 
     def names(self, state: str) -> tuple[str, ...]:
         """Return the names of what is in a state, in the plan's order."""
         return tuple(change.name for change in self.changes if change.state == state)
 
     @property
-    def added(self) -> tuple[str, ...]:
-        """Not there yet."""
-        return self.names("added")
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """There with another text."""
-        return self.names("changed")
-
-    @property
-    def altered(self) -> tuple[str, ...]:
-        """Tables whose columns were changed by hand; apply leaves them alone."""
-        return self.names("altered")
-
-    @property
-    def edited(self) -> tuple[str, ...]:
-        """One-time scripts edited after they ran; apply refuses."""
-        return self.names("edited")
-
-    @property
-    def unchanged(self) -> tuple[str, ...]:
-        """As planned."""
-        return self.names("unchanged")
-
-    @property
     def is_empty(self) -> bool:
         """Whether apply would find nothing to do (but for what runs every time)."""
-        return not self.dropped and not any(change.runs and change.state != "everytime" for change in self.changes)
+        return not self.dropped and all(change.state == "everytime" for change in self.to_run)
 
 
-def compare(
-    plan: Plan,
-    journal: Iterable[JournalEntry],
-    registry: Iterable[Entry],
-    declared: Collection[Declared] = (),
-    has_rows: Callable[[str], bool] = lambda script_name: True,
-) -> PlanDiff:
-    """How each item of the plan, and all that stays without being declared, stands on the server. Arguments as for `settle`."""
-    recorded = {entry.script_name: entry for entry in journal}
-    entered = {entry.title: entry for entry in registry}
-    settled = settle(plan, tuple(recorded.values()), entered.values(), declared, has_rows)
+def compare(plan: Plan, state: ServerState, has_rows: Callable[[str], bool] = lambda script_name: True) -> PlanDiff:
+    """Compare each item of the plan, and all that stays without being declared, with what is on the server. `has_rows` as for `settle`."""
+    recorded = {entry.script_name: entry for entry in state.journal}
+    entered = {entry.title: entry for entry in state.registry}
+    settled = settle(plan, state, has_rows)
     complete = settled.plan
+    steps = complete.steps
     # Several one-time scripts may shape one table: the last one's fingerprint is the one that must be alive.
-    last = {step.object_name: step.script_name for step in complete.steps if step.script_name in recorded}
-    changes: list[Change] = []
+    last = {step.object_name: step.script_name for step in steps if step.script_name in recorded}
+    changes: list[PlanChange] = []
     renewed: set[str] = set()
     for item in complete.items:
-        if not isinstance(item, Step):
-            state = _entry_state(item, entered.get(item.title))
-            if state != "unchanged":
-                renewed.add(item.title)
-            changes.append(Change(item, state))
+        if not isinstance(item, ScriptStep):
+            title = item.title
+            found = _entry_state(item, entered.get(title))
+            if found != "unchanged":
+                renewed.add(title)
+            changes.append(PlanChange(item, found))
         else:
             entry = recorded.get(item.script_name)
-            state = _step_state(item, entry, last.get(item.object_name) == item.script_name)
-            if state in ("unchanged", "altered") and item.object_kind == "table" and item.owner in renewed:
-                state = "changed"  # the registry says what the table should have
-            changes.append(Change(item, state, entry))
-    retired = [entry.script_name for entry in recorded.values() if entry.object_kind in RETIRED]
-    gone = (*settled.dropped, *retired)
-    known = {*(step.script_name for step in complete.steps), *gone, *settled.left}
+            found = _step_state(item, entry, last.get(item.object_name) == item.script_name)
+            if found in ("unchanged", "altered") and item.object_kind == "table" and item.owner in renewed:
+                found = "changed"  # the registry says what the table should have
+            changes.append(PlanChange(item, found, entry))
     if not plan.whole:
         return PlanDiff(complete, tuple(changes))
+    retired = [entry.script_name for entry in state.journal if entry.object_kind in RETIRED]
+    gone = (*settled.dropped, *retired)
+    known = {*(step.script_name for step in steps), *gone, *settled.left}
     titles = {entry.title for entry in plan.entries}
     return PlanDiff(
         complete,
@@ -152,7 +129,7 @@ def compare(
         unknown=tuple(entry for name, entry in recorded.items() if name not in known),
         kept=settled.kept,
         dropped=tuple(recorded[name] for name in gone),
-        forgotten=(*settled.forgotten, *(each for owner, each in declared if owner == plan.environment and each.partition(":")[0] in RETIRED)),
+        forgotten=(*settled.forgotten, *(each for owner, each in state.declared if owner == plan.environment and each.name in RETIRED)),
     )
 
 
@@ -166,7 +143,7 @@ def _entry_state(wanted: Entry, entered: Entry | None) -> str:
 _WIDENED = ("seq integer not null", "seq bigint not null")
 
 
-def _step_state(step: Step, entry: JournalEntry | None, decides: bool) -> str:
+def _step_state(step: ScriptStep, entry: JournalEntry | None, decides: bool) -> str:
     """`decides` tells whether this step is the last one to shape its object."""
     if step.kind == "everytime":
         return "everytime"

@@ -8,26 +8,15 @@ feature's tables are empty. All else stays, is deployed like the rest, and is na
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from operator import is_
 
-from rowpost.deploy.plan import Entry, Plan, build_plan, deployed_features
-from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, wake_up_feature
-from rowpost.deploy.saga_entry import MOVING, SagaEntry
+from rowpost.deploy.entries import MOVING, DeclaredFeature, Entry, QueueEntry, SagaEntry
+from rowpost.deploy.plan import Plan, build_plan, deployed_features
+from rowpost.deploy.state import JournalEntry, ServerState
 
-__all__ = ["Declared", "Kept", "Settled", "settle"]
-
-#: (environment, feature) as list_features returns them
-Declared = tuple[str, str]
-
-
-class _Recorded(Protocol):
-    @property
-    def script_name(self) -> str: ...
-
-    @property
-    def object_kind(self) -> str | None: ...
+__all__ = ["Kept", "Settled", "settle"]
 
 
 @dataclass(frozen=True)
@@ -54,105 +43,96 @@ class Settled:
     plan: Plan
     kept: tuple[Kept, ...] = ()
     dropped: tuple[str, ...] = ()
-    forgotten: tuple[str, ...] = ()
+    forgotten: tuple[DeclaredFeature, ...] = ()
     left: tuple[str, ...] = ()
 
 
-def settle(
-    plan: Plan,
-    journal: Sequence[_Recorded],
-    registry: Iterable[Entry],
-    declared: Collection[Declared],
-    has_rows: Callable[[str], bool],
-) -> Settled:
+def settle(plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> Settled:
     """Compare what a plan declares with what the server has.
 
     Args:
-        plan: the environment's; one that is not whole stays as it is.
-        journal: what ran on the server.
-        registry: the registered queues and sagas. Those that the plan does not declare stay.
-        declared: what environments declared, on record.
+        plan: the environment's; one that is not whole only gets the features of the server.
+        state: the server's. Registered queues and sagas that the plan does not declare stay.
         has_rows: whether the table that a script made has rows, by the script's name.
     """
+    present = deployed_features(plan.scripts, (entry.script_name for entry in state.journal))
     if not plan.whole:
-        return Settled(plan)
-    registered = {entry.title: entry for entry in registry}
-    here = _Server(plan, journal, declared, has_rows)
-    present = deployed_features(plan.scripts, (entry.script_name for entry in journal))
+        return Settled(_completed(plan, list(plan.entries), plan.features | present))
+    registered = {entry.title: entry for entry in state.registry}
+    here = _Server(plan, state, has_rows)
     staying = {
         feature for feature in sorted(present - plan.features)
-        if here.judge(feature, f"the feature {feature}", f"add {feature} to `features:`")
+        if here.judge(DeclaredFeature(feature), f"the feature {feature}", f"add {feature} to `features:`")
     }  # fmt: skip
-    entries = [here.judge_delayed(entry, registered.get(entry.title)) for entry in plan.entries]
+    entries = [here.judge_trigger(here.judge_delayed(entry, registered.get(entry.title)), registered.get(entry.title)) for entry in plan.entries]
     titles = {entry.title for entry in entries}
     entries += [entry for title, entry in registered.items() if title not in titles]
     for entry in entries:
         here.keep_second_correlation(entry)
-    woken = plan.woken | {entry.queue_key for entry in entries if isinstance(entry, QueueEntry) and here.keep_trigger(entry, entry.title in titles)}
-    whole = build_plan(plan.environment, plan.scripts, entries, features=plan.features | staying, woken=woken)
+    whole = _completed(plan, entries, plan.features | staying)
     return Settled(whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten), tuple(here.left))
+
+
+def _completed(plan: Plan, entries: list[Entry], features: frozenset[str]) -> Plan:
+    """Return the plan with these entries and features; the plan itself if it has them already."""
+    if features == plan.features and len(entries) == len(plan.entries) and all(map(is_, entries, plan.entries)):
+        return plan
+    return build_plan(plan.environment, plan.scripts, entries, plan.whole, features)
 
 
 class _Server:
     """What the server has, and what was decided about it so far."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        journal: Sequence[_Recorded],
-        declared: Collection[Declared],
-        has_rows: Callable[[str], bool],
-    ) -> None:
-        self._plan, self._journal, self._declared, self._has_rows = plan, journal, declared, has_rows
+    def __init__(self, plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> None:
+        self._plan, self._state, self._has_rows = plan, state, has_rows
         self._uncertain = dict(plan.uncertain)
-        self._of_feature: dict[str, list[_Recorded]] = defaultdict(list)  # also by "feature:queue key"
-        for each in journal:
+        self._scripts: dict[DeclaredFeature, list[JournalEntry]] = defaultdict(list)
+        for each in state.journal:
             feature = plan.scripts.contract.feature_of(each.script_name)
-            for name in (feature, f"{feature}:{each.script_name.partition('.sql:')[2]}"):
-                self._of_feature[name].append(each)
+            for name in {DeclaredFeature(feature), DeclaredFeature(feature, each.key)}:
+                self._scripts[name].append(each)
         self.kept: list[Kept] = []
         self.dropped: list[str] = []
-        self.forgotten: list[str] = []
+        self.forgotten: list[DeclaredFeature] = []
         self.left: list[str] = []
 
     def judge_delayed(self, wanted: Entry, registered: Entry | None) -> Entry:
         """Decide about the delayed table of a queue that is declared without one. Return the entry as it is deployed."""
         if not isinstance(wanted, QueueEntry) or not isinstance(registered, QueueEntry) or wanted.delayed or not registered.delayed:
             return wanted
-        line = f"write `delayed: true` at the queue {wanted.queue_name}"
-        stays = self.judge(delayed_feature(wanted), f"the delayed table of the queue {wanted.queue_name}", line)
+        line = f"write `delayed: true` at the queue {wanted.name}"
+        stays = self.judge(wanted.delayed_feature, f"the delayed table of the queue {wanted.name}", line)
         return replace(wanted, delayed=stays)
 
-    def keep_trigger(self, queue: QueueEntry, is_declared: bool) -> bool:
-        """Decide about the trigger on inserts of a queue that is planned without one. Return whether it stays."""
-        feature = wake_up_feature(queue)
-        if queue.queue_key in self._plan.woken or not self._scripts(feature):
-            return False
+    def judge_trigger(self, wanted: Entry, registered: Entry | None) -> Entry:
+        """Decide about the trigger on inserts of a queue that is declared without one. Return the entry as it is deployed."""
+        if not isinstance(wanted, QueueEntry) or not isinstance(registered, QueueEntry) or wanted.wake_up or not registered.wake_up:
+            return wanted
         line = "write `supervisor: {wake_up: everybody}`"
-        return not is_declared or self.judge(feature, f"the trigger of the queue {queue.queue_name}", line)
+        return replace(wanted, wake_up=True) if self.judge(wanted.wake_up_feature, f"the trigger of the queue {wanted.name}", line) else wanted
 
     def keep_second_correlation(self, entry: Entry) -> None:
         """Leave what a saga needed while it moved to another correlation: workers that still move it may run until they are replaced."""
         if not isinstance(entry, SagaEntry) or entry.transitional_name is not None:
             return
-        names = [each.script_name for each in self._journal]
-        left = [name for name in names if name.partition(".sql:")[2] == entry.saga_key and name.partition(":")[0].endswith(MOVING)]
+        of_saga = [each.script_name for each in self._state.journal if each.key == entry.key]
+        left = [name for name in of_saga if name.partition(":")[0].endswith(MOVING)]
         if left:
             self.left += left
             self._keep(
-                f"the second correlation of the saga {entry.saga_name}",
+                f"the second correlation of the saga {entry.name}",
                 "workers that still move the saga may run",
-                f"When all are replaced: rowpost sagas drop-correlation {entry.saga_name} PROPERTY, with the property by which nothing is found.",
+                f"When all are replaced: rowpost sagas drop-correlation {entry.name} PROPERTY, with the property by which nothing is found.",
             )
 
-    def judge(self, feature: str, subject: str, line: str) -> bool:
+    def judge(self, feature: DeclaredFeature, subject: str, line: str) -> bool:
         """Decide about a feature that the plan does not declare. Return whether it stays."""
-        mine = (self._plan.environment, feature) in self._declared
-        others = sorted(name for name, each in self._declared if each == feature and name != self._plan.environment)
-        scripts = self._scripts(feature)
+        mine = (self._plan.environment, feature) in self._state.declared
+        others = sorted(name for name, each in self._state.declared if each == feature and name != self._plan.environment)
+        scripts = self._scripts[feature]
         filled = [each for each in scripts if each.object_kind == "table" and mine and not others and self._has_rows(each.script_name)]
         keep = f"To keep it, {line} in the environment's file and run rowpost apply."
-        if needed_by := self._uncertain.get(feature):
+        if needed_by := self._uncertain.get(feature.text):
             self._keep(subject, f"{needed_by} cannot be imported here and may need it", keep)
         elif others:
             self._keep(subject, f"the environment {' and '.join(others)} declares it", "Nothing is to be done.")
@@ -172,6 +152,3 @@ class _Server:
 
     def _keep(self, subject: str, reason: str, remedy: str) -> None:
         self.kept.append(Kept(subject, reason, remedy))
-
-    def _scripts(self, feature: str) -> list[_Recorded]:
-        return self._of_feature.get(feature, [])

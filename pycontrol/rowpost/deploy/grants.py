@@ -1,11 +1,33 @@
-"""How each engine spells the rights that an endpoint's login gets."""
+"""The rights of an endpoint's login: the statements that grant them, for a DBA to run, or run in one transaction.
+
+    grant_statements(settings, "shop", ["Sales"], ["Billing"])     spells them, offline
+    grant(database, "shop", ["Sales"], ["Billing"])                runs them
+
+The login may then receive from its own queues, send to its destinations (the error queue among them), keep the state of its sagas, and
+empty the queues that are purged when the endpoint starts. It gets no right on any table, unless `tables` asks for the rights on tables with
+which NServiceBus's own endpoints work.
+"""
 
 from __future__ import annotations
 
-from rowpost.database.contract import Procedure
-from rowpost.database.dialects.protocol import Dialect
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
-__all__ = ["grant_execute", "grant_role", "grant_tables"]
+from rowpost.database.connection import Connection
+from rowpost.database.contract import Procedure, load_contract
+from rowpost.database.dialects.choice import dialect_for
+from rowpost.database.dialects.protocol import Dialect
+from rowpost.deploy.deployment import changing
+from rowpost.deploy.entries import describe_queue
+from rowpost.deploy.plan import declared_features, deployed_features
+from rowpost.deploy.scripts import Script, load_scripts
+from rowpost.deploy.state import read_state
+from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.wire.address import parse_address, queue_key
+
+__all__ = ["grant", "grant_execute", "grant_role", "grant_statements", "grant_tables"]
+
+ENDPOINT_ROLE = "rowpost_endpoint"
 
 
 def grant_execute(dialect: Dialect, procedure: Procedure, key: str | None, login: str) -> str:
@@ -16,7 +38,7 @@ def grant_execute(dialect: Dialect, procedure: Procedure, key: str | None, login
 
 
 def grant_role(dialect: Dialect, role: str, login: str) -> str:
-    """Membership of one of the product's roles: what is not a queue's own."""
+    """Return the membership of one of the product's roles, which has the rights that are not a queue's own."""
     if dialect.name == "sqlserver":
         return f"ALTER ROLE {role} ADD MEMBER {dialect.quote(login)};"
     return f"GRANT {role} TO {dialect.quote(login)};"
@@ -28,3 +50,99 @@ def grant_tables(dialect: Dialect, table: str, login: str) -> str:
     For endpoints that send and receive by plain SQL. rowpost's own need none of it.
     """
     return f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {dialect.quote(login)};"
+
+
+@dataclass(frozen=True)
+class _Access:
+    """What a login may do: the queues from which it receives, to which it sends and which it purges, its sagas, and the tables of all these."""
+
+    receive_from: Sequence[str]
+    send_to: Sequence[str]
+    purge: Sequence[str]
+    sagas: Sequence[str]
+    tables: bool
+
+
+@dataclass(frozen=True)
+class _Deployed:
+    """What is deployed.
+
+    Attributes:
+        features: those whose procedures the queues have.
+        without_delayed: queues that have no procedures for delayed messages.
+        moving: sagas that have a procedure for a second correlation.
+    """
+
+    features: Collection[str]
+    without_delayed: Collection[str]
+    moving: Collection[str]
+
+
+def grant_statements(
+    settings: Settings,
+    login: str,
+    receive_from: Iterable[str] = (),
+    send_to: Iterable[str] = (),
+    purge: Iterable[str] = (),
+    *,
+    sagas: Iterable[str] = (),
+    tables: bool = False,
+) -> list[str]:
+    """Return the statements that grant a login its rights in an environment, as its file declares it."""
+    deployed = _Deployed(
+        features=declared_features(settings, load_scripts(settings.engine)),
+        without_delayed={queue.name for queue in settings.queues if not queue.delayed or queue.kind == "external"},
+        moving={saga.name for saga in settings.sagas if saga.transitional},
+    )
+    return _spell(settings.engine, login, _Access(list(receive_from), list(send_to), list(purge), list(sagas), tables), deployed)
+
+
+def grant(
+    database: Connection,
+    login: str,
+    receive_from: Iterable[str] = (),
+    send_to: Iterable[str] = (),
+    purge: Iterable[str] = (),
+    *,
+    sagas: Iterable[str] = (),
+    tables: bool = False,
+) -> list[str]:
+    """Grant a login its rights in a database, in one transaction, and return the statements. Raises DeployError."""
+    state = read_state(database)
+    deployed = _Deployed(
+        features=deployed_features(load_scripts(database.engine), (row.script_name for row in state.journal)),
+        without_delayed={queue.name for queue in state.queues if not queue.delayed},
+        moving={saga.name for saga in state.sagas if saga.transitional_name},
+    )
+    statements = _spell(database.engine, login, _Access(list(receive_from), list(send_to), list(purge), list(sagas), tables), deployed)
+    with changing(database, f"rights of {login}") as (running, _):
+        for number, statement in enumerate(statements, 1):
+            running.run_script(Script(f"statement {number} of the grants", statement))
+    return statements
+
+
+def _spell(engine: str, login: str, access: _Access, deployed: _Deployed) -> list[str]:
+    dialect, contract = dialect_for(engine), load_contract()
+    wanted = [
+        (procedure, name)
+        for side, queues in (("receive", access.receive_from), ("send", access.send_to))
+        for name in queues
+        for procedure in contract.templates(delayed=name not in deployed.without_delayed, features=deployed.features)
+        if procedure.side == side
+    ]
+    wanted += [(contract.find("purge_queue", "queue"), name) for name in access.purge]
+    wanted += [(each, name) for name in access.sagas for each in contract.saga_templates(name in deployed.moving) if each.side == "receive"]
+    grants = [grant_execute(dialect, procedure, queue_key(parse_address(name), engine), login) for procedure, name in wanted]
+    if access.tables:
+        grants += [grant_tables(dialect, table, login) for table in dict.fromkeys(_tables(dialect, access, deployed))]
+    return [grant_role(dialect, ENDPOINT_ROLE, login), *grants]
+
+
+def _tables(dialect: Dialect, access: _Access, deployed: _Deployed) -> list[str]:
+    """Return the quoted names of the tables of queues, of their delayed messages, and of sagas."""
+    queues = [*access.receive_from, *access.send_to]
+    names = {name: describe_queue(QueueSettings(name, "external"), dialect.name).placeholders(dialect) for name in queues}
+    found = [names[name]["queue_table"] for name in queues]
+    found += [names[name]["delayed_table"] for name in queues if name not in deployed.without_delayed]
+    addresses = [parse_address(name).qualified(dialect.name) for name in access.sagas]
+    return [*found, *(f"{dialect.quote(str(each.schema))}.{dialect.quote(each.table)}" for each in addresses)]

@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rowpost.deploy.diff import Change, JournalEntry, PlanDiff
-from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, wake_up_feature
-from rowpost.deploy.steps import Step
+from rowpost.deploy.diff import PlanChange, PlanDiff
+from rowpost.deploy.entries import DeclaredFeature, QueueEntry
+from rowpost.deploy.state import JournalEntry
 
-__all__ = ["Part", "outcome", "parts_by_queue", "whole_part"]
+__all__ = ["DeploymentPart", "outcome", "parts_by_queue", "whole_part"]
 
 SHARED = "shared objects"
 #: so many parts are named in a message
@@ -24,7 +24,7 @@ NAMED = 5
 
 
 @dataclass(frozen=True)
-class Part:
+class DeploymentPart:
     """What commits together.
 
     Attributes:
@@ -38,42 +38,39 @@ class Part:
 
     title: str
     environment: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[PlanChange, ...] = ()
     dropped: tuple[JournalEntry, ...] = ()
-    declared: tuple[str, ...] = ()
-    forgotten: tuple[str, ...] = ()
+    declared: tuple[DeclaredFeature, ...] = ()
+    forgotten: tuple[DeclaredFeature, ...] = ()
 
 
-def whole_part(diff: PlanDiff, declared: Sequence[str] = ()) -> Part:
+def whole_part(diff: PlanDiff, declared: Sequence[DeclaredFeature] = ()) -> DeploymentPart:
     """Return a deployment as one part. `declared` are the features that are not on record yet."""
-    return Part("everything", diff.plan.environment, diff.changes, diff.dropped, tuple(declared), diff.forgotten)
+    return DeploymentPart("everything", diff.plan.environment, diff.changes, diff.dropped, tuple(declared), diff.forgotten)
 
 
-def parts_by_queue(diff: PlanDiff, declared: Sequence[str] = ()) -> tuple[Part, ...]:
+def parts_by_queue(diff: PlanDiff, declared: Sequence[DeclaredFeature] = ()) -> tuple[DeploymentPart, ...]:
     """Return a deployment as parts, in the order in which they run. `declared` as for `whole_part`."""
     environment = diff.plan.environment
-    owned = defaultdict[str | None, list[Change]](list)
+    owned = defaultdict[str | None, list[PlanChange]](list)
     for change in diff.changes:
-        owned[change.item.owner if isinstance(change.item, Step) else change.item.title].append(change)
+        owned[change.owner].append(change)
     dropped, forgotten = list(diff.dropped), list(diff.forgotten)
     parts = []
     for entry in diff.plan.entries:
-        going: list[JournalEntry] = []
-        of_queue: set[str] = set()
-        if isinstance(entry, QueueEntry):
-            going = [each for each in dropped if "/saga/" not in each.script_name and each.script_name.partition(".sql:")[2] == entry.queue_key]
-            of_queue = {delayed_feature(entry), wake_up_feature(entry)}
-        recorded, removed = (tuple(each for each in named if each in of_queue) for named in (declared, forgotten))
-        parts.append(Part(entry.title, environment, tuple(owned[entry.title]), tuple(going), recorded, removed))
+        key = entry.key if isinstance(entry, QueueEntry) else None
+        going = [each for each in dropped if each.key == key and not each.is_saga_s]
+        recorded, removed = (tuple(each for each in named if each.queue_key == key) for named in (declared, forgotten))
+        parts.append(DeploymentPart(entry.title, environment, tuple(owned[entry.title]), tuple(going), recorded, removed))
         dropped = [each for each in dropped if each not in going]
         forgotten = [each for each in forgotten if each not in removed]
     of_queues = {each for part in parts for each in part.declared}
-    shared = Part(SHARED, environment, tuple(owned[None]), declared=tuple(each for each in declared if each not in of_queues))
-    last = Part("features that are no longer declared", environment, dropped=tuple(dropped), forgotten=tuple(forgotten))
+    shared = DeploymentPart(SHARED, environment, tuple(owned[None]), declared=tuple(each for each in declared if each not in of_queues))
+    last = DeploymentPart("features that are no longer declared", environment, dropped=tuple(dropped), forgotten=tuple(forgotten))
     return (shared, *parts, *([last] if dropped or forgotten else []))
 
 
-def outcome(parts: Sequence[Part], done: int) -> str:
+def outcome(parts: Sequence[DeploymentPart], done: int) -> str:
     """Say what is committed, what is left and how to go on, if the part after `done` parts fails."""
     return (
         f"Stopped at: {parts[done].title}, whose transaction is all or nothing. Committed before: {_listed(parts[:done])}. "
@@ -81,7 +78,7 @@ def outcome(parts: Sequence[Part], done: int) -> str:
     )
 
 
-def _listed(parts: Sequence[Part]) -> str:
+def _listed(parts: Sequence[DeploymentPart]) -> str:
     names = [part.title for part in parts[:NAMED]]
     more = len(parts) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

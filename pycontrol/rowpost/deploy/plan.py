@@ -8,42 +8,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from rowpost.database.contract import CORE, FEATURES_OF_QUEUES
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
-from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
-from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, wake_up_feature
-from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SESSION_BATCH, code_only
-from rowpost.deploy.saga_entry import SagaEntry, describe_saga
+from rowpost.deploy.entries import (
+    DeclaredFeature,
+    Entry,
+    QueueEntry,
+    SagaEntry,
+    SubscriptionEntry,
+    describe_queue,
+    describe_saga,
+    describe_subscriptions,
+)
+from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SESSION_BATCH
 from rowpost.deploy.scripts import ScriptSet, hash_text, load_scripts
-from rowpost.deploy.sql_text import split_batches
-from rowpost.deploy.steps import (
-    Step,
-    database_step,
-    expanded,
-    queue_procedures,
-    queue_step,
-    queue_steps,
-    saga_procedures,
-    saga_step,
-    saga_steps,
-    subscription_procedures,
-    subscription_steps,
-)  # fmt: skip
-from rowpost.deploy.subscription_entry import SubscriptionEntry, default_table, describe_table
+from rowpost.deploy.sql_text import code_only, split_batches
+from rowpost.deploy.steps import Rendering, ScriptStep
 from rowpost.errors import DeployError
 from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.version import __version__
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE
 
-__all__ = [
-    "Entry", "Plan", "build_plan", "business_settings", "contract_fragments", "count_by_feature", "declared_features",
-    "deployed_features", "plan",
-]  # fmt: skip
+__all__ = ["Plan", "build_plan", "business_settings", "count_by_feature", "declared_features", "deployed_features", "plan"]
 
 HOW_TO_RUN = {
     "sqlserver": "sqlcmd -S <server> -d <database> -b -x -f 65001 -i <this file>",
@@ -51,37 +42,35 @@ HOW_TO_RUN = {
 }
 
 
-Entry = QueueEntry | SagaEntry | SubscriptionEntry
-
-
 @dataclass(frozen=True)
 class Plan:
     """A deployment of one environment. `items` are in the order in which they run.
 
-    `whole` is False for the deployment of a few queues into a database that has the rest already. `features` are those whose
-    objects are in `items`. `woken` are the keys of queues with a trigger on inserts. `declared` are the features that the environment
-    declares, with `delayed:<queue key>` for a queue with a delayed table and `wake_up:<queue key>` for one with that trigger: the
-    database records them for the environment. `uncertain` are features that something needs which could not be
-    imported here, each with that something.
+    Attributes:
+        environment: for which the database records the features.
+        scripts: the release's.
+        items: entries of the registry, each before its steps.
+        whole: False for the deployment of a few queues into a database that has the rest already.
+        features: those whose objects are in `items`.
+        uncertain: features that something needs which could not be imported here, each with that something.
     """
 
     environment: str
     scripts: ScriptSet = field(repr=False)
-    items: tuple[Step | Entry, ...] = field(repr=False)
+    items: tuple[ScriptStep | Entry, ...] = field(repr=False)
     tool_version: str = __version__
     whole: bool = True
     features: frozenset[str] = frozenset()
-    woken: frozenset[str] = frozenset()
     uncertain: tuple[tuple[str, str], ...] = ()
 
     @property
-    def declared(self) -> tuple[str, ...]:
-        """Features, also those of single queues, as the database records them; none with scripts of a release without the record."""
+    def declared(self) -> tuple[DeclaredFeature, ...]:
+        """The features that the environment declares, also those of single queues; none with scripts of a release without the record."""
         if not any(script.stem == "record_feature" for script in self.scripts.database):
             return ()
-        of_queues = [delayed_feature(queue) for queue in self.queues if queue.delayed]
-        of_queues += [wake_up_feature(queue) for queue in self.queues if queue.queue_key in self.woken]
-        return (*sorted(self.features), *sorted(of_queues))
+        of_queues = [each.delayed_feature for each in self.queues if each.delayed]
+        of_queues += [each.wake_up_feature for each in self.queues if each.wake_up]
+        return (*map(DeclaredFeature, sorted(self.features)), *sorted(of_queues))
 
     @property
     def engine(self) -> str:
@@ -94,9 +83,9 @@ class Plan:
         return self.scripts.schema_version
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[ScriptStep, ...]:
         """The scripts."""
-        return tuple(item for item in self.items if isinstance(item, Step))
+        return tuple(item for item in self.items if isinstance(item, ScriptStep))
 
     @property
     def queues(self) -> tuple[QueueEntry, ...]:
@@ -104,19 +93,9 @@ class Plan:
         return tuple(item for item in self.items if isinstance(item, QueueEntry))
 
     @property
-    def sagas(self) -> tuple[SagaEntry, ...]:
-        """The registry's entries of sagas."""
-        return tuple(item for item in self.items if isinstance(item, SagaEntry))
-
-    @property
-    def subscriptions(self) -> tuple[SubscriptionEntry, ...]:
-        """The registry's entries of tables of subscriptions other than the default one."""
-        return tuple(item for item in self.items if isinstance(item, SubscriptionEntry))
-
-    @property
     def entries(self) -> tuple[Entry, ...]:
-        """All that is registered."""
-        return (*self.subscriptions, *self.queues, *self.sagas)
+        """All that is registered: tables of subscriptions other than the default one, queues, sagas."""
+        return tuple(item for item in self.items if not isinstance(item, ScriptStep))
 
     @cached_property
     def hash(self) -> str:
@@ -146,18 +125,17 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
 
     Raises DeployError for scripts that cannot be read or rendered, and for `wake_up: everybody` on SQL Server.
     """
-    queues = [describe_queue(queue, settings.engine) for queue in settings.queues]
-    everybody = settings.supervisor.wake_up == "everybody"
-    if everybody and settings.engine == "sqlserver":
+    everybody, engine = settings.supervisor.wake_up == "everybody", settings.engine
+    if everybody and engine == "sqlserver":
         raise DeployError(
             f"The environment {settings.environment} has `wake_up: everybody`, which only PostgreSQL can do, because SQL Server has no "
             "NOTIFY: write `wake_up: true`, and a shorter `peek_delay` at the workers of queues whose messages must not wait."
         )
-    woken = [queue.queue_key for queue in queues if everybody and queue.kind != "external"]
-    entries: list[Entry] = [*queues, *(describe_saga(saga, settings.engine) for saga in settings.sagas)]
-    entries += [describe_table(name, settings.engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE]
-    scripts = load_scripts(settings.engine, folder)
-    return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts), woken=woken)
+    entries: list[Entry] = [describe_queue(queue, engine, wake_up=everybody) for queue in settings.queues]
+    entries += [describe_saga(saga, engine) for saga in settings.sagas]
+    entries += [describe_subscriptions(name, engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE]
+    scripts = load_scripts(engine, folder)
+    return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts))
 
 
 def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
@@ -198,57 +176,33 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
     )
 
 
-def build_plan(
-    environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = (), woken: Collection[str] = (),
-) -> Plan:  # fmt: skip
+def build_plan(environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = ()) -> Plan:
     """Return a plan out of its parts, tables of subscriptions, queues and then sagas in the order given; not `whole`: of these alone.
 
-    `woken`: keys of queues with a trigger.
+    What a release does not know is left out: sagas, tables of subscriptions, triggers.
     """
-    entries = list(entries)
-    queues = [entry for entry in entries if isinstance(entry, QueueEntry)]
-    sagas = [entry for entry in entries if isinstance(entry, SagaEntry)] if scripts.saga_tables else []
-    subscriptions = [entry for entry in entries if isinstance(entry, SubscriptionEntry)] if scripts.subscription_tables else []
+    given = list(entries)
+    queues = [entry for entry in given if isinstance(entry, QueueEntry)]
+    sagas = [entry for entry in given if isinstance(entry, SagaEntry)] if scripts.saga.tables else []
+    subscriptions = [entry for entry in given if isinstance(entry, SubscriptionEntry)] if scripts.subscription.tables else []
+    if not any(script.stem == "create_trigger" for script in scripts.queue.tables):
+        queues = [replace(queue, wake_up=False) if queue.wake_up else queue for queue in queues]
     features = frozenset(features) | ({"sagas"} if sagas else frozenset())
-    woken = frozenset(woken) if scripts.create_trigger else frozenset()
-    dialect = dialect_for(scripts.engine)
-    fragments = contract_fragments(scripts, features)
-    wanted = [script for script in scripts.database if scripts.contract.feature_of(script.name) in {CORE, *features}] if whole else []
-    items: list[Step | Entry] = [database_step(expanded(script, fragments), dialect) for script in wanted]
+    rendering = Rendering(scripts, features)
+    items: list[ScriptStep | Entry] = [*rendering.shared()] if whole else []
+    registered: list[Entry] = [*subscriptions, *queues, *sagas]
+    for entry in registered:
+        items += [entry, *rendering.steps_of(entry)]
     if whole:
-        items += subscription_procedures(default_table(scripts.engine), scripts, dialect)
-    for table in subscriptions:
-        items += [table, *subscription_steps(table, scripts, dialect)]
-    for queue in queues:
-        items += [queue, *queue_steps(queue, scripts, dialect, features, woken)]
-    for saga in sagas:
-        items += [saga, *saga_steps(saga, scripts, dialect)]
-    if whole:
-        grants = expanded(scripts.grants, fragments)
-        items.append(Step(grants.name, grants.kind, grants.text))
-    for queue in queues:
-        granted = role_grants(scripts.engine, queue_procedures(queue, scripts, features))
-        items.append(queue_step(expanded(scripts.queue_grants, {"procedure_grants": granted}), queue, dialect))
-    for saga in sagas:
-        granted = role_grants(scripts.engine, saga_procedures(saga, scripts))
-        items += [saga_step(expanded(script, {"procedure_grants": granted}), saga, dialect) for script in scripts.saga_grants]
-    return Plan(environment, scripts, tuple(items), whole=whole, features=features, woken=woken)
-
-
-def contract_fragments(scripts: ScriptSet, features: Collection[str] | None = None) -> dict[str, str]:
-    """Return the SQL that the scripts' own contract determines, by placeholder; only of these features, or of all if None."""
-    contract, engine = scripts.contract, scripts.engine
-    granted = [each for each in contract.procedures if each.scope == "database" and (features is None or each.feature in {CORE, *features})]
-    return {
-        "procedure_grants": role_grants(engine, granted),
-        "queue_procedures": template_rows(contract.templates(features=features)),
-        "drop_queue_procedures": drop_procedures(engine, contract.templates()),
-        "drop_saga_procedures": drop_procedures(engine, contract.saga_templates()),
-    }
+        items.append(rendering.grants())
+    for entry in registered:
+        items += rendering.grants_of(entry)
+    return Plan(environment, scripts, tuple(items), whole=whole, features=features)
 
 
 def _counted(plan: Plan) -> str:
-    return f"{len(plan.queues)} queues" + (f", {len(plan.sagas)} sagas" if plan.sagas else "")
+    sagas = sum(isinstance(entry, SagaEntry) for entry in plan.entries)
+    return f"{len(plan.queues)} queues" + (f", {sagas} sagas" if sagas else "")
 
 
 def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
@@ -264,22 +218,16 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
 
     yield section(plan.scripts.begin.name, plan.scripts.begin.text)
     for item in plan.items:
-        if isinstance(item, Step):
+        if isinstance(item, ScriptStep):
             purpose = plan.scripts.contract.feature_of(item.script_name)
             yield section(f"{item.script_name} ({item.kind}, for {purpose})", item.text)
         else:
-            values = dict(zip((each.name for each in fields(item)), astuple(item), strict=True))
-            title = " ".join(item.title.split())
-            if isinstance(item, SagaEntry):
-                yield section(title, call("register_saga", values))
-            elif isinstance(item, SubscriptionEntry):
-                yield section(title, call("register_subscription_table", values))
-            else:
-                yield section(f"{title} ({item.kind})", call("register_queue", values))
+            kind = f" ({item.kind})" if isinstance(item, QueueEntry) else ""
+            yield section(" ".join(item.title.split()) + kind, call(item.register, item.record))
     records = "".join(call("record_script", step.record) for step in plan.steps)
     yield section("the journal: what ran, and what it left behind", records)
     if plan.whole and plan.declared:
-        declared = "".join(call("record_feature", {"environment": plan.environment, "feature": each}) for each in plan.declared)
+        declared = "".join(call("record_feature", {"environment": plan.environment, "feature": each.text}) for each in plan.declared)
         yield section("the features that this environment declares", declared)
     version = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}
     yield section("the version", call("record_version", version))

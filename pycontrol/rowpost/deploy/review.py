@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from rowpost.database.connection import Connection
 from rowpost.deploy.contract_sql import drop_object
-from rowpost.deploy.diff import Change, PlanDiff
+from rowpost.deploy.diff import PlanChange, PlanDiff
 from rowpost.deploy.plan import Plan, count_by_feature
 from rowpost.deploy.sql_text import split_batches, tokens
-from rowpost.deploy.steps import Step
+from rowpost.deploy.steps import ScriptStep
 from rowpost.errors import SchemaMissing
 
 __all__ = ["Item", "Review", "compare_releases", "read_definition", "review"]
@@ -97,12 +97,12 @@ def review(diff: PlanDiff, engine: str, definition: ReadDefinition) -> Review:
     items = [_item(change, engine, definition) for change in changes]
     gone = [Item(entry.script_name, "undeclared", entry.script_hash, None) for entry in diff.dropped]
     gone += [Item(entry.script_name, "unknown", entry.script_hash, None) for entry in diff.unknown]
-    runs = [change.item.text for change in changes if change.runs and isinstance(change.item, Step)]
-    there = {change.item.owner for change in diff.changes if isinstance(change.item, Step) and change.entry is not None}
+    runs = [change.item.text for change in changes if change.runs and isinstance(change.item, ScriptStep)]
+    there = {change.item.owner for change in diff.changes if isinstance(change.item, ScriptStep) and change.entry is not None}
     existing = [
         change.item.text
         for change in changes
-        if change.runs and isinstance(change.item, Step)
+        if change.runs and isinstance(change.item, ScriptStep)
         and (change.entry is not None or (change.item.object_kind == "trigger" and change.item.owner in there))
     ]  # fmt: skip
     existing += [drop_object(engine, str(entry.object_name), "trigger") for entry in diff.dropped if entry.object_kind == "trigger"]
@@ -151,9 +151,9 @@ def read_definition(database: Connection) -> ReadDefinition:
     return read
 
 
-def _item(change: Change, engine: str, definition: ReadDefinition) -> Item:
+def _item(change: PlanChange, engine: str, definition: ReadDefinition) -> Item:
     old = change.entry.script_hash if change.entry else None
-    if not isinstance(change.item, Step):
+    if not isinstance(change.item, ScriptStep):
         return Item(change.name, change.state, None, None)
     step, text = change.item, None
     if step.object_kind == "procedure" and change.state in ("changed", "drifted") and step.object_name:

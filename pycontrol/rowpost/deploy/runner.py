@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.sql_text import Batch, code_line, tokens
+from rowpost.deploy.sql_text import SqlBatch, code_line, code_only, tokens
 from rowpost.errors import DatabaseUnavailable, LockRefused
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "BatchRunner",
     "PostgresqlRunner",
     "SqlserverRunner",
-    "code_only",
     "is_babelfish",
 ]
 
@@ -71,7 +70,7 @@ class BatchRunner:
     def __init__(self, database: Connection) -> None:
         self._connection, self._dialect = database.driver_connection, database.dialect
 
-    def run(self, batch: Batch, bare: bool = False) -> None:
+    def run(self, batch: SqlBatch, bare: bool = False) -> None:
         """Run a batch; `bare` leaves out whatever an engine wraps it in.
 
         Raises BatchError; DatabaseUnavailable when the connection broke, LockRefused when another deployment has the lock.
@@ -83,7 +82,7 @@ class BatchRunner:
         with suppress(self._dialect.driver_error()):
             self._dialect.rollback(self._connection)
 
-    def _send(self, batch: Batch, text: str) -> list[tuple[Any, ...]]:
+    def _send(self, batch: SqlBatch, text: str) -> list[tuple[Any, ...]]:
         try:
             return self._dialect.script(self._connection, text)
         except self._dialect.driver_error() as error:
@@ -93,7 +92,7 @@ class BatchRunner:
             raise BatchError(_line(batch, getattr(error, "diag", None)), str(said)) from error
 
 
-def _line(batch: Batch, diag: Any) -> int:
+def _line(batch: SqlBatch, diag: Any) -> int:
     if diag is None:
         return code_line(batch, "sqlserver")
     if diag.statement_position:
@@ -111,7 +110,7 @@ class PostgresqlRunner(BatchRunner):
     CREATE OR REPLACE cannot replace such a function. Who may execute the old one may execute the new one.
     """
 
-    def run(self, batch: Batch, bare: bool = False) -> None:
+    def run(self, batch: SqlBatch, bare: bool = False) -> None:
         made = None if bare else _FUNCTION.match(code_only(batch.text, "postgresql").lstrip())
         if made is None:
             self._send(batch, batch.text)
@@ -126,7 +125,7 @@ class PostgresqlRunner(BatchRunner):
             self._replace(batch, made[1].replace('""', '"') if made[1] else made[2])
         self._send(batch, "RELEASE rowpost_function")
 
-    def _replace(self, batch: Batch, name: str) -> None:
+    def _replace(self, batch: SqlBatch, name: str) -> None:
         quote, roles = self._dialect.quote, set[str]()
         for signature, may_execute in self._send(batch, _OF_NAME.format(name=self._dialect.literal(name))):
             self._send(batch, f"DROP FUNCTION {signature}")
@@ -139,7 +138,7 @@ class PostgresqlRunner(BatchRunner):
 class SqlserverRunner(BatchRunner):
     """Runs batches as sqlcmd does, but for TRY/CATCH around them."""
 
-    def run(self, batch: Batch, bare: bool = False) -> None:
+    def run(self, batch: SqlBatch, bare: bool = False) -> None:
         if bare or SESSION_BATCH.fullmatch(code_only(batch.text)):
             self._send(batch, batch.text)
             return
@@ -164,9 +163,3 @@ def is_babelfish(database: Connection) -> bool:
     with database.translated():
         rows = database.dialect.script(database.driver_connection, "SELECT CAST(SERVERPROPERTY('babelfish') AS int);")
     return rows == [(1,)]
-
-
-def code_only(text: str, engine: str = "sqlserver") -> str:
-    """Return SQL without its comments."""
-    pieces = tokens(text, engine)
-    return "".join(text[piece.start : piece.end] for piece in pieces if piece.kind != "comment")

@@ -15,13 +15,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.apply import State, fitted, read_state, refuse_newer
-from rowpost.deploy.deployment import Deployment, deployment
-from rowpost.deploy.diff import JournalEntry
-from rowpost.deploy.plan import build_plan, contract_fragments
-from rowpost.deploy.saga_entry import MOVING, SagaEntry, saga_names
-from rowpost.deploy.scripts import Script, load_scripts, render_script
-from rowpost.deploy.sql_text import expand
+from rowpost.deploy.deployment import DeploymentTransaction, changing
+from rowpost.deploy.entries import MOVING, SagaEntry
+from rowpost.deploy.scripts import ScriptSet
+from rowpost.deploy.state import JournalEntry, ServerState, check_not_newer, read_state
+from rowpost.deploy.steps import Rendering
 from rowpost.errors import DeployError, SagaNotDeployed
 
 __all__ = ["Correlated", "correlate", "drop_correlation", "drop_saga", "find_saga"]
@@ -50,11 +48,11 @@ def correlate(database: Connection, name: str) -> Correlated:
     """
     entry = find_saga(database, name)
     if entry.transitional_name is None:
-        raise DeployError(f"The saga {entry.saga_name} has no second correlation: declare one in its class, transitional='…', and run rowpost apply.")
+        raise DeployError(f"The saga {entry.name} has no second correlation: declare one in its class, transitional='…', and run rowpost apply.")
     correlated = missing = 0
     after: UUID | None = None
     while True:
-        ((done, left, after),) = database.call("correlate_sagas", entry.saga_name, count=BATCH, after_id=after)
+        ((done, left, after),) = database.call("correlate_sagas", entry.name, count=BATCH, after_id=after)
         if after is None:
             return Correlated(correlated, missing)
         correlated += done
@@ -71,20 +69,20 @@ def drop_correlation(database: Connection, name: str, correlation: str, *, recor
         SagaNotDeployed: no such saga.
         DeployError: instances are found by it, or the saga is still on its way from one correlation to another.
     """
-    with _changing(database, name) as (running, state, entry):
+    with _changing(database, name) as (running, scripts, state, entry):
         if correlation == entry.correlation_name:
-            raise DeployError(f"Instances of {entry.saga_name} are found by {correlation}: correlate by another property first.")
+            raise DeployError(f"Instances of {entry.name} are found by {correlation}: correlate by another property first.")
         if entry.transitional_name is not None:
             raise DeployError(
-                f"The saga {entry.saga_name} moves from {entry.correlation_name} to {entry.transitional_name}: declare it "
+                f"The saga {entry.name} moves from {entry.correlation_name} to {entry.transitional_name}: declare it "
                 f"correlated by {entry.transitional_name} alone and run rowpost apply, then drop the other."
             )
-        running.run_script(_script(database, entry, "drop_correlation", correlation_column=f"Correlation_{correlation}"))
-        for each in _journal_of(state, entry):
-            if each.script_name.partition(":")[0].endswith(MOVING):
-                database.call("forget_script", script_name=each.script_name)
-            elif each.object_kind == "table":  # its columns as they are now
-                database.call("record_script", **{field: getattr(each, field) for field in _RECORDED})
+        running.run_script(Rendering(scripts).removal(entry, "drop_correlation", correlation_column=f"Correlation_{correlation}"))
+        scripts_of_saga = _journal_of(state, entry)
+        moved = [each for each in scripts_of_saga if each.script_name.partition(":")[0].endswith(MOVING)]
+        tables = [each for each in scripts_of_saga if each not in moved and each.object_kind == "table"]
+        again = [("record_script", None, {field: getattr(each, field) for field in _RECORDED}) for each in tables]  # with the columns of now
+        running.write([*(_forget(each) for each in moved), *again])
         record()
 
 
@@ -97,11 +95,10 @@ def drop_saga(database: Connection, name: str, *, keep_table: bool = False, reco
     Raises:
         SagaNotDeployed: no such saga.
     """
-    with _changing(database, name) as (running, state, entry):
+    with _changing(database, name) as (running, scripts, state, entry):
         for stem in ("forget",) if keep_table else ("forget", "drop"):
-            running.run_script(_script(database, entry, stem))
-        for each in _journal_of(state, entry):
-            database.call("forget_script", script_name=each.script_name)
+            running.run_script(Rendering(scripts).removal(entry, stem))
+        running.write([_forget(each) for each in _journal_of(state, entry)])
         record()
 
 
@@ -109,30 +106,24 @@ _RECORDED = ("script_name", "script_kind", "script_hash", "object_kind", "object
 
 
 @contextmanager
-def _changing(database: Connection, name: str) -> Iterator[tuple[Deployment, State, SagaEntry]]:
-    plan = fitted(database, build_plan(f"saga {name}", load_scripts(database.engine), [], whole=False))
-    with deployment(database, plan) as running:
+def _changing(database: Connection, name: str) -> Iterator[tuple[DeploymentTransaction, ScriptSet, ServerState, SagaEntry]]:
+    with changing(database, f"saga {name}") as (running, scripts):
         state = read_state(database)
-        refuse_newer(plan, state)
-        yield running, state, _find(state, name)
+        check_not_newer(scripts.schema_version, state)
+        yield running, scripts, state, _find(state, name)
 
 
-def _find(state: State, name: str) -> SagaEntry:
-    sagas = [entry for entry in state.registry if isinstance(entry, SagaEntry)]
-    for entry in sagas:
-        if name in (entry.saga_name, entry.table_name):
+def _forget(entry: JournalEntry) -> tuple[str, None, dict[str, str]]:
+    return "forget_script", None, {"script_name": entry.script_name}
+
+
+def _find(state: ServerState, name: str) -> SagaEntry:
+    for entry in state.sagas:
+        if name in (entry.name, entry.table_name):
             return entry
-    known = ", ".join(entry.saga_name for entry in sagas) or "none"
+    known = ", ".join(entry.name for entry in state.sagas) or "none"
     raise SagaNotDeployed(f"No saga has the table {name!r} here. Known: {known}.")
 
 
-def _journal_of(state: State, entry: SagaEntry) -> list[JournalEntry]:
-    return [each for each in state.journal if "/saga/" in each.script_name and each.script_name.partition(".sql:")[2] == entry.saga_key]
-
-
-def _script(database: Connection, entry: SagaEntry, stem: str, **names: str) -> Script:
-    scripts = load_scripts(database.engine)
-    (script,) = [each for each in scripts.saga_removal if each.stem == stem]
-    whole = Script(script.name, expand(script.text, contract_fragments(scripts)))
-    text = render_script(whole, saga_names(entry, database.dialect) | names, database.engine)
-    return Script(f"{script.name}:{entry.saga_key}", text)
+def _journal_of(state: ServerState, entry: SagaEntry) -> list[JournalEntry]:
+    return [each for each in state.journal if each.is_saga_s and each.key == entry.key]

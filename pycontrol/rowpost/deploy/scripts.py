@@ -18,27 +18,26 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
 
 from rowpost.database.contract import Contract, load_contract, read_contract
-from rowpost.database.sql_folder import ONE_TIME, dialect_folder, schema_version, sql_folder
-from rowpost.deploy.sql_text import SqlTextError, expand, render
+from rowpost.database.sql_folder import ONE_TIME, dialect_folder
+from rowpost.deploy.sql_text import expand
 from rowpost.errors import DeployError
 
 __all__ = [
     "Script",
     "ScriptSet",
-    "database_scripts",
+    "Templates",
     "hash_text",
     "load_scripts",
     "read_script",
-    "render_script",
 ]
 
-CREATE_TRIGGER = "tables/queue/create_trigger.sql"
+#: what a template of each kind of the registry's entries holds
+_PLACEHOLDERS = {"queue": "{queue_key}", "saga": "{saga_key}", "subscription": "{subscription_key}"}
 OWN_TABLE = re.compile(r"\b(?:CREATE|ALTER)\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?rowpost\.(\w+)", re.IGNORECASE)
 
 
@@ -49,32 +48,17 @@ class Script:
     name: str
     text: str
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """once, anytime or everytime."""
         if ONE_TIME.fullmatch(self.name):
             return "once"
         return "everytime" if self.name.endswith("grants.sql") else "anytime"
 
-    @property
+    @cached_property
     def stem(self) -> str:
         """Name of the file alone, which is the name of the procedure in it."""
-        return Path(self.name).stem
-
-    @property
-    def is_template(self) -> bool:
-        """Whether it is rendered once per queue."""
-        return "{queue_key}" in self.text
-
-    @property
-    def is_saga_template(self) -> bool:
-        """Whether it is rendered once per type of saga."""
-        return "{saga_key}" in self.text
-
-    @property
-    def is_subscription_template(self) -> bool:
-        """Whether it is rendered once per table of subscriptions."""
-        return "{subscription_key}" in self.text
+        return self.name.rpartition("/")[2].removesuffix(".sql")
 
     @property
     def table(self) -> str | None:
@@ -84,111 +68,109 @@ class Script:
 
 
 @dataclass(frozen=True)
-class ScriptSet:
-    """All scripts of one dialect, by what they are for. `create_trigger` is None on SQL Server, and in releases without it.
+class Templates:
+    """The scripts of one kind of the registry's entries, in order.
 
-    `folder` is the sql folder that they came from, and `contract` its contract: an earlier release is rendered by its own.
+    Attributes:
+        tables: they make tables and triggers. The trigger is missing on SQL Server, and all are in releases that know no such entry.
+        procedures: each makes one procedure.
+        grants: they run every time.
+        removal: they take the entry and what belongs to it away.
+    """
+
+    tables: tuple[Script, ...]
+    procedures: tuple[Script, ...]
+    grants: tuple[Script, ...]
+    removal: tuple[Script, ...]
+
+    def find_removal(self, stem: str) -> Script:
+        """Return the removing script of this name. Raises DeployError if this release does not have it."""
+        found = next((each for each in self.removal if each.stem == stem), None)
+        if found is None:
+            raise DeployError(f"This release has no script {stem}.sql, which would remove it. Install rowpost again, or use a newer release.")
+        return found
+
+
+@dataclass(frozen=True)
+class ScriptSet:
+    """All scripts of one dialect, by what they are for.
+
+    `contract` is the release's own: an earlier release is rendered by that. `schema_version` is the number of the newest one-time script.
     """
 
     engine: str
-    folder: Path
     contract: Contract = field(repr=False)
     lock: Script
     begin: Script
     database: tuple[Script, ...]
-    create: Script
-    create_delayed: Script
-    create_trigger: Script | None
-    templates: tuple[Script, ...]
-    saga_tables: tuple[Script, ...]
-    saga_templates: tuple[Script, ...]
-    saga_grants: tuple[Script, ...]
-    saga_removal: tuple[Script, ...]
-    subscription_tables: tuple[Script, ...]
-    subscription_templates: tuple[Script, ...]
     grants: Script
-    queue_grants: Script
-    forget: Script
-    drop: Script
+    queue: Templates
+    saga: Templates
+    subscription: Templates
     commit: Script
     unlock: Script
-
-    @property
-    def schema_version(self) -> int:
-        """Number of the newest one-time script."""
-        return schema_version(self.engine, self.folder)
-
-    def adapted(self, adapt: Callable[[Script], Script]) -> ScriptSet:
-        """Return the same scripts, each as `adapt` returns it."""
-        changed: dict[str, Any] = {
-            each.name: tuple(map(adapt, value)) if isinstance(value, tuple) else adapt(value)
-            for each in fields(self)
-            if each.name not in ("engine", "folder", "contract") and (value := getattr(self, each.name))
-        }
-        return replace(self, **changed)
+    schema_version: int
 
 
 def read_script(engine: str, name: str, folder: Path | None = None) -> Script:
     """Read one file of a dialect by its path. Raises DeployError."""
-    path = dialect_folder(engine, folder) / name
+    root = dialect_folder(engine, folder)
+    return _read(root, _fragments(root), name)
+
+
+def _read(root: Path, fragments: dict[str, str], name: str) -> Script:
+    path = root / name
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DeployError(f"{path}: cannot be read: {error}") from error
-    return Script(name, expand(text.replace("\r\n", "\n").replace("\r", "\n"), _fragments(dialect_folder(engine, folder))))
-
-
-def database_scripts(engine: str, folder: Path | None = None) -> tuple[Script, ...]:
-    """Return what every database gets once: tables in number order, then procedures, deploy's first."""
-    root = dialect_folder(engine, folder)
-    tables = [name for name in _names(root, "tables/*.sql") if ONE_TIME.fullmatch(name)]
-    _refuse_same_number(tables)
-    ordered = [*sorted(tables, key=_number), *_procedure_names(root)]
-    scripts = (read_script(engine, name, folder) for name in ordered)
-    return tuple(script for script in scripts if not (script.is_template or script.is_saga_template or script.is_subscription_template))
+    return Script(name, expand(text.replace("\r\n", "\n").replace("\r", "\n"), fragments))
 
 
 def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
-    """Every script of a dialect, in order. Raises DeployError and ContractError."""
-    root = dialect_folder(engine, folder)
-    procedures = [read_script(engine, name, folder) for name in _procedure_names(root)]
-    of_sagas = sorted(_names(root, "tables/saga/*.sql"))  # none in a release that knew no sagas
+    """Return every script of a dialect, in order. rowpost's own are read once in a process. Raises DeployError and ContractError."""
+    return _own_scripts(engine) if folder is None else _load(engine, folder)
 
-    def read(name: str) -> Script:
-        return read_script(engine, name, folder)
+
+@cache
+def _own_scripts(engine: str) -> ScriptSet:
+    return _load(engine, None)
+
+
+def _load(engine: str, folder: Path | None) -> ScriptSet:
+    root = dialect_folder(engine, folder)
+    read = partial(_read, root, _fragments(root))
+    tables = [name for name in _names(root, "tables/*.sql") if ONE_TIME.fullmatch(name)]
+    _check_numbers(tables)
+    procedures = [read(name) for name in sorted(_names(root, "procedures/*/*.sql"), key=_procedure_order)]
+
+    def templates(kind: str, *required: str) -> Templates:
+        folder = f"tables/{kind}"
+        found = [read(name) for name in sorted({*_names(root, f"{folder}/*.sql"), *(f"{folder}/{each}.sql" for each in required)})]
+        return Templates(
+            tables=tuple(each for each in found if each.stem.startswith("create")),
+            procedures=tuple(each for each in procedures if _PLACEHOLDERS[kind] in each.text),
+            grants=tuple(each for each in found if each.stem == "grants"),
+            removal=tuple(each for each in found if each.stem.startswith(("drop", "forget"))),
+        )
 
     return ScriptSet(
         engine=engine,
-        folder=folder or sql_folder(),
         contract=load_contract() if folder is None else read_contract(folder),
         lock=read("lock.sql"),
         begin=read("begin.sql"),
-        database=database_scripts(engine, folder),
-        create=read("tables/queue/create.sql"),
-        create_delayed=read("tables/queue/create_delayed.sql"),
-        create_trigger=read(CREATE_TRIGGER) if (root / CREATE_TRIGGER).is_file() else None,
-        templates=tuple(script for script in procedures if script.is_template),
-        saga_tables=tuple(read(name) for name in of_sagas if Path(name).stem.startswith("create")),
-        saga_templates=tuple(script for script in procedures if script.is_saga_template),
-        saga_grants=tuple(read(name) for name in of_sagas if name.endswith("grants.sql")),
-        saga_removal=tuple(read(name) for name in of_sagas if Path(name).stem.startswith(("drop", "forget"))),
-        subscription_tables=tuple(read(name) for name in _names(root, "tables/subscription/*.sql")),  # none in an earlier release
-        subscription_templates=tuple(script for script in procedures if script.is_subscription_template),
+        database=(
+            *map(read, sorted(tables, key=_number)),
+            *(each for each in procedures if not any(placeholder in each.text for placeholder in _PLACEHOLDERS.values())),
+        ),
         grants=read("grants.sql"),
-        queue_grants=read("tables/queue/grants.sql"),
-        forget=read("tables/queue/forget.sql"),
-        drop=read("tables/queue/drop.sql"),
+        queue=templates("queue", "create", "create_delayed", "forget", "drop", "grants"),
+        saga=templates("saga"),  # a release that knows no sagas has none
+        subscription=templates("subscription"),
         commit=read("commit.sql"),
         unlock=read("unlock.sql"),
+        schema_version=max(map(_number, tables), default=0),
     )
-
-
-def render_script(script: Script, names: dict[str, str], engine: str) -> str:
-    """Return the script's text with its placeholders filled. Raises DeployError naming file and line."""
-    try:
-        return render(script.text, names, engine)
-    except SqlTextError as error:
-        raise DeployError(f"{script.name}: line {error.line}: {error.problem}") from error
 
 
 def hash_text(text: str) -> str:
@@ -210,16 +192,12 @@ def _names(root: Path, pattern: str) -> list[str]:
     return [path.relative_to(root).as_posix() for path in root.glob(pattern)]
 
 
-def _procedure_names(root: Path) -> list[str]:
-    return sorted(_names(root, "procedures/*/*.sql"), key=_procedure_order)
-
-
 def _number(name: str) -> int:
     found = ONE_TIME.fullmatch(name)
     return int(found.group(1)) if found else 0
 
 
-def _refuse_same_number(names: list[str]) -> None:
+def _check_numbers(names: list[str]) -> None:
     seen: dict[int, str] = {}
     for name in sorted(names):
         other = seen.setdefault(_number(name), name)

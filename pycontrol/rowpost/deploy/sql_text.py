@@ -7,20 +7,40 @@ Pure functions over text. Both dialects share strings, quoted identifiers and (n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from textwrap import indent
+from typing import NamedTuple
 
-__all__ = ["PLACEHOLDER", "Batch", "SqlTextError", "code_line", "expand", "render", "split_batches", "tokens"]
+__all__ = ["PLACEHOLDER", "SqlBatch", "SqlTextError", "code_line", "code_only", "expand", "render", "split_batches", "tokens"]
 
-OPENERS = {
-    "sqlserver": re.compile(r"--|/\*|'|\"|\["),
-    "postgresql": re.compile(r"--|/\*|'|\"|\$(?:[^\W\d]\w*)?\$"),
+_COMMENT = r"(?P<comment>--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*))*+\*/)"
+_NAME = r'"(?:[^"]|"")*+"'
+_STRING = r"'(?:[^']|'')*+'"
+_BODY = r"(?<![\w$])(?P<tag>\$(?:[^\W\d]\w*)?\$)"
+
+
+def _grammar(opener: str, rest: str) -> re.Pattern[str]:
+    """Return the pattern of one token: a comment without another one in it, `rest`, or code up to the next opener."""
+    return re.compile(rf"{_COMMENT}|{rest}|(?P<code>(?:[^-/'\"\[$]++|(?!{opener}).)++)", re.DOTALL)
+
+
+_SQLSERVER = _grammar(r"--|/\*|'|\"|\[", rf"(?P<string>{_STRING})|(?P<identifier>{_NAME}|\[(?:[^\]]|\]\])*+\])")
+_POSTGRESQL = rf"(?P<string>(?<=[eE])(?<![\w$][eE])'(?:[^'\\]|''|\\.)*+'|(?:(?<![eE])|(?<=[\w$][eE])){_STRING})|(?P<identifier>{_NAME})"
+#: by engine, and whether bodies are tokens: the pattern of one token. What it does not match is a nested comment, or has no end.
+_TOKEN = {
+    ("sqlserver", True): _SQLSERVER,
+    ("sqlserver", False): _SQLSERVER,
+    ("postgresql", True): _grammar(r"--|/\*|'|\"|(?<![\w$])\$(?:[^\W\d]\w*)?\$", rf"{_POSTGRESQL}|(?P<body>{_BODY}.*?(?P=tag))"),
+    ("postgresql", False): _grammar(r"--|/\*|'|\"", _POSTGRESQL),
 }
+_OPENER = re.compile(r"/\*|['\"\[]|\$\w*\$")
+_COMMENT_END = re.compile(r"/\*|\*/")
 QUOTED_NAME = {"sqlserver": re.compile(r"\[(?:[^\]]|\]\])*\]"), "postgresql": re.compile(r'"(?:[^"]|"")*"')}
-CLOSERS = {"'": "'", '"': '"', "[": "]"}
-GO = re.compile(r"^[ \t]*(GO)[ \t]*(\d+)?[ \t]*(?:--[^\n]*)?$", re.IGNORECASE | re.MULTILINE)
+#: in a text whose comments and quotes are blank
+_GO = re.compile(r"^[ \t]*(GO)[ \t]*(\d+)?[ \t]*(\0*)$", re.IGNORECASE | re.MULTILINE)
+_DEPTH_OR_END = re.compile(r"[();]")
 PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*)\}")
 FRAGMENT = re.compile(r"^([ \t]*)\{([a-z][a-z_]*)\}[ \t]*$", re.MULTILINE)
 # Already quoted by the dialect, or a type's name: they may stand in bare code.
@@ -35,8 +55,7 @@ class SqlTextError(ValueError):
         self.line, self.problem = line, problem
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A stretch of text: code, comment, string, identifier (in quotes) or body (between dollar quotes)."""
 
     kind: str
@@ -45,7 +64,7 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Batch:
+class SqlBatch:
     """What goes to the server in one piece. `number` counts from 1, `line` is that of its first character."""
 
     number: int
@@ -53,130 +72,94 @@ class Batch:
     text: str
 
 
-def tokens(text: str, engine: str, bodies: bool = True) -> Iterator[Token]:
-    """Cut text into tokens without a gap. `bodies` False looks into PostgreSQL's dollar quotes as if they were code.
+#: Token(…) without a frame of Python: a deployment has 20,000 of them
+_token = partial(tuple.__new__, Token)
+
+
+def tokens(text: str, engine: str, bodies: bool = True) -> list[Token]:
+    """Cut text into tokens without a gap. `bodies` False reads PostgreSQL's dollar quotes as code.
 
     Raises SqlTextError for a comment, string, identifier or body without an end.
     """
-    position = code = 0
-    while match := OPENERS[engine].search(text, position):
-        opener, start = match.group(), match.start()
-        if opener.startswith("$") and (not bodies or _inside_word(text, start)):
-            position = start + 1
-            continue
-        if code < start:
-            yield Token("code", code, start)
-        kind, end = _token_at(text, start, opener, engine)
-        yield Token(kind, start, end)
-        position = code = end
-    if code < len(text):
-        yield Token("code", code, len(text))
-
-
-def _token_at(text: str, start: int, opener: str, engine: str) -> tuple[str, int]:
-    if opener == "--":
-        end = text.find("\n", start)
-        return "comment", len(text) if end < 0 else end
-    if opener == "/*":
-        return "comment", _end_of_comment(text, start)
-    if opener.startswith("$"):
-        end = text.find(opener, start + len(opener))
-        if end < 0:
-            raise SqlTextError(_line(text, start), f"the body {opener} has no end")
-        return "body", end + len(opener)
-    escapes = engine == "postgresql" and opener == "'" and _is_escape_string(text, start)
-    return "string" if opener == "'" else "identifier", _end_of_quote(text, start, opener, escapes)
-
-
-def _end_of_comment(text: str, start: int) -> int:
-    depth = 0
-    for match in re.compile(r"/\*|\*/").finditer(text, start):
-        depth += 1 if match.group() == "/*" else -1
-        if depth == 0:
-            return match.end()
-    raise SqlTextError(_line(text, start), "the comment has no end")
-
-
-def _end_of_quote(text: str, start: int, opener: str, escapes: bool) -> int:
-    closer = CLOSERS[opener]
-    position = start + 1
+    match, found, position = _TOKEN[engine, bodies].match, [], 0
     while position < len(text):
-        if escapes and text[position] == "\\":
-            position += 2
-        elif text[position] != closer:
-            position += 1
-        elif text[position + 1 : position + 2] == closer:
-            position += 2
-        else:
-            return position + 1
-    raise SqlTextError(_line(text, start), f"the quote {opener} has no end")
+        piece = match(text, position)
+        kind, end = (str(piece.lastgroup), piece.end()) if piece else ("comment", _end_of_nested_comment(text, position))
+        found.append(_token(("body" if kind == "tag" else kind, position, end)))
+        position = end
+    return found
 
 
-def _is_escape_string(text: str, start: int) -> bool:
-    return start > 0 and text[start - 1] in "eE" and not _inside_word(text, start - 1)
+def _end_of_nested_comment(text: str, start: int) -> int:
+    depth = 0
+    opener = _OPENER.match(text, start)
+    for found in _COMMENT_END.finditer(text, start) if text.startswith("/*", start) else ():
+        depth += 1 if found.group() == "/*" else -1
+        if depth == 0:
+            return found.end()
+    said = opener.group() if opener else text[start]
+    what = {"/*": "the comment"}.get(said, f"the body {said}" if said.startswith("$") else f"the quote {said}")
+    raise SqlTextError(_line(text, start), f"{what} has no end")
 
 
-def _inside_word(text: str, position: int) -> bool:
-    return position > 0 and (text[position - 1].isalnum() or text[position - 1] in "_$")
+def _blanked(text: str, pieces: Collection[Token], *kinds: str) -> str:
+    """Return the text with NUL characters in the place of its tokens of these kinds, so that every position stays."""
+    return "".join(["\0" * (end - start) if kind in kinds else text[start:end] for kind, start, end in pieces])
+
+
+def code_only(text: str, engine: str = "sqlserver") -> str:
+    """Return SQL without its comments."""
+    return "".join([text[start:end] for kind, start, end in tokens(text, engine) if kind != "comment"])
 
 
 def _line(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-def split_batches(text: str, engine: str) -> tuple[Batch, ...]:
+def split_batches(text: str, engine: str) -> tuple[SqlBatch, ...]:
     """Split a script into what is sent at once: batches between GO lines, or single PostgreSQL statements.
 
     >>> [batch.line for batch in split_batches("SELECT 1\\nGO\\nSELECT 'a\\nGO\\n'\\nGO\\n", "sqlserver")]
     [1, 3]
     """
-    pieces = list(tokens(text, engine))
-    cuts = list(_go_lines(text, pieces) if engine == "sqlserver" else _semicolons(text, pieces))
-    found: list[tuple[int, int]] = []
+    pieces = tokens(text, engine)
+    code = _blanked(text, pieces, "comment", "string", "identifier", "body")
+    visible = _blanked(text, pieces, "comment")
+    batches: list[SqlBatch] = []
     start = 0
-    for end, following in [*cuts, (len(text), len(text))]:
-        if any(_has_code(text, piece, start, end) for piece in pieces):
-            found.append((start, end))
+    for end, following in [*(_go_lines(text, code) if engine == "sqlserver" else _semicolons(code)), (len(text), len(text))]:
+        if visible[start:end].strip("; \t\r\n\0"):
+            # A T-SQL batch keeps its blank lines: the server counts them.
+            first = end - len(text[start:end].lstrip()) if engine == "postgresql" else start
+            batches.append(SqlBatch(len(batches) + 1, _line(text, first), text[first:end].rstrip()))
         start = following
-    batches = []
-    for number, (start, end) in enumerate(found, 1):
-        # A T-SQL batch keeps its blank lines: the server counts them.
-        blank = len(text[start:end]) - len(text[start:end].lstrip()) if engine == "postgresql" else 0
-        batches.append(Batch(number, _line(text, start + blank), text[start + blank : end].rstrip()))
     return tuple(batches)
 
 
-def _go_lines(text: str, pieces: list[Token]) -> Iterator[tuple[int, int]]:
-    for match in GO.finditer(text):
-        if any(piece.kind == "code" and piece.start <= match.start(1) < piece.end for piece in pieces):
-            if match.group(2):
-                raise SqlTextError(_line(text, match.start(1)), "GO with a count is not supported: write the batch once")
-            yield match.start(), min(match.end() + 1, len(text))
+def _go_lines(text: str, code: str) -> list[tuple[int, int]]:
+    """Return where batches end, and where the next ones start. Only a comment to the line's end may follow GO."""
+    found = [each for each in _GO.finditer(code) if not each[3] or text.startswith("--", each.start(3))]
+    counted = next((each for each in found if each[2]), None)
+    if counted:
+        raise SqlTextError(_line(code, counted.start(1)), "GO with a count is not supported: write the batch once")
+    return [(each.start(), min(each.end() + 1, len(code))) for each in found]
 
 
-def _semicolons(text: str, pieces: list[Token]) -> Iterator[tuple[int, int]]:
-    depth = 0
-    for piece in pieces:
-        if piece.kind != "code":
-            continue
-        for position in range(piece.start, piece.end):
-            depth += {"(": 1, ")": -1}.get(text[position], 0)
-            if text[position] == ";" and depth == 0:
-                yield position + 1, position + 1
+def _semicolons(code: str) -> list[tuple[int, int]]:
+    """Return where statements end, and where the next ones start."""
+    depth, found = 0, []
+    for each in _DEPTH_OR_END.finditer(code):
+        depth += {"(": 1, ")": -1}.get(each.group(), 0)
+        if each.group() == ";" and depth == 0:
+            found.append((each.end(), each.end()))
+    return found
 
 
-def _has_code(text: str, piece: Token, start: int, end: int) -> bool:
-    begin, finish = max(piece.start, start), min(piece.end, end)
-    return begin < finish and piece.kind != "comment" and text[begin:finish].strip("; \t\r\n") != ""
-
-
-def code_line(batch: Batch, engine: str) -> int:
-    """Line in the file of a batch's first word, past blank lines and comments: what to name when nothing better is."""
-    for piece in tokens(batch.text, engine):
-        inside = batch.text[piece.start : piece.end]
-        if piece.kind != "comment" and inside.strip():
-            return batch.line + _line(batch.text, piece.start + len(inside) - len(inside.lstrip())) - 1
-    return batch.line
+def code_line(batch: SqlBatch, engine: str) -> int:
+    """Return the line in the file of a batch's first word, past blank lines and comments."""
+    visible = _blanked(batch.text, tokens(batch.text, engine), "comment")
+    first = len(visible) - len(visible.lstrip(" \t\r\n\0"))
+    return batch.line + (_line(batch.text, first) - 1 if first < len(visible) else 0)
 
 
 def expand(text: str, fragments: Mapping[str, str]) -> str:
@@ -203,10 +186,10 @@ def render(text: str, names: Mapping[str, str], engine: str) -> str:
     Raises SqlTextError for an unknown placeholder and for a name in bare code.
     """
     filled = []
-    for piece in tokens(text, engine, bodies=False):
-        part = text[piece.start : piece.end]
-        if PLACEHOLDER.search(part):
-            part = _fill(part, piece.kind, partial(_value, names, piece.kind, _line(text, piece.start)), engine)
+    for kind, start, end in tokens(text, engine, bodies=False):
+        part = text[start:end]
+        if "{" in part and PLACEHOLDER.search(part):
+            part = _fill(part, kind, partial(_value, names, kind, _line(text, start)), engine)
         filled.append(part)
     return "".join(filled)
 

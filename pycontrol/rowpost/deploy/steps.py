@@ -1,29 +1,26 @@
-"""The scripts of a deployment as they run: rendered for the database, a queue, a saga or a table of subscriptions. Pure."""
+"""The scripts of a deployment as they run: rendered for the database, or for an entry of the registry. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rowpost.database.contract import Procedure
-from rowpost.database.dialects.protocol import Dialect
-from rowpost.deploy.queue_entry import QueueEntry, queue_names
-from rowpost.deploy.saga_entry import SagaEntry, saga_names
-from rowpost.deploy.scripts import Script, ScriptSet, hash_text, render_script
-from rowpost.deploy.sql_text import expand
-from rowpost.deploy.subscription_entry import SubscriptionEntry, table_names
+from rowpost.database.contract import CORE
+from rowpost.database.dialects.choice import dialect_for
+from rowpost.deploy.contract_sql import contract_fragments, role_grants
+from rowpost.deploy.entries import Entry, QueueEntry, SagaEntry, SubscriptionEntry, default_table
+from rowpost.deploy.scripts import Script, ScriptSet, Templates, hash_text
+from rowpost.deploy.sql_text import SqlTextError, expand, render
+from rowpost.errors import DeployError
 
-__all__ = [
-    "Step", "database_step", "expanded", "queue_procedures", "queue_step", "queue_steps", "saga_procedures", "saga_step", "saga_steps",
-    "subscription_procedures", "subscription_steps",
-]  # fmt: skip
+__all__ = ["Rendering", "ScriptStep"]
 
 
 @dataclass(frozen=True)
-class Step:
-    """One script as it runs: rendered, with the object that it leaves behind, and the entry it belongs to, by title."""
+class ScriptStep:
+    """One script as it runs: rendered, with the object that it makes, and the entry it belongs to, by title."""
 
     script_name: str
     kind: str
@@ -31,6 +28,11 @@ class Step:
     object_kind: str | None = None
     object_name: str | None = None
     owner: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name in lists of changes."""
+        return self.script_name
 
     @cached_property
     def hash(self) -> str:
@@ -49,85 +51,85 @@ class Step:
         }
 
 
-def queue_procedures(queue: QueueEntry, scripts: ScriptSet, features: Collection[str]) -> tuple[Procedure, ...]:
-    """Return the procedures of the contract that a queue has."""
-    return scripts.contract.templates(queue.kind, queue.delayed, features)
+class Rendering:
+    """Renders a release's scripts.
 
+    Args:
+        scripts: the release's.
+        features: the features whose procedures are made; None for those of all.
+    """
 
-def saga_procedures(saga: SagaEntry, scripts: ScriptSet) -> tuple[Procedure, ...]:
-    """Return the procedures of the contract that a saga has."""
-    return scripts.contract.saga_templates(saga.transitional_name is not None)
+    def __init__(self, scripts: ScriptSet, features: Collection[str] | None = None) -> None:
+        self._scripts, self._contract, self._dialect = scripts, scripts.contract, dialect_for(scripts.engine)
+        self._features = scripts.contract.features.keys() if features is None else features
+        self._fragments = contract_fragments(scripts.contract, scripts.engine, features)
 
+    def shared(self) -> list[ScriptStep]:
+        """Return the steps of what every database has: tables, procedures, and the procedures of the default table of subscriptions."""
+        wanted, feature_of = {CORE, *self._features}, self._contract.feature_of
+        steps = [self._of_database(each) for each in self._scripts.database if feature_of(each.name) in wanted]
+        return steps + self._procedures(default_table(self._scripts.engine), None)
 
-def expanded(script: Script, fragments: Mapping[str, str]) -> Script:
-    """Return a script with these fragments in the place of their names."""
-    return Script(script.name, expand(script.text, fragments))
+    def grants(self) -> ScriptStep:
+        """Return the step of the rights on what every database has."""
+        script = self._scripts.grants
+        return ScriptStep(script.name, script.kind, expand(script.text, self._fragments))
 
+    def _of_database(self, script: Script) -> ScriptStep:
+        text = expand(script.text, self._fragments)
+        kind, name = ("table", script.table) if script.kind == "once" else ("procedure", script.stem)
+        if name is None:
+            return ScriptStep(script.name, script.kind, text)
+        return ScriptStep(script.name, script.kind, text, kind, f"rowpost.{self._dialect.quote(name)}")
 
-def database_step(script: Script, dialect: Dialect) -> Step:
-    """Return the step of a script that a database gets once."""
-    name = script.table if script.kind == "once" else script.stem
-    if name is None:
-        return Step(script.name, script.kind, script.text)
-    object_kind = "table" if script.kind == "once" else "procedure"
-    return Step(script.name, script.kind, script.text, object_kind, f"rowpost.{dialect.quote(name)}")
+    def steps_of(self, entry: Entry) -> list[ScriptStep]:
+        """Return the steps of an entry: its tables, its trigger and its procedures, without its grants. Raises DeployError."""
+        names = entry.placeholders(self._dialect)
+        made = entry.objects(self._dialect, names)
+        tables = [
+            ScriptStep(f"{each.name}:{entry.key}", each.kind, self._render(each, names), *made[each.stem], entry.title)
+            for each in self._templates(entry).tables
+            if each.stem in made
+        ]
+        return tables + self._procedures(entry, entry.title)
 
+    def _procedures(self, entry: Entry, owner: str | None) -> list[ScriptStep]:
+        names = entry.placeholders(self._dialect)
+        wanted = {each.name for each in entry.procedures(self._contract, self._features)}
+        return [
+            ScriptStep(f"{each.name}:{entry.key}", each.kind, self._render(each, names), "procedure", self._object(each.stem, entry), owner)
+            for each in self._templates(entry).procedures
+            if each.stem in wanted or each.stem.startswith("_")
+        ]
 
-def queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect, features: Collection[str], woken: Collection[str]) -> Iterator[Step]:
-    """Yield the steps of a queue: its tables, its trigger if it is among `woken`, its procedures."""
-    names = queue_names(queue, dialect)
-    if queue.kind != "external":
-        yield queue_step(scripts.create, queue, dialect, "table", names["queue_table"])
-    if queue.delayed:
-        yield queue_step(scripts.create_delayed, queue, dialect, "table", names["delayed_table"])
-    if scripts.create_trigger and queue.queue_key in woken:
-        yield queue_step(scripts.create_trigger, queue, dialect, "trigger", f"rowpost.{dialect.quote(f'notify_inserts:{queue.queue_key}')}")
-    wanted = {procedure.name for procedure in queue_procedures(queue, scripts, features)}
-    for script in scripts.templates:
-        if script.stem in wanted or script.stem.startswith("_"):
-            name = f"rowpost.{dialect.quote(f'{script.stem}:{queue.queue_key}')}"
-            yield queue_step(script, queue, dialect, "procedure", name)
+    def grants_of(self, entry: Entry) -> list[ScriptStep]:
+        """Return the steps of the rights on an entry's objects. Raises DeployError."""
+        granted = {"procedure_grants": role_grants(self._scripts.engine, entry.procedures(self._contract, self._features))}
+        names = entry.placeholders(self._dialect)
+        return [
+            ScriptStep(f"{each.name}:{entry.key}", each.kind, self._render(Script(each.name, expand(each.text, granted)), names), owner=entry.title)
+            for each in self._templates(entry).grants
+        ]
 
+    def removal(self, entry: Entry, stem: str, **names: str) -> Script:
+        """Return the script of this name that removes something of an entry. Raises DeployError."""
+        script = self._templates(entry).find_removal(stem)
+        whole = Script(script.name, expand(script.text, self._fragments))
+        return Script(f"{script.name}:{entry.key}", self._render(whole, entry.placeholders(self._dialect) | names))
 
-def queue_step(script: Script, queue: QueueEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None) -> Step:
-    """Return the step of one script for a queue. Raises DeployError."""
-    text = render_script(script, queue_names(queue, dialect), dialect.name)
-    name = f"{script.name}:{queue.queue_key}"
-    return Step(name, script.kind, text, object_kind, object_name, queue.title)
+    def _templates(self, entry: Entry) -> Templates:
+        kinds: dict[type[Entry], Templates] = {
+            QueueEntry: self._scripts.queue,
+            SagaEntry: self._scripts.saga,
+            SubscriptionEntry: self._scripts.subscription,
+        }
+        return kinds[type(entry)]
 
+    def _object(self, stem: str, entry: Entry) -> str:
+        return f"rowpost.{self._dialect.quote(f'{stem}:{entry.key}')}"
 
-def saga_steps(saga: SagaEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
-    """Yield the steps of a saga: its table, its procedures."""
-    moving = saga.transitional_name is not None
-    for script in scripts.saga_tables:
-        if moving or "{transitional_column}" not in script.text:
-            yield saga_step(script, saga, dialect, "table", saga_names(saga, dialect)["saga_table"])
-    wanted = {procedure.name for procedure in saga_procedures(saga, scripts)}
-    for script in scripts.saga_templates:
-        if script.stem in wanted:
-            yield saga_step(script, saga, dialect, "procedure", f"rowpost.{dialect.quote(f'{script.stem}:{saga.saga_key}')}")
-
-
-def saga_step(script: Script, saga: SagaEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None) -> Step:
-    """Return the step of one script for a saga. Raises DeployError."""
-    text = render_script(script, saga_names(saga, dialect), dialect.name)
-    return Step(f"{script.name}:{saga.saga_key}", script.kind, text, object_kind, object_name, saga.title)
-
-
-def subscription_steps(entry: SubscriptionEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
-    """Yield the steps of a table of subscriptions: the table, unless it is in another database, and its procedures."""
-    names = table_names(entry, dialect)
-    if entry.catalog_name is None:  # a table in another database is made there
-        for script in scripts.subscription_tables:
-            text = render_script(script, names, dialect.name)
-            yield Step(f"{script.name}:{entry.table_key}", script.kind, text, "table", names["subscription_table"], entry.title)
-    for step in subscription_procedures(entry, scripts, dialect):
-        yield replace(step, owner=entry.title)
-
-
-def subscription_procedures(entry: SubscriptionEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
-    """Yield the steps of the procedures of a table of subscriptions; they belong to the shared objects."""
-    for script in scripts.subscription_templates:
-        text = render_script(script, table_names(entry, dialect), dialect.name)
-        name = f"rowpost.{dialect.quote(f'{script.stem}:{entry.table_key}')}"
-        yield Step(f"{script.name}:{entry.table_key}", script.kind, text, "procedure", name)
+    def _render(self, script: Script, names: dict[str, str]) -> str:
+        try:
+            return render(script.text, names, self._dialect.name)
+        except SqlTextError as error:
+            raise DeployError(f"{script.name}: line {error.line}: {error.problem}") from error

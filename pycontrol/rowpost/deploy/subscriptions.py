@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.apply import fitted, read_state, refuse_newer
-from rowpost.deploy.deployment import deployment
-from rowpost.deploy.plan import build_plan
-from rowpost.deploy.scripts import load_scripts
-from rowpost.deploy.subscription_entry import SubscriptionEntry
+from rowpost.deploy.deployment import changing
+from rowpost.deploy.entries import SubscriptionEntry
+from rowpost.deploy.state import check_not_newer, read_state
 from rowpost.errors import DeployError
 
 __all__ = ["forget_table"]
@@ -22,19 +20,16 @@ def forget_table(database: Connection, name: str) -> None:
     Raises:
         DeployError: no such table is on record.
     """
-    plan = fitted(database, build_plan(f"subscriptions {name}", load_scripts(database.engine), [], whole=False))
-    with deployment(database, plan) as running:
+    with changing(database, f"subscriptions {name}") as (running, scripts):
         state = read_state(database)
-        refuse_newer(plan, state)
+        check_not_newer(scripts.schema_version, state)
         tables = {entry.name: entry for entry in state.registry if isinstance(entry, SubscriptionEntry)}
         if name not in tables:
             known = ", ".join(sorted(tables)) or "none but the default one, which stays"
             raise DeployError(f"No table of subscriptions {name!r} is on record here. Known: {known}.")
-        key = tables[name].table_key
+        key = tables[name].key
         database.call("unregister_subscription_table", table_key=key)
         folders = ("procedures/pubsub/", "tables/subscription/")
-        of_table = [each for each in state.journal if each.script_name.startswith(folders) and each.script_name.partition(".sql:")[2] == key]
-        running.drop(each for each in of_table if each.object_kind == "procedure")
-        for each in of_table:
-            if each.object_kind == "table":
-                database.call("forget_script", script_name=each.script_name)
+        of_table = [each for each in state.journal if each.script_name.startswith(folders) and each.key == key]
+        calls = running.drop(each for each in of_table if each.object_kind == "procedure")
+        running.write(calls + [("forget_script", None, {"script_name": each.script_name}) for each in of_table if each.object_kind == "table"])

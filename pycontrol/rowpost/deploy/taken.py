@@ -1,6 +1,6 @@
 """Names that are taken: tables that a deployment is about to make or adopt, and something else that stands under their names.
 
-refuse_taken(database, diff)     before the first change
+check_not_taken(database, diff)     before the first change
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import TypeVar
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.relations import RELATIONS, SCHEMAS
 from rowpost.deploy.diff import PlanDiff
-from rowpost.deploy.queue_entry import QueueEntry
-from rowpost.deploy.steps import Step
-from rowpost.deploy.subscription_entry import SubscriptionEntry
+from rowpost.deploy.entries import QueueEntry, SubscriptionEntry
+from rowpost.deploy.steps import ScriptStep
 from rowpost.errors import DeployError, QueueNameConflict
 from rowpost.wire.address import Address
 
-__all__ = ["dotted", "refuse_taken"]
+__all__ = ["check_not_taken", "dotted"]
 
 _ADVICE = (
     "Nothing was changed. Give the queue, saga or subscriptions another name, or rename what is there; a table that NServiceBus made is "
@@ -79,7 +78,7 @@ def _columns(engine: str) -> dict[str, _Columns]:
 _COLUMNS = {engine: _columns(engine) for engine in ("postgresql", "sqlserver")}
 
 
-def refuse_taken(database: Connection, diff: PlanDiff) -> None:
+def check_not_taken(database: Connection, diff: PlanDiff) -> None:
     """Check that what stands under the names of new tables can be used as such a table. One round trip if there are new tables.
 
     Raises:
@@ -87,16 +86,16 @@ def refuse_taken(database: Connection, diff: PlanDiff) -> None:
             Or the name of a new table of subscriptions is a schema of the database, a dot, and the name that was meant.
         QueueNameConflict: two entries of the plan want one table.
     """
-    new = [change.item for change in diff.changes if change.state == "added" and isinstance(change.item, Step) and _kind(change.item)]
+    new = [change.item for change in diff.changes if change.state == "added" and isinstance(change.item, ScriptStep) and _kind(change.item)]
     if not new:
         return
-    _refuse_dotted(database, diff)
+    _check_dots(database, diff)
     for found, error in ((_shared(diff, new), QueueNameConflict), (_unfit(database, new), DeployError)):
         if reasons := " ".join(found):
             raise error(f"{reasons} {_ADVICE}")
 
 
-def _refuse_dotted(database: Connection, diff: PlanDiff) -> None:
+def _check_dots(database: Connection, diff: PlanDiff) -> None:
     """Refuse a new table of subscriptions with a dot in its name, such as nsb.SubscriptionRouting, whose first part is a schema."""
     new = (change.item for change in diff.changes if change.state == "added")
     entries = [each for each in new if isinstance(each, SubscriptionEntry) and "." in each.table_name]
@@ -123,17 +122,17 @@ def dotted(database: Connection, entries: Sequence[Named]) -> Iterator[tuple[Nam
             yield entry, Address(rest, schema)
 
 
-def _kind(step: Step) -> str:
+def _kind(step: ScriptStep) -> str:
     """Return the script of the table, such as queue/create.sql; empty for other steps."""
     script = step.script_name.partition(":")[0].removeprefix("tables/")
     return script if step.object_kind == "table" and script in _COLUMNS["postgresql"] else ""
 
 
-def _shared(diff: PlanDiff, new: list[Step]) -> Iterator[str]:
-    owners: dict[str, Step] = {}
+def _shared(diff: PlanDiff, new: list[ScriptStep]) -> Iterator[str]:
+    owners: dict[str, ScriptStep] = {}
     for change in diff.changes:
         step = change.item
-        if not isinstance(step, Step) or not _kind(step):
+        if not isinstance(step, ScriptStep) or not _kind(step):
             continue
         other = owners.setdefault(_same(diff.plan.engine, str(step.object_name)), step)
         if other.owner != step.owner and (step in new or other in new):
@@ -144,13 +143,13 @@ def _same(engine: str, name: str) -> str:
     return name.casefold() if engine == "sqlserver" else name
 
 
-def _use(step: Step) -> str:
+def _use(step: ScriptStep) -> str:
     return {"queue/create.sql": "messages", "queue/create_delayed.sql": "delayed messages", "saga/create.sql": "sagas"}.get(
         _kind(step), "subscriptions"
     )
 
 
-def _unfit(database: Connection, new: list[Step]) -> Iterator[str]:
+def _unfit(database: Connection, new: list[ScriptStep]) -> Iterator[str]:
     names = database.dialect.literal(json.dumps(sorted({str(step.object_name) for step in new}), ensure_ascii=False))
     with database.translated():
         rows = database.dialect.script(database.driver_connection, RELATIONS[database.engine].replace("{names}", names))

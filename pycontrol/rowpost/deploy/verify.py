@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.apply import compare_with, fitted, read_state
-from rowpost.deploy.diff import Change, JournalEntry, PlanDiff
+from rowpost.deploy.apply import compare_with
+from rowpost.deploy.deployment import adapted
+from rowpost.deploy.diff import PlanChange, PlanDiff
 from rowpost.deploy.plan import Plan
-from rowpost.deploy.steps import Step
+from rowpost.deploy.state import JournalEntry, read_state
+from rowpost.deploy.steps import ScriptStep
 from rowpost.errors import SchemaMissing
 
-__all__ = ["Finding", "verify"]
+__all__ = ["Deviation", "verify"]
 
 APPLY = "rowpost apply"
 #: findings of check_queue about a queue's health, which comes and goes, and not about its form
@@ -22,7 +24,7 @@ REMARKS = {"row_version_32_bit"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class Deviation:
     """One thing that is not as planned, and what mends it.
 
     `kind` is schema_missing, schema_newer, script_missing, script_edited, not_applied, queue_changed,
@@ -37,24 +39,24 @@ class Finding:
     remark: bool = False
 
 
-def verify(database: Connection, plan: Plan) -> list[Finding]:
-    """Everything on this server that differs from the plan, and remarks; nothing is changed. An empty list: all is as planned."""
-    plan = fitted(database, plan)
+def verify(database: Connection, plan: Plan) -> list[Deviation]:
+    """List what on this server differs from the plan, and remarks. Changes nothing. The list is empty if all is as planned."""
+    plan = adapted(database, plan)
     try:
         state = read_state(database)
     except SchemaMissing:
-        return [Finding("schema_missing", "rowpost", "rowpost is not deployed in this database.", APPLY)]
+        return [Deviation("schema_missing", "rowpost", "rowpost is not deployed in this database.", APPLY)]
     if state.schema_version > plan.schema_version:
         detail = (
             f"The database has schema {state.schema_version}, deployed by rowpost {state.tool_version}; this rowpost brings {plan.schema_version}."
         )
-        return [Finding("schema_newer", "rowpost", detail, f"install rowpost {state.tool_version} or newer")]
+        return [Deviation("schema_newer", "rowpost", detail, f"install rowpost {state.tool_version} or newer")]
     diff = compare_with(database, plan, state)
     findings = [finding for change in diff.changes for finding in _of_change(change)]
     findings += [_of_unknown(entry) for entry in diff.unknown]
     findings += [_of_dropped(entry) for entry in diff.dropped]
     findings += [
-        Finding(
+        Deviation(
             "unmanaged_object",
             name,
             f"No script of rowpost made the {kind} {name}.",
@@ -65,33 +67,33 @@ def verify(database: Connection, plan: Plan) -> list[Finding]:
     return findings + list(_of_queues(database, diff))
 
 
-def _of_change(change: Change) -> Iterator[Finding]:
-    if not isinstance(change.item, Step):
+def _of_change(change: PlanChange) -> Iterator[Deviation]:
+    if not isinstance(change.item, ScriptStep):
         if change.state == "added":
-            yield Finding("not_applied", change.name, "It is declared and not registered.", APPLY)
+            yield Deviation("not_applied", change.name, "It is declared and not registered.", APPLY)
         elif change.state == "changed":
-            yield Finding("queue_changed", change.name, "The registry has it with other options.", APPLY)
+            yield Deviation("queue_changed", change.name, "The registry has it with other options.", APPLY)
         return
     name, entry, subject = change.name, change.entry, change.item.object_name or change.name
     if change.state == "edited":
         detail = f"The one-time script {name} was edited after it ran here."
-        yield Finding("script_edited", name, detail, "restore it and put the change into a new script")
+        yield Deviation("script_edited", name, detail, "restore it and put the change into a new script")
     elif change.state == "added" or (change.state == "everytime" and entry is None):
-        yield Finding("not_applied", name, f"{name} has not run here yet.", APPLY)
+        yield Deviation("not_applied", name, f"{name} has not run here yet.", APPLY)
     elif change.state == "changed" or (change.state == "everytime" and entry and entry.script_hash != change.item.hash):
-        yield Finding("not_applied", name, f"{name} ran here with another text.", APPLY)
+        yield Deviation("not_applied", name, f"{name} ran here with another text.", APPLY)
     elif change.state == "drifted" and entry and entry.living_fingerprint is None:
-        yield Finding("object_gone", subject, f"The {change.item.object_kind} that {name} made is gone.", APPLY)
+        yield Deviation("object_gone", subject, f"The {change.item.object_kind} that {name} made is gone.", APPLY)
     elif change.state == "drifted" and change.item.object_kind == "trigger":
-        yield Finding("trigger_changed", subject, f"The trigger that {name} made was changed or disabled by hand.", APPLY)
+        yield Deviation("trigger_changed", subject, f"The trigger that {name} made was changed or disabled by hand.", APPLY)
     elif change.state == "drifted":
-        yield Finding("procedure_changed", subject, "The procedure was changed by hand.", APPLY)
+        yield Deviation("procedure_changed", subject, "The procedure was changed by hand.", APPLY)
     elif change.state == "altered" and entry:
         yield from _of_columns(subject, entry)
 
 
-def _of_columns(table: str, entry: JournalEntry) -> Iterator[Finding]:
-    """Fingerprints of tables have one line per column: its name, then what it is."""
+def _of_columns(table: str, entry: JournalEntry) -> Iterator[Deviation]:
+    """Compare the fingerprints of a table, which have one line per column: its name, then what it is."""
     recorded, living = (
         {line.partition(" ")[0]: line.partition(" ")[2] for line in (text or "").split("\n") if line}
         for text in (entry.recorded_fingerprint, entry.living_fingerprint)
@@ -106,27 +108,27 @@ def _of_columns(table: str, entry: JournalEntry) -> Iterator[Finding]:
             detail = f"The column {column} ({now}) was added by hand."
         else:
             detail = f"The column {column} was {before} and is {now}."
-        yield Finding("table_altered", table, detail, "undo it by hand: rowpost does not touch columns that hold data")
+        yield Deviation("table_altered", table, detail, "undo it by hand: rowpost does not touch columns that hold data")
 
 
-def _of_unknown(entry: JournalEntry) -> Finding:
+def _of_unknown(entry: JournalEntry) -> Deviation:
     detail = f"{entry.script_name} ran here, and this rowpost does not bring it."
-    return Finding("script_missing", entry.script_name, detail, "restore the file, or forget the queue it belonged to")
+    return Deviation("script_missing", entry.script_name, detail, "restore the file, or forget the queue it belonged to")
 
 
-def _of_dropped(entry: JournalEntry) -> Finding:
+def _of_dropped(entry: JournalEntry) -> Deviation:
     subject = entry.object_name or entry.script_name
-    return Finding("not_declared", subject, "The environment no longer declares it: rowpost plan shows what goes with it.", APPLY)
+    return Deviation("not_declared", subject, "The environment no longer declares it: rowpost plan shows what goes with it.", APPLY)
 
 
-def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Finding]:
+def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Deviation]:
     """check_queue's findings of form, but for objects that the journal's comparison has named already."""
     gone = {
         change.item.owner
         for change in diff.changes
-        if isinstance(change.item, Step) and change.item.object_kind == "table" and change.state in ("added", "drifted")
+        if isinstance(change.item, ScriptStep) and change.item.object_kind == "table" and change.state in ("added", "drifted")
     }
     for queue_name, kind, detail, remedy in database.call("check_queue"):
         known = kind == "procedure_missing" or (kind == "table_missing" and f"queue {queue_name}" in gone)
         if not known and kind not in HEALTH:
-            yield Finding(kind, f"queue {queue_name}", detail, remedy, kind in REMARKS)
+            yield Deviation(kind, f"queue {queue_name}", detail, remedy, kind in REMARKS)

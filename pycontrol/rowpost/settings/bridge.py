@@ -5,7 +5,7 @@ bridge = load_bridge(Path("bridge.yml"))
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -61,29 +61,6 @@ class BridgeSide:
 
 
 @dataclass(frozen=True)
-class BridgeSettings:
-    """A bridge between two environments. All times are seconds.
-
-    Attributes:
-        name: identifies the bridge in both databases; not to be changed while messages are under way.
-        sides: the two sides.
-        batch_size: messages that are moved in one transaction, at most 500.
-        poll_interval: time between two looks into queues that were empty.
-        stop_timeout: time for which a stop waits for the batch that is being moved.
-        retention: time for which the target remembers a message whose removal from the source it did not see.
-        translate_reply_of_failed: whether the address for replies is translated of failed messages and of their retries too.
-    """
-
-    name: str
-    sides: tuple[BridgeSide, BridgeSide]
-    batch_size: int = 100
-    poll_interval: float = 0.2
-    stop_timeout: float = 30.0
-    retention: float = 7 * DAY_S
-    translate_reply_of_failed: bool = True
-
-
-@dataclass(frozen=True)
 class _Top:
     name: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
     batch_size: Annotated[int, Meta(ge=1, le=500)] = 100
@@ -91,6 +68,23 @@ class _Top:
     stop_timeout: Seconds = 30.0
     retention: Kept = 7 * DAY_S
     translate_reply_of_failed: bool = True
+
+
+@dataclass(frozen=True)
+class BridgeSettings(_Top):
+    """A bridge between two environments. All times are seconds.
+
+    Attributes:
+        name: identifies the bridge in both databases; not to be changed while messages are in flight.
+        sides: the two sides.
+        batch_size: messages that are moved in one transaction, at most 500.
+        poll_interval: time between two polls of queues that were empty.
+        stop_timeout: time for which a stop waits for the batch that is being moved.
+        retention: time for which the target remembers a message whose removal from the source it did not see.
+        translate_reply_of_failed: whether the address for replies is translated of failed messages and of their retries too.
+    """
+
+    sides: tuple[BridgeSide, BridgeSide] = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -132,9 +126,7 @@ def load_bridge(path: Path) -> BridgeSettings:
     first, second = sides
     for side, other, node in ((first, second, nodes[0]), (second, first, nodes[1])):
         _check_side(node, side, other)
-    return BridgeSettings(
-        top.name, (first, second), top.batch_size, top.poll_interval, top.stop_timeout, top.retention, top.translate_reply_of_failed
-    )
+    return BridgeSettings(**vars(top), sides=(first, second))
 
 
 def _environment(file: Path, name: str) -> str | Path:

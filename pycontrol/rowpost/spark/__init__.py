@@ -8,11 +8,7 @@ line imports this package only when a `rowpost spark` command runs.
     spark = session()
     spark.read.format("rowpost").option("queue", "audit").load().show()
 
-* `session`, `java` and `doctor` start Spark and check what it needs.
-* `message_id` computes the ids of messages that are made of rows.
-* `source/` is the data source, with its streams and sinks.
-* `archive/` reads and changes an archive's files. `archive/schemas.py` defines the columns of all results.
-* `jobs/` has one module for each command: a function from DataFrame to DataFrame, and a `run` that reads and writes.
+The modules here start Spark and explain it. Above them are `archive`, then `source` and `bodies`, then `jobs`.
 """
 
 from rowpost.spark.broken_pipes import hide_broken_pipes

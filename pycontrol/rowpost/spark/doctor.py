@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Literal
 from rowpost.archive.address import local_path, scheme_of
 from rowpost.database.requirements import Check
 from rowpost.errors import RowpostError
+from rowpost.spark.explain import to_rowpost_error
 from rowpost.spark.java import NOT_ON_WINDOWS, find_java, memory_bytes
+from rowpost.spark.stores import is_reachable, store_of
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
@@ -110,7 +112,6 @@ def check_session(start: Callable[[], SparkSession], database: Callable[[], str]
 def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = os.environ) -> Iterator[Check]:
     """Check that pyarrow can list an archive's store, and that Spark has the jar for it."""
     from rowpost.archive.folder import ArchiveFolder
-    from rowpost.spark.stores import is_reachable, store_of
 
     store = store_of(folder)
     try:
@@ -134,8 +135,6 @@ def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = o
 def _worker(spark: SparkSession) -> Check:
     from pyspark.sql import functions as F
 
-    from rowpost.spark.explain import to_rowpost_error
-
     def versions(_number: int) -> str:
         import pyarrow
 
@@ -151,8 +150,6 @@ def _worker(spark: SparkSession) -> Check:
 
 
 def _source(spark: SparkSession) -> Check:
-    from rowpost.spark.explain import to_rowpost_error
-
     try:
         spark.read.format("rowpost").option("queue", "").load()
     except Exception as error:  # noqa: BLE001 -- the empty name is always refused; only the kind of error matters

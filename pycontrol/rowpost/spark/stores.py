@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowpost.archive.address import scheme_of
 from rowpost.errors import SparkUnavailable
+from rowpost.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,8 +81,6 @@ def hadoop_version(environ: Mapping[str, str] = os.environ) -> str | None:
 
 def is_reachable(spark: SparkSession, path: str) -> bool:
     """Tell whether Spark can read a path. Spark Connect is not asked: its server may have the jar."""
-    from rowpost.spark.session import is_connect
-
     if "://" not in path or is_connect(spark):
         return True
     try:
@@ -95,12 +94,7 @@ def is_reachable(spark: SparkSession, path: str) -> bool:
 
 
 def check_reachable(spark: SparkSession, path: str, what: str, instead: str) -> None:
-    """Raise SparkUnavailable if Spark cannot read a path.
-
-    Args:
-        what: names it, such as "the checkpoint".
-        instead: what else the user can do.
-    """
+    """Raise SparkUnavailable if Spark cannot read a path. `what` names it, such as "the checkpoint", and `instead` says what else users can do."""
     if is_reachable(spark, path):
         return
     store = store_of(path)

@@ -44,7 +44,7 @@ class Control:
     Attributes:
         paused: whether nothing new is received.
         limit: how many workers this supervisor runs at most; None: what its environment says. 0 pauses it: other supervisors have all.
-        reason, by: why, and by which login; empty if nobody has set anything.
+        reason, by: why, and by which login; empty if nothing is set.
     """
 
     paused: bool = False

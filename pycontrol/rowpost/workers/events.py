@@ -161,7 +161,7 @@ class Expired(Event, frequent=True, text="{0.count:,} expired messages removed b
 class Discarded(Event):
     """A message ended without being handled, for a known `reason`: no saga instance, a control message, its time was over.
 
-    `id` is that of the message's row; `message_id` and `message_type` are the message's own, None if its headers do not tell. `expected`:
+    `id` is that of the message's row; `message_id` and `message_type` are the message's own, None if its headers do not have them. `expected`:
     this is the usual end of such a message, as of a timeout whose saga is complete; all others are warnings.
     """
 
@@ -196,7 +196,7 @@ class Failed(Event, level=logging.WARNING, text="message {0.known_as} failed, at
 
     @property
     def known_as(self) -> object:
-        """The id by which `rowpost errors show` knows the message."""
+        """The id with which `rowpost errors show` finds the message."""
         return self.message_id or self.id
 
 
@@ -239,8 +239,8 @@ class DelayedMoved(
 ):
     """`count` delayed messages became due and were moved into the queue.
 
-    `forwarded` messages went to the queues that they named, and `failed` messages to the error queue because there is no
-    such queue.
+    `forwarded` messages went to the queues that they named, and `failed` messages to the error queue because the named
+    queue does not exist.
     """
 
     count: int
@@ -271,7 +271,7 @@ class ThrottlingEnded(Event, text="a message was handled: throttling ended"):
 class LimitChanged(Event):
     """The maximum number of workers is `limit` now.
 
-    `environment` is the environment's. `by` is the login that set another one in the database, empty if nobody has.
+    `environment` is the environment's. `by` is the login that set another one in the database, empty if none is set.
     """
 
     limit: int

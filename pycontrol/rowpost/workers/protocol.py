@@ -29,15 +29,15 @@ __all__ = [
     "Backoff",
     "CrashPolicy",
     "Exit",
+    "HandlerRefused",
     "InFlight",
-    "Progress",
     "Ready",
     "Receive",
     "ReceiveFailed",
     "ReceiveRecovered",
-    "Refused",
     "SharedHighWaterMark",
     "Tally",
+    "WorkerProgress",
 ]
 
 # A report describes at most so many failures, and so many dropped messages: then it is sent at once.
@@ -51,7 +51,7 @@ DROPPED = frozenset({Kind.DISCARDED, Kind.EXPIRED})
 class SharedHighWaterMark(ctypes.Structure):
     """State that all workers of a queue share, in shared memory; initially zero.
 
-    `row_version`: the workers know of no free row at or below it; 0 means unknown. `scanned_at`: when the last full scan
+    `row_version`: no worker has seen a free row at or below it; 0 means unknown. `scanned_at`: when the last full scan
     ended, by the monotonic clock, which all processes of a machine share. `scan_seconds`: how long it took.
 
     The fields are read and written without a lock. A lost update costs at most an extra scan.
@@ -185,15 +185,15 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class HandlerRefused:
     """The worker cannot run, because its handler cannot be imported; it exits."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What a worker did between `since` and `until` (wall clock time, seconds).
+class WorkerProgress:
+    """What a worker did since its last report.
 
     Attributes:
         busy: the worker continues to receive.
@@ -207,8 +207,6 @@ class Progress:
         histograms: critical and processing times by message type; None if there is none, or the environment serves no metrics.
     """
 
-    since: float
-    until: float
     busy: bool
     round: int
     runs: tuple[int, ...] = ()
@@ -243,7 +241,6 @@ class Tally:
     """The counts of a worker between two reports. `add` is called for every message."""
 
     def __init__(self) -> None:
-        self._since = time.time()
         self._counts: dict[Kind, int] = {}
         self._runs: list[int] = []
         self._failures: list[Outcome] = []
@@ -271,7 +268,7 @@ class Tally:
 
     @property
     def is_full(self) -> bool:
-        """Whether the report must be sent before the next message: what it does not describe would be an event that nobody sees."""
+        """Whether the report must be sent before the next message, because it describes as many messages as it may."""
         return len(self._failures) >= FAILURES_PER_REPORT or len(self._dropped) >= FAILURES_PER_REPORT
 
     def _drop(self, outcome: Outcome) -> None:
@@ -281,11 +278,8 @@ class Tally:
 
     def take(
         self, *, busy: bool, round_: int, times: Times | None = None, measured: Measurements | None = None, histograms: Histograms | None = None
-    ) -> Progress:
-        until = time.time()
-        progress = Progress(
-            since=self._since,
-            until=until,
+    ) -> WorkerProgress:
+        progress = WorkerProgress(
             busy=busy,
             round=round_,
             runs=tuple(self._runs),
@@ -297,6 +291,5 @@ class Tally:
             histograms=histograms,
             **{kind.value: count for kind, count in self._counts.items()},
         )
-        self._since = until
         self._counts, self._runs, self._failures, self._dropped, self._streak = {}, [], [], [], 0
         return progress

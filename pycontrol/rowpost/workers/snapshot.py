@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rowpost.errors import QueueNotFound
 from rowpost.pipeline.histograms import Histograms, merge
 from rowpost.pipeline.timings import Times
-from rowpost.workers.protocol import Progress
+from rowpost.workers.protocol import WorkerProgress
 
 __all__ = ["Figures", "QueueSnapshot", "Snapshot"]
 
@@ -94,7 +94,7 @@ class Figures:
         self._histograms: Histograms = {}
         self._lock = threading.Lock()  # copying a deque while it changes raises RuntimeError
 
-    def add(self, progress: Progress, now: float) -> None:
+    def add(self, progress: WorkerProgress, now: float) -> None:
         """Count a worker's report."""
         for name in COUNTED:
             self.counts[name] += getattr(progress, name)
@@ -121,13 +121,9 @@ class Figures:
             return 0.0
         return sum(count for _, count, _ in recent) / max(1.0, min(RATE_WINDOW_S, now - recent[0][0]))
 
-    def critical_time(self, now: float) -> float | None:
-        """Return the mean over the last five seconds, in seconds; None if no message was handled."""
-        return sum((times for _, _, times in self._latest(now)), Times()).critical_time
-
-    def processing_time(self, now: float) -> float | None:
-        """Return the mean over the last five seconds, in seconds; None if no message was handled."""
-        return sum((times for _, _, times in self._latest(now)), Times()).processing_time
+    def times(self, now: float) -> Times:
+        """Return the critical and processing times over the last five seconds. Thread-safe."""
+        return sum((times for _, _, times in self._latest(now)), Times())
 
     def _latest(self, now: float) -> list[tuple[float, int, Times]]:
         with self._lock:

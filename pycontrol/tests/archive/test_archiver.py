@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from rowpost.archive.columns import ARCHIVE
-from rowpost.archive.opening import open_table
 from rowpost.archive.source import streams
+from rowpost.archive.table import open_table
 from rowpost.deploy.queues import forget_queue
 from tests.support.spark.killing import ROWPOST
 

@@ -10,9 +10,8 @@ import time
 
 import pytest
 
-from rowpost.archive.opening import open_table
 from rowpost.archive.source.drain import Drain
-from rowpost.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable, open_table
 from rowpost.archive.writer import TableWriter
 from tests.archive.conftest import Place
 from tests.support.spark.killing import ROWPOST

@@ -12,6 +12,8 @@ from benchmarks.suite.workloads import idle
 
 from tests.support.workers import eventually
 
+pytestmark = pytest.mark.bench
+
 LOG = b"""2026-11-24 23:59:01 UTC [1] LOG:  execute <unnamed>: SELECT waiting FROM rowpost."watch_queue:Sales"($1::integer)
 2026-11-24 23:59:01 UTC [1] DETAIL:  parameters: $1 = '1000'
 2026-11-24 23:59:01 UTC [1] LOG:  execute _pg3_1: SELECT rowpost.report_supervisor($1::uuid)

@@ -17,6 +17,8 @@ from rich.console import Console
 
 from rowpost.settings.environment import Settings
 
+pytestmark = pytest.mark.bench
+
 TINY = Scale(rounds=1, seconds=0.05, size=0.005)
 ABOUT = {
     "old": OFF,

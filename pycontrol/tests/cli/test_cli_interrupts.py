@@ -141,7 +141,7 @@ def test_a_deployment_that_waits_for_another_one_changes_nothing(sales: Program,
     database = connect()
 
     with (
-        deployment(database, plan(load_settings(more))),
+        deployment(database, plan(load_settings(more)).scripts),
         sales.with_environment(more).started(*command) as deploying,
     ):
         wait_for(connect, WAITS_FOR_A_LOCK)

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from rowpost.cli.run import live_table
-from rowpost.cli.run.live_table import describe_figures, queue_table
+from rowpost.cli.run.live_table import QueueTable, describe_figures
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
 FIGURES = {
@@ -19,7 +19,7 @@ NAMES = ("Sales", "Shop.Billing", "Shop.Warehouse.Shipping.Europe", "error")
 
 def shown(width: int, *queues: QueueSnapshot, depths: dict[str, int | None] | None = None) -> list[str]:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    console.print(queue_table(Snapshot(queues), {"error": 12} if depths is None else depths))
+    console.print(QueueTable(Snapshot(queues), {"error": 12} if depths is None else depths))
     return console.file.getvalue().splitlines()
 
 

@@ -28,7 +28,7 @@ from tests.support.dashboard import failed_headers, serving
 from tests.support.pictures import QUEUES, SAGA, browser, chromium, fill, overflow, pages_of
 from tests.support.workers import eventually
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="Chromium is not installed: apt-get install chromium")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(chromium() is None, reason="Chromium is not installed: apt-get install chromium")]
 WIDTHS = (400, 1600)
 #: counts what moved on the page without an input
 SHIFTS = "new PerformanceObserver(list => { window.shifts = (window.shifts || 0) + list.getEntries().filter(each => !each.hadRecentInput).length; }).observe({type: 'layout-shift'})"

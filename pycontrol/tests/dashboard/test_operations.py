@@ -11,8 +11,7 @@ from starlette.applications import Starlette
 
 from rowpost.dashboard import app, bulk
 from rowpost.dashboard.access import LoopbackAccess, ProxyAccess
-from rowpost.deploy.grants import grant_role
-from rowpost.deploy.queues import grant
+from rowpost.deploy.grants import grant, grant_role
 from rowpost.transport import bulk_operations
 from rowpost.transport.bulk_operations import BulkOperation, Selection
 from rowpost.transport.changes import Change

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from rowpost.database.contract import load_contract
+from rowpost.database.dialects.protocol import object_name
 from rowpost.database.dialects.sqlserver.odbc import find_driver, load_pyodbc
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import QueueNotFound, SettingsError
@@ -133,7 +134,7 @@ def test_a_connection_of_another_package_is_refused_with_the_one_that_is_wanted(
 def test_a_queue_that_has_lost_a_procedure_is_not_said_to_be_missing(database, sql, make_queue):
     queue = make_queue()
     kind = "PROCEDURE" if database.dialect.name == "sqlserver" else "ROUTINE"
-    procedure = database.dialect.object_name(load_contract().find_template("send_message"), queue.name)
+    procedure = object_name(database.dialect, load_contract().find_template("send_message"), queue.name)
     sql.run(f"DROP {kind} {procedure}")
 
     with pytest.raises(QueueNotFound, match=f"No queue named '{queue.name}' with the procedure send_message.*queue check says how to repair"):

@@ -5,15 +5,15 @@ from contextlib import suppress
 import pytest
 
 from rowpost.database.dialects.sqlserver.session import SESSION, decode_text
-from rowpost.database.dialects.sqlserver.transactions import STATE, State, clean, opening, restore
+from rowpost.database.dialects.sqlserver.transactions import STATE, SessionState, clean, opening, restore
 from rowpost.errors import DatabaseError
 
-FIRST = State(5496, "us_english", 7, "20030102", -1, "shop", "dbo")
+FIRST = SessionState(5496, "us_english", 7, "20030102", -1, "shop", "dbo")
 XACT_ABORT = 16384
 
 
 def test_a_distributed_transaction_keeps_the_option_that_linked_servers_want():
-    text = opening("distributed", FIRST, looks=True)
+    text = opening("distributed", FIRST, reads_state=True)
 
     assert text.index("SET XACT_ABORT OFF") < text.index(STATE) < text.index("SET XACT_ABORT ON") < text.index("BEGIN DISTRIBUTED")
     assert restore(FIRST, FIRST._replace(options=FIRST.options | XACT_ABORT)) == ""

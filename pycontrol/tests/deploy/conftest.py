@@ -117,7 +117,7 @@ def change_by_hand(shop: Shop, database: Connection) -> Callable[[str], None]:
 
     def change(script_name: str) -> None:
         step = next(step for step in shop.plan().steps if step.script_name == script_name)
-        with deployment(database, shop.plan()) as running:
+        with deployment(database, shop.plan().scripts) as running:
             changed = Script(step.script_name, step.text.replace("/*\n", "/*\nChanged by hand.\n", 1))
             running.run_script(adapt(changed) if is_babelfish(database) else changed)
 

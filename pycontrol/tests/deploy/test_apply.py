@@ -9,13 +9,16 @@ from threading import Barrier
 import pytest
 
 from rowpost.database.dialects.sqlserver import checks as sqlserver_checks
-from rowpost.deploy import apply as deploy
-from rowpost.deploy.apply import apply, difference, read_state
+from rowpost.deploy import apply as apply_module
+from rowpost.deploy import deployment as deployment_module
+from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.deployment import deployment
 from rowpost.deploy.queues import create_queue
+from rowpost.deploy.state import read_state
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, LockRefused, SchemaMissing, SchemaTooNew, ScriptEdited, UnsupportedServer
 from rowpost.settings.environment import QueueSettings
+from tests.support.babelfish import adapted_by_rowpost
 
 BREAKS = {
     "postgresql": ("-- breaks\nCREATE TABLE rowpost.half (a integer);\n\nSELECT 1 AS one,\n       nothing\nFROM rowpost.half;\n"),
@@ -38,7 +41,7 @@ def at_once(count, work):
 
 def is_untouched(database, shop):
     diff = difference(database, shop.plan())
-    return len(diff.added) + len(diff.names("everytime")) == len(diff.changes)
+    return len(diff.names("added")) + len(diff.names("everytime")) == len(diff.changes)
 
 
 def test_a_fresh_database_gets_everything_and_a_second_apply_finds_nothing_to_do(shop, database):
@@ -275,7 +278,7 @@ def test_a_connection_with_a_transaction_of_its_own_is_refused(shop, database):
 
 def test_the_lock_is_free_again_after_a_failure(shop, open_shop):
     first, second = open_shop(), open_shop()
-    with pytest.raises(ZeroDivisionError), deployment(first, shop.plan()):
+    with pytest.raises(ZeroDivisionError), deployment(first, shop.plan().scripts):
         raise ZeroDivisionError
 
     assert apply(second, shop.plan()).applied
@@ -288,7 +291,7 @@ def test_a_deployment_whose_lock_is_refused_is_told_so_by_number_and_changes_not
     if shop.engine == "postgresql":
         second.driver_connection.execute("SET lock_timeout = '50ms'")
 
-    with deployment(first, shop.plan()), pytest.raises(LockRefused) as caught:
+    with deployment(first, shop.plan().scripts), pytest.raises(LockRefused) as caught:
         apply(second, shop.plan(folder=folder))
 
     assert caught.value.code == 12
@@ -316,10 +319,10 @@ def test_a_function_of_an_earlier_release_that_returned_less_makes_room(shop, da
     assert verify(database, shop.plan()) == []
 
 
-def test_babelfish_is_refused_unless_its_scripts_are_adapted(shop, database, monkeypatch):
+def test_babelfish_is_refused(shop, database, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(deploy, "is_babelfish", lambda _: True)
-        patch.setattr(deploy, "adapt_for_babelfish", None)
+        patch.setattr(deployment_module, "is_babelfish", lambda _: True)
+        patch.setattr(apply_module, "adapted", adapted_by_rowpost)
         with pytest.raises(DeployError, match="The server is Babelfish, which rowpost does not support"):
             apply(database, shop.plan())
 
@@ -331,7 +334,8 @@ def test_a_database_of_an_old_compatibility_level_is_refused_before_anything_cha
         pytest.skip("PostgreSQL has no compatibility levels")
     with monkeypatch.context() as patch:
         if shop.babelfish:  # it says 120, and is exempt
-            patch.setattr(deploy, "is_babelfish", lambda _: False)
+            patch.setattr(deployment_module, "is_babelfish", lambda _: False)
+            patch.setattr(apply_module, "adapted", adapted_by_rowpost)
             level = "SELECT CAST(d.compatibility_level AS int) FROM sys.databases AS d WHERE d.name = DB_NAME();"
             patch.setattr(sqlserver_checks, "COMPATIBILITY", level)
         else:

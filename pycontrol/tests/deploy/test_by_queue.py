@@ -9,9 +9,11 @@ from threading import Event, Thread
 import pytest
 
 from rowpost.deploy import apply as deploy
-from rowpost.deploy.apply import apply, difference, read_state
+from rowpost.deploy.apply import apply, difference
+from rowpost.deploy.entries import DeclaredFeature
 from rowpost.deploy.parts import outcome, parts_by_queue
 from rowpost.deploy.plan import plan
+from rowpost.deploy.state import read_state
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, LockRefused
 from rowpost.settings.environment import QueueSettings, SagaSettings
@@ -202,9 +204,9 @@ def test_a_feature_that_goes_is_gone_after_an_interruption_and_a_second_apply(sh
     recorded = read_state(database)
     result = apply(database, declaring(shop), by_queue=True)
 
-    assert ("shop", "spark") in recorded.declared
+    assert ("shop", DeclaredFeature("spark")) in recorded.declared
     assert not [entry for entry in recorded.journal if entry.script_name.endswith("describe_stream.sql:Sales")]
     assert "procedures/stream/describe_stream.sql:Billing" in result.dropped
     assert result.kept == ()
-    assert ("shop", "spark") not in read_state(database).declared
+    assert ("shop", DeclaredFeature("spark")) not in read_state(database).declared
     assert verify(database, declaring(shop)) == []

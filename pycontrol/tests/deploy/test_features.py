@@ -6,14 +6,16 @@ from dataclasses import replace
 import pytest
 
 from rowpost.database.contract import CORE, FEATURES_OF_QUEUES, load_contract
-from rowpost.deploy.apply import apply, difference, read_state
+from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.contract_sql import drop_empty_table
 from rowpost.deploy.deployment import deployment
+from rowpost.deploy.grants import grant, grant_statements
 from rowpost.deploy.plan import business_settings, plan
-from rowpost.deploy.queues import create_queue, grant_statements
-from rowpost.deploy.release import go_back, open_release, write_bundle
+from rowpost.deploy.queues import create_queue
+from rowpost.deploy.release import go_back, open_release, write_release_archive
 from rowpost.deploy.review import read_definition, review
 from rowpost.deploy.scripts import Script
+from rowpost.deploy.state import read_state
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, FeatureMissing, QueueNotFound
 from rowpost.settings.environment import (
@@ -185,7 +187,7 @@ def test_rows_that_come_after_the_plan_keep_the_table(shop, database):
     database.call("claim_ledger", job_key="job-1", part=0, parts=1)
     table = next(step.object_name for step in declaring(shop, "spark").steps if step.script_name == "tables/020_ledger.sql")
 
-    with pytest.raises(DeployError, match="has rows by now"), deployment(database, declaring(shop, "spark")) as running:
+    with pytest.raises(DeployError, match="has rows by now"), deployment(database, declaring(shop, "spark").scripts) as running:
         running.run_script(Script("tables/020_ledger.sql", drop_empty_table(database.engine, table)))
 
     assert ("tables/020_ledger.sql", "spark") in objects(database)
@@ -296,12 +298,13 @@ def test_a_queue_made_by_hand_has_the_procedures_of_the_deployed_features(shop, 
     assert verify(database, declaring(shop)) == []
 
 
-def test_the_grants_of_a_login_name_only_procedures_that_exist(shop, database):
+def test_the_grants_of_a_login_name_only_procedures_that_exist(shop, database, login):
     apply(database, declaring(shop))
+    name = login.make("shop_worker")
 
-    statements = grant_statements(database, "shop_worker", ["Sales"], ["Billing"])
+    statements = grant(database, name, ["Sales"], ["Billing"])
 
-    assert statements == grant_statements(replace(shop.settings, features=()), "shop_worker", ["Sales"], ["Billing"])
+    assert statements == grant_statements(replace(shop.settings, features=()), name, ["Sales"], ["Billing"])
     assert not [each for each in statements if "send_staged" in each]
 
 
@@ -329,7 +332,7 @@ def test_a_missing_feature_is_one_sentence_with_the_line_and_the_command(shop, d
 def test_a_release_archive_brings_back_only_the_features_that_are_deployed(shop, database, tmp_path):
     apply(database, declaring(shop, "outbox"))
     before = objects(database)
-    write_bundle(tmp_path / "this.zip")
+    write_release_archive(tmp_path / "this.zip")
 
     with open_release(tmp_path / "this.zip") as release:
         go_back(database, release)

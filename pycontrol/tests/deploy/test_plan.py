@@ -7,11 +7,13 @@ import sys
 
 import pytest
 
-from rowpost.deploy.apply import apply, difference, fitted, read_state
+from rowpost.deploy import apply as deploy
+from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.plan import plan
-from rowpost.deploy.runner import BATCH_GUARD, BatchError, SqlserverRunner, code_only
+from rowpost.deploy.runner import BATCH_GUARD, BatchError, SqlserverRunner
 from rowpost.deploy.scripts import load_scripts
-from rowpost.deploy.sql_text import split_batches
+from rowpost.deploy.sql_text import code_only, split_batches
+from rowpost.deploy.state import read_state
 from rowpost.deploy.verify import verify
 from rowpost.errors import InvalidQueueName, SchemaMissing, SchemaTooNew
 from rowpost.settings.environment import QueueSettings, Settings
@@ -158,7 +160,7 @@ def test_a_tool_that_goes_on_after_an_error_leaves_nothing_of_the_script(shop, d
     if shop.engine != "sqlserver":
         pytest.skip("psql stops with ON_ERROR_STOP, and PostgreSQL refuses the rest of the transaction by itself")
     title = f"-- tables/queue/create.sql:Sales (anytime, for core)\n-- {'=' * 100}\n"
-    script = fitted(database, shop.plan()).script
+    script = deploy.adapted(database, shop.plan()).script
     assert script.count(title) == 1
     runner = GoesOn(database)
 
@@ -172,7 +174,7 @@ def test_a_tool_that_goes_on_after_an_error_leaves_nothing_of_the_script(shop, d
 
 
 def test_the_script_run_by_hand_deploys_everything_and_may_run_again(shop, database, psql, tmp_path):
-    wanted = fitted(database, shop.plan())
+    wanted = deploy.adapted(database, shop.plan())
 
     for _ in range(2):
         ran = run_by_hand(shop, database, psql, wanted.script, tmp_path)
@@ -196,9 +198,9 @@ def test_psql_takes_names_that_mean_something_to_it(shop, database, psql, tmp_pa
 
 
 def test_the_script_run_by_hand_refuses_a_newer_schema_and_changes_nothing(shop, database, psql, tmp_path):
-    run_by_hand(shop, database, psql, fitted(database, shop.plan()).script, tmp_path)
+    run_by_hand(shop, database, psql, deploy.adapted(database, shop.plan()).script, tmp_path)
     database.call("record_version", schema_version=99, tool_version="9.9")
-    newer = fitted(database, shop.plan(QueueSettings("New")))
+    newer = deploy.adapted(database, shop.plan(QueueSettings("New")))
 
     ran = run_by_hand(shop, database, psql, newer.script, tmp_path)
 
@@ -214,11 +216,11 @@ def test_a_connected_plan_tells_what_is_added_changed_and_no_longer_declared(sho
 
     diff = difference(database, shop.plan(QueueSettings("Sales"), QueueSettings("New"), folder=folder))
 
-    assert len(at_first.added) == len(shop.plan().items) - len(at_first.names("everytime"))
+    assert len(at_first.names("added")) == len(shop.plan().items) - len(at_first.names("everytime"))
     assert diff.undeclared == ("Billing",)
-    assert diff.changed == ("procedures/queue/peek_queue.sql:Sales", "procedures/queue/peek_queue.sql:Billing")
-    assert all(name.endswith("New") for name in diff.added)
-    assert len(diff.added) == 3 + len(load_scripts(shop.engine).templates)
+    assert diff.names("changed") == ("procedures/queue/peek_queue.sql:Sales", "procedures/queue/peek_queue.sql:Billing")
+    assert all(name.endswith("New") for name in diff.names("added"))
+    assert len(diff.names("added")) == 3 + len(load_scripts(shop.engine).queue.procedures)
     assert not diff.is_empty
 
 

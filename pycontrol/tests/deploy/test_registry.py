@@ -3,14 +3,13 @@
 import pytest
 
 from rowpost.deploy.apply import apply
+from rowpost.deploy.grants import grant, grant_statements
 from rowpost.deploy.queues import (
     add_external,
     adopt_queue,
     create_queue,
     drop_queue,
     forget_queue,
-    grant,
-    grant_statements,
 )
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, InvalidQueueName, PermissionDenied, QueueNotFound, SchemaMissing, SchemaTooNew
@@ -234,7 +233,7 @@ def test_an_endpoint_may_do_what_it_was_granted_and_nothing_else(shop, deployed,
         with pytest.raises(PermissionDenied), endpoint.translated():
             table = "rowpost.journal" if shop.babelfish else sql.table("Sales")  # which chains no ownership
             endpoint.driver_connection.execute(f"SELECT COUNT(*) FROM {table}")
-    assert granted == grant_statements(deployed, name, receive_from=["Sales"], send_to=["Billing"], tables=shop.babelfish)
+    assert granted == grant_statements(shop.settings, name, receive_from=["Sales"], send_to=["Billing"], tables=shop.babelfish)
 
 
 def test_a_grant_for_a_queue_that_is_not_there_grants_nothing_at_all(deployed, login):

@@ -8,7 +8,7 @@ import pytest
 from rowpost.database import contract
 from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.queues import create_queue
-from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
+from rowpost.deploy.release import go_back, open_release, undo_scripts, write_release_archive
 from rowpost.deploy.review import Item, Review, compare_releases, read_definition, review
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, SchemaMissing
@@ -61,7 +61,7 @@ def test_a_procedure_changed_by_hand_is_shown_as_it_lives(shop, database, change
 
 
 def test_two_releases_are_compared_without_a_connection(shop, tmp_path, folder, edit):
-    write_bundle(tmp_path / "old.zip")
+    write_release_archive(tmp_path / "old.zip")
     edit(PEEK, "/*\n", "/*\nBetter.\n")
 
     with open_release(tmp_path / "old.zip") as old:
@@ -75,14 +75,14 @@ def test_two_releases_are_compared_without_a_connection(shop, tmp_path, folder, 
 def test_the_same_scripts_make_the_same_bundle(tmp_path):
     first, second = tmp_path / "1.zip", tmp_path / "2.zip"
 
-    write_bundle(first)
-    write_bundle(second)
+    write_release_archive(first)
+    write_release_archive(second)
 
     assert first.read_bytes() == second.read_bytes()
 
 
 def test_a_saved_release_is_rendered_by_its_own_contract_whatever_the_current_one_says(shop, tmp_path, folder, monkeypatch):
-    write_bundle(tmp_path / "old.zip")
+    write_release_archive(tmp_path / "old.zip")
     with open_release(tmp_path / "old.zip") as release:
         before = shop.plan(folder=release.folder)
         text = (folder / "contract.yml").read_text(encoding="utf-8")
@@ -100,7 +100,7 @@ def test_a_saved_release_is_rendered_by_its_own_contract_whatever_the_current_on
 
 def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables_and_messages(shop, database, tmp_path, folder, edit, sql):
     apply(database, shop.plan())
-    write_bundle(tmp_path / "old.zip")
+    write_release_archive(tmp_path / "old.zip")
     edit(PEEK, "/*\n", "/*\nBetter.\n")
     apply(database, shop.plan(folder=folder))
     create_queue(database, "Made since")
@@ -117,7 +117,7 @@ def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables
 
 
 def test_procedures_that_only_a_later_release_has_are_dropped_with_its_tables(shop, database, tmp_path, folder, scripts):
-    write_bundle(tmp_path / "old.zip")
+    write_release_archive(tmp_path / "old.zip")
     later = {}  # a template, and on SQL Server also a function
     for name in ("queue/peek_queue", "deploy/_object_fingerprint"):
         text = (scripts / "procedures" / f"{name}.sql").read_text(encoding="utf-8")
@@ -141,7 +141,7 @@ def test_procedures_that_only_a_later_release_has_are_dropped_with_its_tables(sh
 @pytest.fixture
 def later_table(shop, database, tmp_path, scripts, folder):
     """The shop deployed by a later release, which has altered a table of rowpost's own; the release before is saved."""
-    write_bundle(tmp_path / "old.zip")
+    write_release_archive(tmp_path / "old.zip")
     text = "ALTER TABLE rowpost.failure ADD note " + shop.spelt("text NULL;\n", "nvarchar(50) NULL;\nGO\n")
     (scripts / "tables" / "050_note.sql").write_text(text)
     apply(database, shop.plan())
@@ -182,7 +182,7 @@ def test_an_undo_that_fails_leaves_the_later_release_as_it_was(shop, database, l
 def test_going_back_to_a_newer_schema_is_refused_and_changes_nothing(shop, database, tmp_path, folder, scripts):
     apply(database, shop.plan())
     (scripts / "tables" / "099_later.sql").write_text("SELECT 1;\n")
-    write_bundle(tmp_path / "newer.zip", folder)
+    write_release_archive(tmp_path / "newer.zip", folder)
 
     with open_release(tmp_path / "newer.zip") as release, pytest.raises(DeployError, match="forward"):
         go_back(database, release)
@@ -191,7 +191,7 @@ def test_going_back_to_a_newer_schema_is_refused_and_changes_nothing(shop, datab
 
 
 def test_there_is_nothing_to_go_back_to_in_an_empty_database(shop, database, tmp_path):
-    write_bundle(tmp_path / "old.zip")
+    write_release_archive(tmp_path / "old.zip")
 
     with open_release(tmp_path / "old.zip") as release, pytest.raises(SchemaMissing):
         go_back(database, release)

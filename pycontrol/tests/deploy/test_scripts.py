@@ -6,11 +6,12 @@ import pytest
 
 from rowpost.database.contract import load_contract
 from rowpost.database.sql_folder import dialect_folder, sql_folder
-from rowpost.deploy.contract_sql import role_grants
-from rowpost.deploy.plan import contract_fragments
-from rowpost.deploy.scripts import Script, database_scripts, hash_text, load_scripts, read_script, render_script
+from rowpost.deploy.contract_sql import contract_fragments, role_grants
+from rowpost.deploy.plan import plan
+from rowpost.deploy.scripts import Script, hash_text, load_scripts, read_script
 from rowpost.deploy.sql_text import SqlTextError, code_line, expand, render, split_batches
 from rowpost.errors import DeployError
+from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import IDENTIFIER_LIMIT, Address, queue_key
 
 ENGINES = ("postgresql", "sqlserver")
@@ -46,7 +47,7 @@ def batches(text, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_tables_run_first_in_number_order_then_deploy_s_procedures_then_helpers(engine):
-    names = [script.name for script in database_scripts(engine)]
+    names = [script.name for script in load_scripts(engine).database]
 
     kinds = ["tables" if name.startswith("tables/") else name.split("/")[1] for name in names]
     assert names[0] == "tables/001_schema.sql"
@@ -56,7 +57,7 @@ def test_tables_run_first_in_number_order_then_deploy_s_procedures_then_helpers(
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_script_of_tables_since_the_first_release_has_one_that_undoes_it(engine):
-    later = [script.name for script in database_scripts(engine) if script.kind == "once" and script.name > "tables/024"]
+    later = [script.name for script in load_scripts(engine).database if script.kind == "once" and script.name > "tables/024"]
 
     for name in later:
         assert read_script(engine, name.replace("tables/", "tables/undo/")).text
@@ -67,7 +68,7 @@ def test_tables_run_by_number_and_not_by_alphabet(folder):
     for name in ("0910_ten.sql", "909_nine.sql"):
         (folder / "tables" / name).write_text("SELECT 1;\nGO\n")
 
-    names = [script.name for script in database_scripts("sqlserver", folder) if script.kind == "once"]
+    names = [script.name for script in load_scripts("sqlserver", folder).database if script.kind == "once"]
 
     assert names[-2:] == ["tables/909_nine.sql", "tables/0910_ten.sql"]
     assert load_scripts("sqlserver", folder).schema_version == 910
@@ -77,7 +78,7 @@ def test_two_one_time_scripts_of_one_number_are_refused(folder):
     (folder / "tables" / "001_again.sql").write_text("SELECT 1;")
 
     with pytest.raises(DeployError, match=r"001_schema\.sql and tables/001_again\.sql|001_again.*001_schema"):
-        database_scripts("sqlserver", folder)
+        load_scripts("sqlserver", folder)
 
 
 def test_a_file_that_cannot_be_read_is_named(folder):
@@ -90,7 +91,7 @@ def test_both_dialects_bring_the_same_files(engine):
     scripts, twin = (load_scripts(each) for each in ENGINES)
 
     assert [script.name for script in scripts.database] == [script.name for script in twin.database]
-    assert {script.stem for script in scripts.templates} == {script.stem for script in twin.templates}
+    assert {script.stem for script in scripts.queue.procedures} == {script.stem for script in twin.queue.procedures}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -98,7 +99,7 @@ def test_both_dialects_bring_the_same_files(engine):
 @pytest.mark.parametrize("character", ["n", "é", "🚀"])
 def test_every_template_s_name_fits_the_identifier_limit_for_names_of_every_length(engine, schema, character):
     scripts = load_scripts(engine)
-    stems = {script.stem for script in (*scripts.templates, *scripts.saga_templates)}
+    stems = {script.stem for script in (*scripts.queue.procedures, *scripts.saga.procedures)}
     size = {"postgresql": lambda text: len(text.encode()), "sqlserver": lambda text: len(text.encode("utf-16-le")) // 2}[engine]
     names = [character * length for length in range(1, IDENTIFIER_LIMIT[engine] + 1) if size(character * length) <= IDENTIFIER_LIMIT[engine]]
 
@@ -113,7 +114,7 @@ def test_every_template_s_name_fits_the_identifier_limit_for_names_of_every_leng
 def test_every_procedure_of_the_contract_has_its_file(engine):
     scripts = load_scripts(engine)
 
-    files = {script.name for script in (*scripts.database, *scripts.templates, *scripts.saga_templates)}
+    files = {script.name for script in (*scripts.database, *scripts.queue.procedures, *scripts.saga.procedures)}
 
     assert {f"procedures/{each.folder}/{each.name}.sql" for each in load_contract().procedures} <= files
 
@@ -121,11 +122,11 @@ def test_every_procedure_of_the_contract_has_its_file(engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_file_of_the_product_can_be_rendered_and_split(engine):
     scripts = load_scripts(engine)
-    of_queues = (scripts.create, scripts.queue_grants, scripts.forget, scripts.drop, *scripts.templates)
-    fragments = contract_fragments(scripts) | {"procedure_grants": role_grants(engine, load_contract().templates())}
+    of_queues = (*scripts.queue.tables, *scripts.queue.procedures, *scripts.queue.grants, *scripts.queue.removal)
+    fragments = contract_fragments(scripts.contract, engine) | {"procedure_grants": role_grants(engine, load_contract().templates())}
 
     expanded = [Script(script.name, expand(script.text, fragments)) for script in of_queues]
-    rendered = [render_script(script, NASTY[engine], engine) for script in expanded]
+    rendered = [render(script.text, NASTY[engine], engine) for script in expanded]
 
     assert not any("{queue_" in text for text in rendered)
     assert all(batches(text, engine) for text in [*rendered, *(script.text for script in scripts.database)])
@@ -262,11 +263,14 @@ def test_a_name_in_bare_code_is_refused_with_its_line():
         render("SELECT\n{queue_key}", {"queue_key": "x"}, "sqlserver")
 
 
-def test_an_unknown_placeholder_is_refused_with_file_and_line():
-    script = Script("procedures/queue/x.sql", "\n\nSELECT '{qeue_key}'")
+def test_an_unknown_placeholder_is_refused_with_file_and_line(folder):
+    path = folder / "postgresql/procedures/queue/peek_queue.sql"
+    text = path.read_text().rstrip()
+    path.write_text(f"{text}\nSELECT '{{qeue_key}}';\n")
+    line = text.count("\n") + 2
 
-    with pytest.raises(DeployError, match=r"procedures/queue/x\.sql: line 3: unknown placeholder {qeue_key}"):
-        render_script(script, {"queue_key": "x"}, "postgresql")
+    with pytest.raises(DeployError, match=rf"procedures/queue/peek_queue\.sql: line {line}: unknown placeholder {{qeue_key}}"):
+        plan(Settings(url="postgresql://db01/shop", queues=(QueueSettings("Sales"),)), folder)
 
 
 def test_braces_that_name_nothing_stay():

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rowpost.deploy.apply import apply, difference
+from rowpost.deploy.grants import grant
 from rowpost.deploy.plan import plan
-from rowpost.deploy.queues import grant
 from rowpost.deploy.subscriptions import forget_table
 from rowpost.deploy.verify import verify
 from rowpost.endpoint.endpoint import Endpoint

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from rowpost.deploy.runner import code_only
 from rowpost.deploy.scripts import load_scripts, read_script
+from rowpost.deploy.sql_text import code_only
 
 QUEUE_OPTIONS = "STATISTICS_NORECOMPUTE = ON"
 
@@ -47,7 +47,7 @@ def test_a_new_table_never_locks_as_a_whole(name):
 
 
 def test_the_indexes_of_a_queue_do_not_update_their_statistics():
-    text = code_only(load_scripts("sqlserver").create.text)
+    text = code_only(load_scripts("sqlserver").queue.tables[0].text)
 
     indexes = re.findall(r"CREATE (?:NON)?CLUSTERED INDEX .*?;", text, re.DOTALL)
 

@@ -23,6 +23,8 @@ from tests.support.program import Ended, Program, Started, environment_file
 from tests.support.releases import install, kept_releases
 from tests.support.workers import eventually
 
+pytestmark = pytest.mark.dist
+
 LAST = kept_releases()[-1]
 NEXT = re.sub(r"^(\d+)\.(\d+)\.\d+", lambda found: f"{found[1]}.{int(found[2]) + 1}.0", __version__)
 QUEUES = 'queues: {Sales: {worker: {handler: "orders:handle", limit: 2, attempts: 2, peek_delay: 0.1}}, error: {}}\n'

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.spark.archive.schemas import MESSAGE, OUTPUTS
+from rowpost.spark.archive import schemas
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark-columns.md"
 
@@ -17,13 +17,13 @@ def as_table(schema) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("name", ["ARCHIVE", "FLOW_HOURLY", "EDGES", "CONVERSATIONS", "FAILURE_GROUPS"])
 def test_the_guide_shows_every_column_with_its_type_and_meaning(name):
-    assert as_table(OUTPUTS[name]) in GUIDE.read_text(encoding="utf-8")
+    assert as_table(getattr(schemas, name)) in GUIDE.read_text(encoding="utf-8")
 
 
 def test_the_guide_names_the_columns_of_a_message():
-    named = ", ".join(f"`{column.name}`" for column in MESSAGE)
+    named = ", ".join(f"`{column.name}`" for column in schemas.MESSAGE)
 
     assert named in GUIDE.read_text(encoding="utf-8")
 

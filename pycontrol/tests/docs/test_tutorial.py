@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.documents import ROOT, Block, blocks, typed_lines
 
+pytestmark = pytest.mark.dist
+
 #: lines that are not run, and the reason
 NOT_RUN = {
     "make run": "runs the demo: tests/cli/test_demo.py",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from rowpost.deploy.queues import grant
+from rowpost.deploy.grants import grant
 from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import InvalidSubscription, QueueNotGranted, SettingsError, SubscriptionRefused
 from rowpost.pipeline.batch_size import BatchSize

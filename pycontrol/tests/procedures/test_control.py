@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from rowpost.deploy.queues import grant
+from rowpost.deploy.grants import grant
 from rowpost.errors import InvalidCount, InvalidReport, PermissionDenied, QueueNotFound
 from rowpost.transport.supervisors import supervisors_of
 from tests.support.logins import logins

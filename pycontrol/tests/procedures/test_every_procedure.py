@@ -11,9 +11,8 @@ import pytest
 
 from rowpost.database.contract import load_contract
 from rowpost.deploy.apply import apply
+from rowpost.deploy.entries import describe_queue, describe_saga
 from rowpost.deploy.plan import plan
-from rowpost.deploy.queue_entry import describe_queue, queue_names
-from rowpost.deploy.saga_entry import describe_saga, saga_names
 from rowpost.errors import DatabaseError, InvalidMessage, InvalidReport, JobKeyUsed, QueueNotFound, SpoolTaken
 from rowpost.settings.environment import QueueSettings
 from tests.support.probe import probe_for
@@ -63,7 +62,7 @@ def saga_table(target):
     with target.connect() as database:
         apply(database, plan(replace(target.settings, sagas=(SAGA,))))
         entry = describe_saga(SAGA, target.settings.engine)
-        return saga_names(entry, database.dialect)["saga_table"]
+        return entry.placeholders(database.dialect)["saga_table"]
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def call(database, target, queue, sql, saga_table):
 @pytest.fixture
 def content(database, target, queue, call, saga_table):
     """Everything that the procedures could change."""
-    sales = queue_names(describe_queue(QueueSettings("Sales"), target.settings.engine), database.dialect)
+    sales = describe_queue(QueueSettings("Sales"), target.settings.engine).placeholders(database.dialect)
     routing = 'public."SubscriptionRouting"' if target.settings.engine == "postgresql" else "dbo.SubscriptionRouting"
     names = "journal version queue saga failure decision lease outbox outbox_operations dispatch purge"
     names += " spool spooled_message ledger staged_message job job_part"

@@ -10,9 +10,8 @@ import pytest
 
 from rowpost.database.contract import load_contract
 from rowpost.deploy.apply import apply
-from rowpost.deploy.grants import grant_role
+from rowpost.deploy.grants import grant, grant_role
 from rowpost.deploy.plan import plan
-from rowpost.deploy.queues import grant
 from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import PermissionDenied, QueueNotGranted, RowpostError
 from rowpost.pipeline.pipeline import Pipeline

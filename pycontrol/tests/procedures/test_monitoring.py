@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from rowpost.deploy.queues import grant
+from rowpost.deploy.grants import grant
 from rowpost.settings.environment import QueueSettings, Settings, SupervisorSettings
 from rowpost.transport.maintenance import maintain_queue, queue_metrics
 from rowpost.transport.queue import Queue

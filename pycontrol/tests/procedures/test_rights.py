@@ -8,9 +8,8 @@ import pytest
 from rowpost.database.connection import connect_url
 from rowpost.database.contract import load_contract
 from rowpost.deploy.apply import apply
-from rowpost.deploy.grants import grant_role
+from rowpost.deploy.grants import grant, grant_role, grant_statements
 from rowpost.deploy.plan import plan
-from rowpost.deploy.queues import grant, grant_statements
 from rowpost.errors import DatabaseError, PermissionDenied, RowpostError
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from rowpost.deploy.grants import grant_role
-from rowpost.deploy.queues import forget_queue, grant
+from rowpost.deploy.grants import grant, grant_role
+from rowpost.deploy.queues import forget_queue
 from rowpost.errors import (
     DatabaseError,
     DatabaseUnavailable,

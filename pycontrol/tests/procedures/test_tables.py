@@ -3,7 +3,7 @@
 import pytest
 
 from rowpost.cli.exits import ExitCode, exit_code
-from rowpost.deploy.queue_entry import describe_queue
+from rowpost.deploy.entries import describe_queue
 from rowpost.errors import DatabaseError, InvalidQueueName, QueueNameConflict, QueueNotFound
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.queue import Queue
@@ -269,7 +269,7 @@ def test_a_row_version_that_the_server_does_not_fill_is_a_finding(make_queue, da
 
 def test_a_missing_procedure_and_a_missing_table_are_findings(make_queue, database, sql):
     queue = make_queue()
-    key = describe_queue(QueueSettings(queue.name), database.engine).queue_key
+    key = describe_queue(QueueSettings(queue.name), database.engine).key
     kind = "FUNCTION" if database.engine == "postgresql" else "PROCEDURE"
     sql.run(f"DROP {kind} rowpost.{database.dialect.quote(f'peek_queue:{key}')}")
     sql.run(f"DROP TABLE {sql.table(queue.name)}")

@@ -12,7 +12,7 @@ from rowpost.recoverability.policy import Decision, Failure, Recoverability, del
 from rowpost.wire.message import Message
 from rowpost.workers import events
 from rowpost.workers.answers import Answer, Crash
-from rowpost.workers.protocol import Backoff, CrashPolicy, Exit, InFlight, Progress, Ready, Tally
+from rowpost.workers.protocol import Backoff, CrashPolicy, Exit, InFlight, Ready, Tally, WorkerProgress
 from rowpost.workers.supervision.health import Throttle
 from tests.support.pool_history import idle_history
 
@@ -257,7 +257,7 @@ def test_a_delayed_retry_is_an_event_and_a_figure_of_its_own():
     history.peeks(1, now=0.0)
     outcome = Outcome(Kind.DELAYED, 7, uuid4(), 6, "ValueError: no")
 
-    history.reports(1, Progress(0.0, 0.0, True, 1, (1,), delayed=1, failures=(outcome,), streak=1), 1.0)
+    history.reports(1, WorkerProgress(True, 1, (1,), delayed=1, failures=(outcome,), streak=1), 1.0)
 
     assert [event.attempts for event in history.seen(events.Delayed)] == [6]
     assert history.pool.snapshot(1.0).delayed == 1

@@ -16,6 +16,8 @@ from tests.support.documents import ROOT
 from tests.support.program import Program, environment_file
 from tests.support.releases import install
 
+pytestmark = pytest.mark.dist
+
 SDIST, WHEEL = f"rowpost-{__version__}.tar.gz", f"rowpost-{__version__}-py3-none-any.whl"
 YEAR = 365 * 24 * 3600.0  # seconds
 

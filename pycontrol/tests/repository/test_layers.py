@@ -35,7 +35,7 @@ FLOORS = {
     "rowpost.archive": ((REST,), ("source",), ("standalone",)),
     "rowpost.cli": ((REST,), ("errors", "queue", "run"), ("operations", "demo", "spark"), ("app",)),
     "rowpost.database": (("sql_folder", "moments"), ("contract",), ("dialects",), (REST,)),
-    "rowpost.database.dialects": (("protocol", "relations"), ("postgresql", "sqlserver"), ("choice",)),
+    "rowpost.database.dialects": (("protocol", "relations"), ("explanations",), ("postgresql", "sqlserver"), ("choice",)),
     "rowpost.pipeline": ((REST,), ("telemetry",)),
     "rowpost.spark": ((REST,), ("archive",), ("bodies", "source"), ("jobs",)),
     "rowpost.workers": ((REST,), ("worker", "tasks", "exposition", "bridge"), ("supervision",)),
@@ -168,7 +168,7 @@ def test_no_modules_import_one_another_in_a_circle(folder):
 
 
 def test_a_reader_of_the_package_folder_sees_few_entries():
-    entries = [path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"]
+    entries = {path.stem for path in PACKAGE.iterdir()} - {"__pycache__"}
 
     assert len(entries) <= ENTRIES, sorted(entries)
 

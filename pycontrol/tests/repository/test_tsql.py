@@ -14,7 +14,7 @@ from rowpost.database.dialects.sqlserver.transactions import (
     COMMIT,
     REPLACED,
     ROLL_BACK_REPLACED,
-    State,
+    SessionState,
     is_whole,
     opening,
     restore,
@@ -25,7 +25,7 @@ from tests.support.documents import blocks, pages
 from tests.support.tsql.compiler import Finding, Source, compile_sets, operations, read_sources, tree_sets
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
-pytestmark = pytest.mark.timeout(900)  # every procedure is compiled several times, which takes minutes beside other tests
+pytestmark = [pytest.mark.lint, pytest.mark.timeout(900)]  # every procedure is compiled several times, which takes minutes beside other tests
 SETTINGS = "SET NOCOUNT, XACT_ABORT ON;"
 COLUMN = re.compile(r"(?<=\b[a-z]\.)[A-Za-z_]+\b(?!\()")
 PARAMETER = re.compile(r"(?<=@)\w+(?= \w+.*,? ?(?:--.*)?\n)")
@@ -225,9 +225,9 @@ def test_the_statements_that_pages_show_have_no_syntax_error(findings):
 
 def around_transactions() -> dict[str, str]:
     """The batches that the dialect sends around calls. CREATE PROCEDURE takes all but USE."""
-    first = State(5496, "us_english", 7, "20030102", -1, "shop", "dbo")
-    other = State(~5496 & 0x7FFE, "Deutsch", 1, "20030201", 5, "shop", "guest")
-    found = {f"begin {how}": f"{opening(how, first, looks=True)} SELECT {is_whole(how)};" for how in BEGIN}
+    first = SessionState(5496, "us_english", 7, "20030102", -1, "shop", "dbo")
+    other = SessionState(~5496 & 0x7FFE, "Deutsch", 1, "20030201", 5, "shop", "guest")
+    found = {f"begin {how}": f"{opening(how, first, reads_state=True)} SELECT {is_whole(how)};" for how in BEGIN}
     found |= {f"commit {how}": f"BEGIN TRY {CHECK_OPEN} {COMMIT[how]} END TRY BEGIN CATCH THROW; END CATCH;" for how in COMMIT}
     return found | {
         "session": SESSION,

@@ -6,7 +6,7 @@ from tests.support.tsql.compiler import Finding, Source, compile_sets
 from tests.support.tsql.rules import RULES
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
-pytestmark = pytest.mark.timeout(900)  # .NET compiles the parser and the compiler first
+pytestmark = [pytest.mark.lint, pytest.mark.timeout(900)]  # .NET compiles the parser and the compiler first
 
 TABLES = """CREATE TABLE dbo.heap (number bigint IDENTITY (1, 1) NOT NULL, due datetime NOT NULL, name nvarchar(100) NOT NULL, version bigint NULL);
 GO

@@ -9,9 +9,8 @@ import pytest
 from rowpost.archive.address import local_path, located
 from rowpost.archive.folder import LOG_FOLDER, ArchiveFolder
 from rowpost.archive.leftovers import find_leftovers
-from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import write_parts
-from rowpost.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable, create_table, open_table
 from rowpost.cli.exits import ExitCode
 from rowpost.errors import ArchiveNotFound, SettingsError, SparkFailed
 from rowpost.spark.archive.rows import read_files, relative

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 
-from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import NewFile
+from rowpost.archive.table import create_table, open_table
 from rowpost.errors import ArchiveNotFound, SparkFailed
 from rowpost.spark.archive.policy import Retention, Rule
 from rowpost.spark.archive.schemas import ARCHIVE, LIVE
 from rowpost.spark.explain import explained
-from rowpost.spark.jobs import decoded_tables, erase, retain
+from rowpost.spark.jobs import decode, erase, retain
 from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
 from rowpost.wire.message import format_timestamp
 from tests.support.spark.archives import ArchiveMaker
@@ -86,6 +86,7 @@ def test_a_time_of_a_clock_that_is_a_little_ahead_counts(spark):
     assert days(archive(messages(spark, audit_row(ProcessingEnded=format_timestamp(soon))), "audit")) == {soon.date()}
 
 
+@pytest.mark.spark_promise
 def test_a_batch_that_is_written_twice_is_there_once_and_verbatim(spark, tmp_path, checkpoint):
     rows = [audit_row(f"m{n}", sent=NOON + timedelta(days=n % 3), body=bytes([n])) for n in range(30)]
     batch = archive(messages(spark, *rows), "Shop.audit@[odd/schema]")
@@ -138,7 +139,7 @@ def test_a_table_has_statistics_of_columns_that_it_has(spark, tmp_path):
     for name, table in tables.items():
         named = DeltaTable(tmp_path / name).metadata().configuration["delta.dataSkippingStatsColumns"].split(",")
         assert named and set(named) <= set(table.names)
-        assert table.has_plain_log
+        table.check_plain_log()
 
 
 def test_duckdb_reads_the_table_with_delta_scan(spark, tmp_path, checkpoint):
@@ -239,7 +240,7 @@ def test_a_table_that_needs_deltas_jar_is_refused_in_one_sentence(spark, made, t
         with pytest.raises(SparkFailed, match=f"{named}.*does not write"):
             change_it()
     with pytest.raises(SparkFailed, match=f"Cannot decode.*{named}"):
-        decoded_tables.run(spark, made.address, str(tmp_path / "decoded"), {})
+        decode.run(spark, made.address, str(tmp_path / "decoded"), {})
 
 
 def with_row_tracking(out) -> None:

@@ -15,6 +15,7 @@ def numbered(first, last):
     return [b"%d" % number for number in range(first, last)]
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
 def test_each_archiver_continues_where_the_other_one_ended(queues, cli, tmp_path, mode):
     def without_spark(*options):

@@ -140,6 +140,7 @@ HARD = [  # of each: the type, the JSON of a value that fits and what it becomes
 ]
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize(("kind", "fits", "becomes", "rest"), HARD, ids=lambda value: value if isinstance(value, str) else "")
 def test_no_value_fails_the_job_and_none_is_lost(schemas, kind, fits, becomes, rest):
     bodies = [f'{{"V": {each}}}'.encode() for each in (fits, *rest)]

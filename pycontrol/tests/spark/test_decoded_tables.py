@@ -9,12 +9,11 @@ import pytest
 from deltalake import DeltaTable
 
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.opening import open_table
-from rowpost.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable, open_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import file_name, read_schemas
-from rowpost.spark.jobs import compact, decoded_tables, erase
+from rowpost.spark.jobs import compact, decode, erase
 from tests.support.spark.archives import ArchiveMaker, archived_rows
 from tests.support.spark.messages import NOON, audit_row
 
@@ -38,8 +37,8 @@ class Shop:
         self.folder.mkdir(exist_ok=True)
         (self.folder / f"{name}.ddl").write_text(text)
 
-    def decode(self) -> decoded_tables.Decoded:
-        done = decoded_tables.run(self.spark, self.path, str(self.out), read_schemas(self.folder))["tables"]
+    def decode(self) -> decode.Decoded:
+        done = decode.run(self.spark, self.path, str(self.out), read_schemas(self.folder))["tables"]
         return next(each for each in done if each.message_type == ORDER)
 
     def rows(self, name: str = ORDER):
@@ -111,6 +110,7 @@ def test_a_run_adds_what_is_new_and_a_run_after_a_merge_adds_nothing(spark, shop
     assert [row["OrderId"] for row in shop.rows()] == [1, 2, 3, 4]
 
 
+@pytest.mark.spark_promise
 def test_a_lost_state_a_deleted_table_and_a_message_that_is_archived_twice_double_nothing(shop):
     shop.made.batch(2, [order(5)] * 2)
     twice = order(6)
@@ -167,7 +167,7 @@ def test_another_writer_between_the_look_and_the_commit_doubles_nothing(fresh, m
         if "decoded" in self.path and not raced:
             raced.append(self.path)
             monkeypatch.setattr(ArchiveTable, "commit", original)
-            other = decoded_tables._Table(self.path, read_schemas(shop.folder)[ORDER])
+            other = decode._Table(self.path, read_schemas(shop.folder)[ORDER])
             source = open_table(shop.path)
             assert other.add(shop.spark, source, source.files()).added == 3
         return original(self, *args, **options)
@@ -179,7 +179,7 @@ def test_another_writer_between_the_look_and_the_commit_doubles_nothing(fresh, m
 
 
 def test_many_runs_leave_few_files(shop, monkeypatch):
-    monkeypatch.setattr(decoded_tables, "AUTOMATIC_FILES", 2)
+    monkeypatch.setattr(decode, "AUTOMATIC_FILES", 2)
     for number in range(4, 6):
         shop.made.batch(number, [order(number)])
         shop.decode()
@@ -190,7 +190,7 @@ def test_many_runs_leave_few_files(shop, monkeypatch):
 
 def test_a_table_is_no_folder_of_tables(spark, shop):
     with pytest.raises(SparkFailed, match="a table itself"):
-        decoded_tables.run(spark, shop.path, shop.path, read_schemas(shop.folder))
+        decode.run(spark, shop.path, shop.path, read_schemas(shop.folder))
 
 
 # ---------------------------------------------------------------------------------------------- erase

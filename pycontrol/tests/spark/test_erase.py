@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 from pyarrow import parquet
 
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.opening import open_table
+from rowpost.archive.table import open_table
 from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.archive.policy import Limit, Retention, Rule
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import read_schemas
-from rowpost.spark.jobs import compact, decoded_tables, erase, replay, retain, verify
+from rowpost.spark.jobs import compact, decode, erase, replay, retain, verify
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.maintenance import RewriteCounts
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
@@ -67,6 +67,7 @@ def kept(made: ArchiveMaker) -> list[str]:
 EXPECTED = sorted(f"m{number}{n}" for number in range(3) for n in range(6))
 
 
+@pytest.mark.spark_promise
 def test_only_files_with_the_messages_are_rewritten_no_byte_of_them_is_left_and_the_receipt_does_not_say_what_they_were(spark, made):
     before = {file.path for file in open_table(made.address).files()}
     assert holding(made.path) and len(bloom_filters_with(spark, made.path, MARKER)) == 2
@@ -207,7 +208,7 @@ class Copied:
         self.spark, self.made, self.out, self.schemas = spark, made, made.folder / "decoded", made.folder / "schemas"
 
     def decode(self) -> int:
-        return decoded_tables.run(self.spark, self.made.address, str(self.out), read_schemas(self.schemas))["tables"][0].added
+        return decode.run(self.spark, self.made.address, str(self.out), read_schemas(self.schemas))["tables"][0].added
 
     def retain(self, policy: Retention) -> dict:
         return retain.run(self.spark, self.made.address, policy, NOW, apply=True)[1]
@@ -280,7 +281,7 @@ def test_erase_says_to_which_copies_its_condition_cannot_be_applied(spark, copie
 def test_copies_of_two_archives_in_one_table_are_told_apart(spark, copied, tmp_path):
     other = ArchiveMaker(tmp_path / "other")
     other.batch(0, [customer(7)])
-    decoded_tables.run(spark, other.address, str(copied.out), read_schemas(copied.schemas))
+    decode.run(spark, other.address, str(copied.out), read_schemas(copied.schemas))
 
     assert copied.erase(OF_HEADERS) == (2, 2, 0, {})
     assert [row["name"] for row in copied.rows() if row["name"]] == [MARKER]

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from rowpost.archive import clustering, parts
 from rowpost.archive.clustering import merged
 from rowpost.archive.finding import find
-from rowpost.archive.opening import open_table
 from rowpost.archive.parts import SEARCHED
+from rowpost.archive.table import open_table
 from rowpost.cli.app import app
 from rowpost.cli.exits import ExitCode
 from rowpost.errors import SparkFailed

@@ -10,8 +10,7 @@ from pyarrow import parquet
 from rowpost.archive.columns import MESSAGE
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.merging import small_files
-from rowpost.archive.opening import open_table
-from rowpost.archive.table import DataFile
+from rowpost.archive.table import DataFile, open_table
 from rowpost.errors import SettingsError, SparkFailed
 from rowpost.spark.archive.policy import Limit, Retention, Rule, read_policy
 from rowpost.spark.archive.searching import contains

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, Field
 from rowpost.archive import identity
 from rowpost.archive.address import located
 from rowpost.archive.identity import CheckpointProgress, Recorded, StreamBatch, by_epoch, check_known, check_start, is_new, recorded_after
-from rowpost.archive.opening import create_table, open_table
+from rowpost.archive.table import create_table, open_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.jobs.archive import default_checkpoint
 

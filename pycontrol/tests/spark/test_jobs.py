@@ -50,6 +50,7 @@ def test_the_doctor_finds_nothing_wrong_with_a_machine_that_runs_these_tests(que
 
 
 # ---------------------------------------------------------------------------------------------- archive
+@pytest.mark.spark_promise
 def test_a_tail_archives_what_came_since_and_leaves_the_queue_alone(queues, cli, tmp_path):
     queue, out = queues.make(), tmp_path / "out"
     queues.send(queue, [b"%d" % n for n in range(50)], audit_row()[5])
@@ -66,6 +67,7 @@ def test_a_tail_archives_what_came_since_and_leaves_the_queue_alone(queues, cli,
     assert (code, counts["messages"], counts["missed"], counts["not_archived_yet"], counts["duplicates"]) == (OK, 60, 0, 1, 0)
 
 
+@pytest.mark.spark_promise
 def test_a_drain_takes_the_messages_and_leaves_nothing_in_the_spool(queues, cli, tmp_path):
     queue, out = queues.make(), tmp_path / "out"
     queues.send(queue, [b"%d" % n for n in range(50)])
@@ -91,6 +93,7 @@ def test_another_archive_may_not_drain_unless_it_is_told_to_take_over(queues, cl
     assert (queues.archived(out), queues.archived(tmp_path / "third")) == ([1, 2], [3])
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
 def test_a_batch_that_was_committed_and_not_noted_by_spark_is_not_added_again(queues, cli, tmp_path, mode):
     queue, out = queues.make(), tmp_path / "out"
@@ -162,6 +165,7 @@ def archived(queues, forty, tmp_path):
     return Path(shutil.copytree(out, tmp_path / "out")), sales
 
 
+@pytest.mark.spark_promise
 def test_a_replay_sends_what_is_asked_for_once_however_often_it_runs(queues, cli, archived):
     out, sales = archived
     asked = ("replay", out, sales, "--job", "k1", "--where", "cast(cast(body as string) as int) < 30", "--ramp", "1,5", "--pause", "0s")
@@ -173,6 +177,7 @@ def test_a_replay_sends_what_is_asked_for_once_however_often_it_runs(queues, cli
     assert bodies(queues, sales) == list(range(30))
 
 
+@pytest.mark.spark_promise
 def test_a_replay_that_was_stopped_sends_the_rest_of_what_it_chose(queues, archive_without_spark, archived, failed):
     out, sales = archived
     asked = replaying.Replay("k2", sales, rate=2.0)

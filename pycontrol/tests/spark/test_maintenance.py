@@ -20,8 +20,7 @@ from rowpost.archive import writer
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.lease import lease
 from rowpost.archive.merging import AUTOMATIC_FILES, small_files
-from rowpost.archive.opening import open_table
-from rowpost.archive.table import DataFile
+from rowpost.archive.table import DataFile, open_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.policy import Retention, Rule
 from rowpost.spark.archive.searching import contains

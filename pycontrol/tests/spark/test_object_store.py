@@ -6,9 +6,8 @@ import pytest
 from rowpost.archive import lease as lease_module
 from rowpost.archive.lease import lease
 from rowpost.archive.leftovers import find_leftovers, sweep
-from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.parts import write_parts
-from rowpost.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable, create_table, open_table
 from rowpost.errors import SparkFailed, SparkUnavailable
 from rowpost.spark.doctor import check_store
 from rowpost.spark.explain import to_rowpost_error

@@ -16,7 +16,7 @@ from tests.support.spark.archives import ArchiveMaker
 from tests.support.spark.killing import python_of
 from tests.support.spark.messages import audit_row
 
-pytestmark = pytest.mark.timeout(600)  # Spark asks a master that is not there for a minute
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # Spark asks a master that is not there for a minute
 
 PYCONTROL = Path(__file__).parents[2]
 OK, USAGE, UNAVAILABLE, FAILED = 0, 2, 4, 7

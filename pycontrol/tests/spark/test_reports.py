@@ -29,6 +29,7 @@ def columns(schema):
 
 
 # ---------------------------------------------------------------------------------------------- metrics
+@pytest.mark.spark_promise
 def test_metrics_are_by_the_hour_of_the_handling_by_endpoint_and_type(spark):
     rows = [audit_row(f"m{n}", waited=n, took=0.1 * n, body=b"12345") for n in range(1, 101)]
     late = audit_row("late", sent=NOON + timedelta(minutes=59, seconds=59), waited=1.0, ProcessingEndpoint="Billing")

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rowpost.archive.opening import open_table
+from rowpost.archive.table import open_table
 from rowpost.spark.archive.policy import read_policy
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.bodies.schema_files import read_schemas
-from rowpost.spark.jobs import compact, decoded_tables, erase, metrics, replay, retain, verify
+from rowpost.spark.jobs import compact, decode, erase, metrics, replay, retain, verify
 from rowpost.spark.jobs.archive import ArchiveJob, archive, read_archive
 from rowpost.spark.jobs.archive import run as run_archive
 from rowpost.spark.jobs.conversations import conversations, edges
@@ -97,6 +97,7 @@ def settings(spark: SparkSession) -> dict[str, str | None]:
     return {row.key: row.value for row in spark.sql("SET -v").collect()} | dict(spark.conf.getAll)
 
 
+@pytest.mark.spark_promise
 def test_times_are_utc_and_written_as_every_engine_reads_them(spark):
     said = spark.sql("SELECT CAST(TIMESTAMP '2026-11-20 12:00:00' AS string) AS said").first().said
 
@@ -179,7 +180,7 @@ def jobs(spark: SparkSession, queues, made: ArchiveMaker) -> Iterator[tuple[str,
     live.awaitTermination()
     yield "metrics --live", [(row["hour"], row["messages"]) for row in archived_rows(folder / "live")]
 
-    decoded_tables.run(spark, made.address, str(folder / "decoded"), read_schemas(folder / "schemas"))
+    decode.run(spark, made.address, str(folder / "decoded"), read_schemas(folder / "schemas"))
     decoded = sorted(archived_rows(folder / "decoded" / "Shop.PlaceOrder"), key=lambda row: row["message_id"])
     yield "decode", [(row["message_id"], row["OrderId"], row["At"], row["body_Day"], row["day"], row["_error"] is None) for row in decoded]
 
@@ -207,6 +208,7 @@ def shown(df: DataFrame) -> list[str]:
     return sorted(map(str, df.collect()))
 
 
+@pytest.mark.spark_promise
 def test_a_message_goes_through_parquet_as_it_is(spark, tmp_path):
     row = ("id", None, None, True, datetime(2026, 11, 20, tzinfo=UTC), "{}", b"\x00\xff", 7)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from rowpost.archive.opening import open_table
+from rowpost.archive.table import open_table
 from rowpost.cli.app import app
 from tests.support.spark.archives import ArchiveMaker
 from tests.support.spark.messages import audit_row

@@ -24,7 +24,7 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.address import DEFAULT_SCHEMA, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, REPLY_TO_ADDRESS
 from rowpost.workers.bridge.installation import install
-from rowpost.workers.bridge.mover import Moved, Mover
+from rowpost.workers.bridge.mover import MovedBatch, Mover
 
 __all__ = ["EVENT", "SALES", "STEPS", "STOCK", "TYPE", "Sides", "bridge_of", "deploy_sides", "spawn_mover", "wait_for"]
 
@@ -42,7 +42,7 @@ def settings_of(name: str, url: str) -> Settings:
 def bridge_of(shop_url: str, warehouse_url: str, **options) -> BridgeSettings:
     shop = BridgeSide("shop", settings_of("shop", shop_url), (SALES,), "error")
     warehouse = BridgeSide("warehouse", settings_of("warehouse", warehouse_url), (STOCK,), "error")
-    return BridgeSettings("test", (shop, warehouse), **options)
+    return BridgeSettings("test", sides=(shop, warehouse), **options)
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Sides:
             wait_for(mover.elect)  # the server may not have noticed yet that the last one was killed
             yield mover
 
-    def move(self, *, back: bool = False) -> list[Moved]:
+    def move(self, *, back: bool = False) -> list[MovedBatch]:
         """Move all that waits, in one direction."""
         done = []
         with self.mover(back=back) as mover:

@@ -174,7 +174,9 @@ def _execution() -> str:
     """Return how each procedure of sql/ is executed on Babelfish, as a sentence of counts and a table."""
     scripts = load_scripts("sqlserver")
     adapted = babelfish.adapted_procedures()
-    names = sorted(each.name for each in (*scripts.database, *scripts.templates, *scripts.saga_templates) if each.name.startswith("procedures/"))
+    names = sorted(
+        each.name for each in (*scripts.database, *scripts.queue.procedures, *scripts.saga.procedures) if each.name.startswith("procedures/")
+    )
     rows = []
     for name in names:
         lack = adapted.get(name, "")

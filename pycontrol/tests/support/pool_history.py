@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from rowpost.settings.environment import Settings, WorkerSettings
 from rowpost.workers.answers import Answer
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.protocol import Assignment, Progress, Ready
+from rowpost.workers.protocol import Assignment, Ready, WorkerProgress
 from rowpost.workers.supervision.pool import WorkerPool
 
 __all__ = ["History", "Process", "idle_history"]
@@ -68,7 +68,7 @@ class History:
 
     def receives(self, number, *runs, now, busy=False, **counts):
         handle = next(h for h in self.pool.handles if h.number == number)
-        return self.reports(number, Progress(0.0, 0.0, busy, handle.round, runs, **counts), now)
+        return self.reports(number, WorkerProgress(busy, handle.round, runs, **counts), now)
 
     def dies(self, number, exitcode, now):
         self.pool.on_exit(next(h for h in self.pool.handles if h.number == number), exitcode, now)

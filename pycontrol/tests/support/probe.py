@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.queue_entry import describe_queue, queue_names
+from rowpost.deploy.entries import describe_queue
 from rowpost.settings.environment import QueueSettings
 from rowpost.wire.address import parse_address
 
@@ -59,15 +59,15 @@ class Probe(ABC):
 
     def drop_queue(self, queue: str) -> None:
         entry = describe_queue(QueueSettings(queue), self.database.engine)
-        for (name,) in self.run(self.PROCEDURES, f"%:{entry.queue_key}"):
-            if name.partition(":")[2] == entry.queue_key:
+        for (name,) in self.run(self.PROCEDURES, f"%:{entry.key}"):
+            if name.partition(":")[2] == entry.key:
                 kind, how = ("FUNCTION", " CASCADE") if self.database.engine == "postgresql" else ("PROCEDURE", "")
                 self.run(f"DROP {kind} rowpost.{self.database.dialect.quote(name)}{how}")
         if self.database.engine == "postgresql":
-            self.run(f"DROP SEQUENCE IF EXISTS rowpost.{self.database.dialect.quote(f'waiters:{entry.queue_key}')}")
-        self.run("DELETE FROM rowpost.journal WHERE script_name LIKE ?", f"%:{entry.queue_key}")
-        self.run("DELETE FROM rowpost.queue WHERE queue_key = ?", entry.queue_key)
-        names = queue_names(entry, self.database.dialect)
+            self.run(f"DROP SEQUENCE IF EXISTS rowpost.{self.database.dialect.quote(f'waiters:{entry.key}')}")
+        self.run("DELETE FROM rowpost.journal WHERE script_name LIKE ?", f"%:{entry.key}")
+        self.run("DELETE FROM rowpost.queue WHERE queue_key = ?", entry.key)
+        names = entry.placeholders(self.database.dialect)
         for table in (names["queue_table"], names["delayed_table"]):
             self.run(f"DROP TABLE IF EXISTS {table}")
 
@@ -148,7 +148,7 @@ class PostgreSQLProbe(Probe):
         )
 
     def send_malformed_messages(self, queue: str) -> None:
-        key = describe_queue(QueueSettings(queue), "postgresql").queue_key
+        key = describe_queue(QueueSettings(queue), "postgresql").key
         with self.database.translated():
             self.run(f"SELECT rowpost.{self.database.dialect.quote(f'send_messages:{key}')}(ARRAY['a', 'b'], ARRAY[''::bytea])")
 
@@ -218,7 +218,7 @@ class SQLServerProbe(Probe):
         )
 
     def send_malformed_messages(self, queue: str) -> None:
-        key = describe_queue(QueueSettings(queue), "sqlserver").queue_key
+        key = describe_queue(QueueSettings(queue), "sqlserver").key
         with self.database.translated():
             self.run(f"EXEC rowpost.{self.database.dialect.quote(f'send_messages:{key}')} @messages = N'not JSON'")
 

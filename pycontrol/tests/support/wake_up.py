@@ -5,8 +5,8 @@ import pytest
 
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
+from rowpost.deploy.entries import describe_queue
 from rowpost.deploy.plan import build_plan
-from rowpost.deploy.queue_entry import describe_queue
 from rowpost.deploy.scripts import load_scripts
 from rowpost.settings.environment import QueueSettings
 
@@ -55,5 +55,5 @@ def wake_up_requested(sql, queue: str) -> bool:
 
 def wake_everybody(database: Connection, queue: str) -> None:
     """Give one queue of a shared database the trigger of `wake_up: everybody`, without a deployment of an environment."""
-    entry = describe_queue(QueueSettings(queue), database.engine)
-    apply(database, build_plan("tests", load_scripts(database.engine), [entry], whole=False, features=("spark",), woken={entry.queue_key}))
+    entry = describe_queue(QueueSettings(queue), database.engine, wake_up=True)
+    apply(database, build_plan("tests", load_scripts(database.engine), [entry], whole=False, features=("spark",)))

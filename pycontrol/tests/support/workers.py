@@ -122,7 +122,7 @@ class Running:
             yield
         except AssertionError as error:
             shown = [e for e in self.events if not isinstance(e, events.Handled | events.Peeked)][-20:]
-            raise AssertionError(f"{error}\n{self.supervisor.snapshot()}\n" + "\n".join(map(str, shown))) from None
+            raise AssertionError(f"{error}\n{self.supervisor.snapshot()}\n" + "\n".join(map(repr, shown))) from None
 
 
 class Shop:
@@ -148,7 +148,7 @@ class Shop:
 
     def run(self, handler: str = "note", **options) -> Running:
         """Return a supervisor for the queue, as a context manager."""
-        arguments = {key: options.pop(key) for key in ("breaker", "spawn", "monitor", "delayed_mover") if key in options}
+        arguments = {key: options.pop(key) for key in ("breaker", "spawn", "monitor", "tasks") if key in options}
         return Running(self.settings(handler, **options), **arguments)
 
     @property
@@ -198,7 +198,7 @@ def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: f
         "s = Settings(engine=a['engine'], url=a['url'], queues=(QueueSettings(a['queue'], worker=w),),"
         "supervisor=SupervisorSettings(stop_timeout=a['stop_timeout']));"
         # no `if __name__ == '__main__'`: workers must not run the caller's program
-        "Supervisor(s, lambda event: print(event, flush=True)).run()"
+        "Supervisor(s, lambda event: print(repr(event), flush=True)).run()"
     )
 
     arguments = json.dumps(

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from rowpost.database.connection import connect
-from rowpost.deploy.queues import grant
+from rowpost.deploy.grants import grant
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import QueueNotFound
 from rowpost.transport.delayed import Moved, move_due
@@ -20,6 +20,7 @@ from rowpost.wire.message import encode_headers
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.tasks.delayed_mover import make_delayed_mover
+from rowpost.workers.tasks.group import TaskGroup
 from tests.support.failing import TYPE
 from tests.support.logins import logins
 from tests.support.workers import Refusing, Running
@@ -270,7 +271,7 @@ def test_an_idle_queue_costs_its_peeks_and_no_move(shop):
         database.call_all = lambda calls, **how: trips.append(calls) or call_all(calls, **how)
         return database
 
-    with shop.run("note", peek_delay=0.1, delayed_mover=partial(make_delayed_mover, connect=counted)) as supervisor:
+    with shop.run("note", peek_delay=0.1, tasks=partial(TaskGroup, mover=partial(make_delayed_mover, connect=counted))) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 50, "five seconds of peeks")
         idle, peeks = len(trips), [event.at for event in supervisor.seen(events.Peeked)]
         store_as_nservicebus_does(shop)

@@ -111,10 +111,9 @@ def test_an_endpoint_without_the_serializer_keeps_the_message_and_says_which_it_
 
 
 # ------------------------------------------------------------------------------------------------ every type
-@pytest.mark.parametrize("seed", range(20))
-def test_every_type_of_a_generated_message_comes_back(seed):
-    chance = Random(seed)
-    for _ in range(50):
+def test_every_type_of_a_generated_message_comes_back():
+    chance = Random(0)
+    for _ in range(1000):
         message = generated_values(chance)
         message = replace(message, map={"k": None, "ž": "\r\n"})
 

@@ -9,6 +9,7 @@ from tests.support.campaign import failover, fuzz, injected, kinds, surroundings
 from tests.support.campaign.ledger import Ledger
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(
     ("run", "times", "modes"),
     [

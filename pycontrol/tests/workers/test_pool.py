@@ -8,7 +8,7 @@ from rowpost.errors import DatabaseUnavailable, Deadlock, LockTimeout, SettingsE
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.workers import events
 from rowpost.workers.answers import Answer
-from rowpost.workers.protocol import Exit, Progress, Receive, ReceiveFailed, ReceiveRecovered, Refused
+from rowpost.workers.protocol import Exit, HandlerRefused, Receive, ReceiveFailed, ReceiveRecovered, WorkerProgress
 from rowpost.workers.supervision.handles import respawn_delay
 from tests.support.pool_history import History, idle_history
 
@@ -89,7 +89,7 @@ def test_an_idle_worker_is_commanded_to_receive_before_a_new_one_is_started():
 def test_the_end_of_an_old_round_does_not_make_a_worker_idle_that_was_commanded_to_receive_again():
     history = idle_history(limit=1)
     history.peeks(5, now=1.0)
-    stale = Progress(0.0, 0.0, False, round=0, runs=(-1,))
+    stale = WorkerProgress(False, round=0, runs=(-1,))
 
     history.reports(1, stale, now=1.0)
 
@@ -406,7 +406,7 @@ def test_a_second_stop_kills():
 def test_a_handler_that_cannot_be_found_is_critical_once_and_no_worker_is_started_again():
     history = idle_history(limit=2)
 
-    history.reports(1, Refused("no such module"), now=0.1)
+    history.reports(1, HandlerRefused("no such module"), now=0.1)
     history.dies(1, 0, now=0.2)
     history.at(30.0)
 

@@ -7,7 +7,7 @@ import pytest
 from rowpost.settings.environment import QueueSettings
 from rowpost.workers import events
 from rowpost.workers.answers import Answer
-from rowpost.workers.protocol import Progress
+from rowpost.workers.protocol import WorkerProgress
 from rowpost.workers.supervision.monitor import QueueMonitor
 from rowpost.workers.worker.process import spawn_worker
 from tests.support.workers import concurrent, eventually, running
@@ -25,7 +25,7 @@ class Recorded:
 
         def recording():
             for report in reports():
-                if isinstance(report, Progress):
+                if isinstance(report, WorkerProgress):
                     self.runs += report.runs
                 yield report
 

@@ -1,9 +1,11 @@
 """What a supervisor finds wrong with its queues when it starts: a warning each, and work goes on."""
 
 from dataclasses import replace
+from functools import partial
 
 from rowpost.settings.environment import QueueSettings, SupervisorSettings, WorkerSettings
 from rowpost.workers import events
+from rowpost.workers.tasks.group import TaskGroup
 from rowpost.workers.tasks.startup_check import make_startup_check
 from tests.support.workers import Running
 
@@ -42,9 +44,9 @@ def test_a_queue_that_is_as_it_should_be_causes_no_warning(shop):
         return checked[0]
 
     shop.send(1)
-    with Running(shop.settings(), tasks=(recorded,)) as supervisor:
+    with Running(shop.settings(), tasks=partial(TaskGroup, tasks=(recorded,))) as supervisor:
         supervisor.until(lambda: shop.handled() == 1, "it is handled")
-        supervisor.until(lambda: not checked[0].running, "the check has ended")
+        supervisor.until(lambda: not checked[0]._thread.is_alive(), "the check has ended")
 
     assert supervisor.seen(events.Warned) == []
 

@@ -116,7 +116,7 @@ def test_the_supervisor_reports_an_unexpected_error_of_its_monitor_as_critical(s
     seen = []
     supervisor = Supervisor(settings, seen.append)
 
-    supervisor._post("answer", MonitorFailure(DEFECT))
+    supervisor._post(MonitorFailure(DEFECT))
     supervisor._open_inbox(0.0)
 
     assert [(type(event), event.queue) for event in seen] == [(events.Critical, "Sales, Billing")]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.queues import grant
+from rowpost.deploy.grants import grant
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue

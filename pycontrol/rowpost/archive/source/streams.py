@@ -43,13 +43,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class BatchPart(Range):
-    """A part of a stream's batch.
-
-    Attributes:
-        queue: the queue's name.
-        end: the offset at which the batch ends.
-        first: whether it is the first part of its batch.
-    """
+    """A part of a batch of a queue. The batch ends at `end`. `first` tells whether it is the first part of its batch."""
 
     queue: str
     end: Offset
@@ -60,8 +54,6 @@ class QueueStream:
     """What both modes share.
 
     Args:
-        options: the queue, and how it is read.
-        schema: the columns of the messages.
         connect: makes the connections: another one may end a wait for the server.
         connection: the planner's, which outlives restarts of the server. By default, the stream makes one.
     """

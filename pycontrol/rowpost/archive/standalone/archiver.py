@@ -2,9 +2,8 @@
 
 `QueueArchiver` archives one queue, batch after batch: it plans a batch, writes its files and commits them with the offsets of the batch.
 
-The table is the checkpoint. Its log has the offset up to which it has each queue (identity.py), also if Spark has archived it, so that an
-archiver starts where the table ends. A batch is committed only if it starts there, so that of two archivers one is refused.
-A drain deletes from its spool what the table has confirmed, and nothing else. The owner of its spool is made of the ids of the table and of
+The table is the checkpoint (identity.py), also if Spark has archived the queue: an archiver starts where the table ends, and of two archivers
+one is refused. A drain deletes from its spool what the table has confirmed, and nothing else. The owner of its spool is made of the ids of the table and of
 the queue, so that it is known before the first commit. What is lost with a process is read again, or is in the spool.
 """
 
@@ -82,11 +81,8 @@ class QueueArchiver:
 
     Args:
         writer: adds the batches to the table. Several archivers may share it, in one thread.
-        options: the queue, the mode and the bounds of a batch.
         recreated: archive a queue from its beginning that was dropped and created again after the table has archived it.
-        checkpoint: notes how far the archive is.
         receivers: are called with the numbers of each batch.
-        connect: makes the connections.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from rich.text import Text
 from rowpost.cli.demo.progress import DemoProgress
 from rowpost.cli.demo.scenario import DemoResult, Scenario
 from rowpost.cli.printing import visible
-from rowpost.cli.run.live_table import queue_table, show_depth
+from rowpost.cli.run.live_table import QueueTable, show_depth
 from rowpost.workers.snapshot import Snapshot
 
 __all__ = ["chart_lines", "line", "picture", "print_summary", "resample"]
@@ -31,7 +31,7 @@ def picture(title: str, progress: DemoProgress, snapshot: Snapshot, depths: Mapp
         bars.add_row(name, ProgressBar(total=burst.orders, completed=value, width=40), f"{value:,} of {burst.orders:,}")
     recent = (Text(visible(" ".join(text.split())), style="yellow", overflow="ellipsis", no_wrap=True) for text in progress.recent)
     return Group(
-        Text(f"{title} · {progress.seconds:.0f} s", style="dim"), queue_table(snapshot, depths), bars, Text(""), _chart(progress, limit), *recent
+        Text(f"{title} · {progress.seconds:.0f} s", style="dim"), QueueTable(snapshot, depths), bars, Text(""), _chart(progress, limit), *recent
     )
 
 

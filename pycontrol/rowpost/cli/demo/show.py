@@ -16,7 +16,7 @@ from rowpost.cli.demo.display import line, picture, print_summary, resample
 from rowpost.cli.demo.progress import Burst, DemoProgress
 from rowpost.cli.demo.scenario import BILLING, SALES, DemoResult, Scenario
 from rowpost.cli.demo.stage import Stage
-from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.run.depths import watched_depths
 from rowpost.cli.run.supervise import supervise
 from rowpost.cli.session import Session
@@ -60,7 +60,7 @@ def show(session: Session, orders: int, workers: int, keep: bool) -> ExitCode:
         if not keep:
             stage.clear(database)
     if stopped_by is not None:
-        raise Interrupted(_interim(result, keep))
+        raise CommandInterrupted(_interim(result, keep))
     if progress.burst.failure:
         raise DatabaseError(f"The demo's second process failed to send the orders: {progress.burst.failure}")
     if session.as_json:

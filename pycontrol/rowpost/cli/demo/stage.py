@@ -9,11 +9,12 @@ from typing import Any
 
 from rowpost.cli.demo.handlers import statement
 from rowpost.cli.demo.scenario import AUDIT, BILLING, ERROR, SALES, SUPERVISOR, DemoResult, queues
+from rowpost.cli.formats import PEEK_LIMIT
 from rowpost.cli.session import canonical_name
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
+from rowpost.deploy.entries import describe_queue
 from rowpost.deploy.plan import plan
-from rowpost.deploy.queue_entry import describe_queue, queue_names
 from rowpost.deploy.queues import drop_queue
 from rowpost.deploy.sql_text import render
 from rowpost.errors import MessageCorrupt, SchemaMissing
@@ -25,7 +26,6 @@ from rowpost.wire.message import BrowsedMessage
 __all__ = ["Stage"]
 
 WIRE = Path(__file__).parent / "wire"
-COUNT_LIMIT = 10_000
 
 
 class Stage:
@@ -63,7 +63,7 @@ class Stage:
     def count(self, database: Connection, expired: int) -> DemoResult:
         """Count the result. `expired` is the supervisor's count of expired messages."""
         ((handled, once, burst, burst_once),) = database.dialect.script(database.driver_connection, statement(database.engine, "count_orders"))
-        depth = {name: Queue(address, database).peek(COUNT_LIMIT) for name, address in self.names.items()}
+        depth = {name: Queue(address, database).peek(PEEK_LIMIT) for name, address in self.names.items()}
         waiting = depth[BILLING] + depth[SALES]
         return DemoResult(handled, once, burst, burst_once, depth[ERROR], depth[AUDIT], expired, waiting)
 
@@ -74,7 +74,7 @@ class Stage:
 
     def _run(self, database: Connection, name: str) -> None:
         entry = describe_queue(QueueSettings(self.names[BILLING]), database.engine)
-        text = render(statement(database.engine, name), queue_names(entry, database.dialect), database.engine)
+        text = render(statement(database.engine, name), entry.placeholders(database.dialect), database.engine)
         with database.translated():
             database.dialect.script(database.driver_connection, text)
 

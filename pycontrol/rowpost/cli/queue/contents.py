@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowpost.cli.command import QueueArgument, YesOption, command
-from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
 from rowpost.cli.interrupts import defer_interrupts
 from rowpost.cli.printing import describe_body, message_document, print_message, table, visible
@@ -67,7 +67,7 @@ def purge(
             )  # fmt: skip
             by_key, interrupts.pending = interrupts.pending, False
     if by_key and not purged.ended:
-        raise Interrupted(f"deleted {format_exact_count(purged.deleted)} from {queue.name}; the rest is still there")
+        raise CommandInterrupted(f"deleted {format_exact_count(purged.deleted)} from {queue.name}; the rest is still there")
     if session.as_json:
         session.document({"queue": queue.name, "purged": purged.deleted})
     else:

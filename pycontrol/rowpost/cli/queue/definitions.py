@@ -13,6 +13,7 @@ from rowpost.cli.formats import PEEK_LIMIT, format_count
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
+from rowpost.deploy import grants
 from rowpost.deploy import queues as registry
 from rowpost.deploy.apply import ApplyResult
 from rowpost.errors import LockTimeout, PermissionDenied, QueueNotFound
@@ -222,9 +223,9 @@ def grant(
     _check_known(session, [name for names in wanted for name in names])
     if apply_them:
         with session.deployed() as database:
-            statements = registry.grant(database, login, *wanted, sagas=sagas, tables=tables)
+            statements = grants.grant(database, login, *wanted, sagas=sagas, tables=tables)
     else:
-        statements = registry.grant_statements(session.settings, login, *wanted, sagas=sagas, tables=tables)
+        statements = grants.grant_statements(session.settings, login, *wanted, sagas=sagas, tables=tables)
     if session.as_json:
         session.document({"login": login, "applied": apply_them, "statements": statements})
     else:

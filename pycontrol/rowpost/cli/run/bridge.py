@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowpost.cli.command import YesOption, command
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.database.connection import connect
 from rowpost.settings.bridge import BridgeSettings, load_bridge
@@ -51,7 +51,7 @@ def run(
     """
     # imported here because other commands start faster without them
     from rowpost.cli.run.event_text import print_event
-    from rowpost.cli.run.output import lines_left_out, patient
+    from rowpost.cli.run.output import patient
     from rowpost.cli.run.supervise import pending, supervise
     from rowpost.workers.bridge.bridge import Bridge
 
@@ -70,11 +70,11 @@ def run(
             if session.as_json or not event.frequent:
                 print_event(session, event, as_json=session.as_json)
 
-    with patient(session, lines_left_out(as_json=session.as_json)):
+    with patient(session, as_json=session.as_json):
         stopped_by = supervise(running, draw, (lambda snapshot: snapshot.idle) if until_idle else None)
         _print_totals(session, running)
     if stopped_by is Signals.SIGINT:
-        raise Interrupted("what was being moved is finished; waiting messages stay in their queues")
+        raise CommandInterrupted("what was being moved is finished; waiting messages stay in their queues")
 
 
 def _print_totals(session: Session, running: Bridge) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -58,7 +59,8 @@ def run(
     finish. The second one kills them, and their messages return to the queue.
     """
     # imported here because the other commands start faster without the workers' modules
-    from rowpost.cli.run.selection import Selection
+    from rowpost.cli.run.selection import selected_settings
     from rowpost.cli.run.workers import work
 
-    work(session, Selection(tuple(endpoint or ()), tuple(queue or ()), metrics), until_idle, install=install, plain=plain)
+    load = partial(selected_settings, endpoints=endpoint or (), queues=queue or (), metrics=metrics)
+    work(session, load, until_idle, install=install, plain=plain)

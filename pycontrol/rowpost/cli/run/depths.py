@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from rowpost.cli.formats import PEEK_LIMIT
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, RowpostError
 from rowpost.settings.environment import Settings
@@ -16,10 +17,7 @@ from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.events import Event, Recovered
 from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["COUNT_LIMIT", "watched_depths"]
-
-#: a peek stops counting at this number of messages
-COUNT_LIMIT = 10_000
+__all__ = ["watched_depths"]
 
 
 @contextmanager
@@ -33,7 +31,7 @@ def watched_depths(settings: Settings, queues: Iterable[str], every: float = 1.0
     def peek_all(database: Connection, _: str) -> float:
         for name in depths:
             try:
-                depths[name] = Queue(name, database).peek(COUNT_LIMIT)
+                depths[name] = Queue(name, database).peek(PEEK_LIMIT)
             except DatabaseUnavailable:
                 raise
             except RowpostError:  # the login may not peek this queue, or the queue was dropped

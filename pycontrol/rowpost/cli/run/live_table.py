@@ -11,12 +11,11 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from rowpost.cli.formats import format_seconds
+from rowpost.cli.formats import PEEK_LIMIT, format_seconds
 from rowpost.cli.printing import visible
-from rowpost.cli.run.depths import COUNT_LIMIT
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
-__all__ = ["describe_figures", "queue_table", "show_depth"]
+__all__ = ["QueueTable", "describe_figures", "show_depth"]
 
 _COLUMNS = ("queue", "waiting", "workers", "per second", "critical time", "handled", "failed", "to error", "discarded")
 #: the columns that are left on a terminal that is narrower than 80 columns
@@ -42,8 +41,11 @@ _LAYOUTS = (_Layout(_COLUMNS, short=False), _Layout(_COLUMNS, short=True), _Layo
 
 
 @dataclass(frozen=True)
-class _QueueTable:
-    """What rich renders: the widest layout that fits."""
+class QueueTable:
+    """The table that rich renders: in the widest layout that fits.
+
+    On 80 columns, numbers are short, and long names fold; on fewer, columns are left out.
+    """
 
     snapshot: Snapshot
     depths: Mapping[str, int | None]
@@ -73,11 +75,6 @@ class _QueueTable:
             if name not in worked:
                 shown.add_row(Text(visible(name)), show_depth(depth))
         return shown
-
-
-def queue_table(snapshot: Snapshot, depths: Mapping[str, int | None]) -> _QueueTable:
-    """Make the table. On 80 columns, numbers are short, and long names fold; on fewer, columns are left out."""
-    return _QueueTable(snapshot, depths)
 
 
 def _cells(queue: QueueSnapshot, depth: int | None, layout: _Layout) -> dict[str, Text]:
@@ -125,7 +122,7 @@ def show_depth(depth: int | None) -> Text:
     """Format a depth: a question mark if it is unknown, a plus sign if counting stopped at the limit."""
     if depth is None:
         return Text("?")
-    return Text(f"{depth:,}+" if depth >= COUNT_LIMIT else f"{depth:,}")
+    return Text(f"{depth:,}+" if depth >= PEEK_LIMIT else f"{depth:,}")
 
 
 def describe_figures(queue: QueueSnapshot) -> str:

@@ -1,9 +1,9 @@
 """Write the output of a program that runs for long, without ever waiting for its reader.
 
-    with patient(session, lines_left_out(as_json=False)):
+    with patient(session, as_json=False):
         session.out.print("a line")     # returns at once
 
-A log that nobody reads blocks who writes to it, for ever. Therefore a thread writes, and what waits for it is bounded: what does not fit is
+A pipe that its reader does not read blocks the writer. Therefore a thread writes, and what waits for it is bounded: what does not fit is
 left out, and a line says how many lines that were. A terminal is written to directly.
 """
 
@@ -18,12 +18,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rowpost.cli.printing import json_text
 from rowpost.cli.session import Session
 
-__all__ = ["MOST", "PatientOutput", "lines_left_out", "patient"]
+__all__ = ["MOST", "PatientOutput", "patient"]
 
 #: characters that wait for the reader at most
 MOST = 1_000_000
@@ -114,27 +115,22 @@ class PatientOutput(io.TextIOBase):
                 select.select([], [self._descriptor], [])
 
 
-def lines_left_out(*, as_json: bool) -> Callable[[int], str]:
-    """Return what makes the line that says how many lines were left out."""
-
-    def line(count: int) -> str:
-        if as_json:
-            return json_text({"event": "LinesLeftOut", "at": datetime.now(UTC).isoformat(), "level": "warning", "count": count}) + "\n"
-        return f"{datetime.now():%H:%M:%S} {count} lines were left out here, because nobody read the output.\n"
-
-    return line
+def _line_of_left_out(count: int, *, as_json: bool) -> str:
+    if as_json:
+        return json_text({"event": "LinesLeftOut", "at": datetime.now(UTC).isoformat(), "level": "warning", "count": count}) + "\n"
+    return f"{datetime.now():%H:%M:%S} {count} lines were left out here, because nobody read the output.\n"
 
 
 @contextmanager
-def patient(session: Session, left_out: Callable[[int], str]) -> Iterator[None]:
-    """Let nobody wait for the reader of the results within the block, if it is no terminal.
+def patient(session: Session, *, as_json: bool) -> Iterator[None]:
+    """Write results within the block without waiting for their reader, unless they go to a terminal.
 
     At the end, a reader gets two seconds for what is left. If it does not read, the errors that the same reader would get are dropped too.
     """
     console: Any = session.out
     stream = console.file
     try:
-        patient_output = None if stream.isatty() else PatientOutput(stream, left_out)
+        patient_output = None if stream.isatty() else PatientOutput(stream, partial(_line_of_left_out, as_json=as_json))
     except io.UnsupportedOperation:  # a stream of a Python program, which does not block
         patient_output = None
     if patient_output is None:

@@ -15,13 +15,12 @@ from rich.live import Live
 from rich.text import Text
 
 from rowpost.cli.current_folder import import_from_current_folder
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import watched_depths
 from rowpost.cli.run.event_text import print_event
-from rowpost.cli.run.live_table import describe_figures, queue_table
-from rowpost.cli.run.output import lines_left_out, patient
-from rowpost.cli.run.selection import Selection
+from rowpost.cli.run.live_table import QueueTable, describe_figures
+from rowpost.cli.run.output import patient
 from rowpost.cli.run.supervise import pending, supervise
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.deploy.apply import apply
@@ -46,12 +45,12 @@ __all__ = ["work"]
 FIGURES_INTERVAL_S = 10.0
 
 
-def work(session: Session, selection: Selection, until_idle: bool, *, install: bool = False, plain: bool = False) -> None:
+def work(session: Session, load: Callable[[Session], Settings], until_idle: bool, *, install: bool = False, plain: bool = False) -> None:
     """Run the given endpoints, or the environment's workers, until a signal arrives or all queues are idle.
 
     Args:
         session: the call of the program.
-        selection: what the command line selects of the environment.
+        load: reads the environment with the workers that the command line selects.
         until_idle: stop when no messages are waiting.
         install: first deploy what the workers need and the databases do not have.
         plain: write lines on a terminal too.
@@ -61,17 +60,17 @@ def work(session: Session, selection: Selection, until_idle: bool, *, install: b
         SettingsError: a named queue has no worker, or metrics cannot be served.
         QueueNotFound: a needed queue is not deployed.
         HandlerNotFound: a handler cannot be imported.
-        Interrupted: Ctrl-C was pressed.
+        CommandInterrupted: Ctrl-C was pressed.
     """
     import_from_current_folder()
-    settings = selection.settings(session)
+    settings = load(session)
     if install:
         _install(session, settings)
     queued: SimpleQueue[Event] = SimpleQueue()
-    supervisor = Supervisor(settings, on_event=queued.put, load=lambda: selection.settings(Session(session.environment, session.as_json)))
+    supervisor = Supervisor(settings, on_event=queued.put, load=lambda: load(Session(session.environment, session.as_json)))
     _prepare(session, settings)
     as_json, live = _as_json(session), not plain and session.out.is_terminal and not session.out.is_dumb_terminal
-    with patient(session, lines_left_out(as_json=as_json)):
+    with patient(session, as_json=as_json):
         with _figures(session, settings, supervisor, live=live, plain=plain) as show_figures:
 
             def draw() -> None:
@@ -84,7 +83,7 @@ def work(session: Session, selection: Selection, until_idle: bool, *, install: b
             stopped_by = supervise(supervisor, draw, until, on_hangup=supervisor.reload)
         _print_totals(session, supervisor.snapshot().queues, plain=plain)
     if stopped_by is Signals.SIGINT:
-        raise Interrupted("running handlers finished; waiting messages stay in their queues")
+        raise CommandInterrupted("running handlers finished; waiting messages stay in their queues")
 
 
 def _install(session: Session, settings: Settings) -> None:
@@ -138,7 +137,7 @@ def _figures(session: Session, settings: Settings, supervisor: Supervisor, *, li
         title = Text(f"rowpost run · {visible(settings.environment)} · {visible(settings.target)} · Ctrl-C stops", "dim")
         counted = [*(each.name for each in settings.queues if each.worker is not None), settings.supervisor.error_queue]
         with watched_depths(settings, counted) as depths, Live(console=session.out, auto_refresh=False) as display:
-            yield lambda: display.update(Group(title, queue_table(supervisor.snapshot(), depths)), refresh=True)
+            yield lambda: display.update(Group(title, QueueTable(supervisor.snapshot(), depths)), refresh=True)
 
 
 def _lines_of_figures(session: Session, supervisor: Supervisor, *, plain: bool) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""The commands `rowpost spark …`: analysis.py, finding.py, archives.py, bodies.py, sending.py, jobs.py and replays.py hold one part of them each.
+"""The commands `rowpost spark …`: analysis.py, finding.py, archives.py, bodies.py, jobs.py and replays.py hold one part of them each.
 
 running.py holds what they share. Spark itself is imported when a command runs, so that all other commands start without it.
 """
@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.option_groups import grouped
-from rowpost.cli.spark import analysis, archives, bodies, finding, jobs, replays, sending
+from rowpost.cli.spark import analysis, archives, bodies, finding, jobs, replays
 
 __all__ = ["app"]
 
@@ -52,7 +52,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].", no_args_is_help=True, cls=_Commands)
 for _each in (
     analysis.doctor, analysis.metrics, analysis.conversations, analysis.failures, finding.find, archives.archive, archives.retain, archives.compact,
-    archives.erase, archives.verify, bodies.decode, bodies.schemas, sending.replay,
+    archives.erase, archives.verify, bodies.decode, bodies.schemas, replays.replay,
 ):  # fmt: skip
     command(app)(grouped(_each))
 app.add_typer(jobs.app, name="jobs")

@@ -15,9 +15,9 @@ from rowpost.cli.completion import queue_names
 from rowpost.cli.doctor import print_checks
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import parse_duration
-from rowpost.cli.printing import table, visible
+from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, counter, counts, local_folder, result_folder, running
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, counter, counts, local_folder, result_folder, running, show
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,22 +109,21 @@ def metrics(
         _written(df if by == "hour" else df.withColumnRenamed("hour", "period"), out)
         rows = [row.asDict() | {"hour": in_utc(row.hour)} for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()]
         left_out = skipped(kept)
-    if not session.as_json:
-        _print_metrics(session, rows[-count:], by)
+    _show_metrics(session, rows[-count:], by)
     counts(session, {"rows": len(rows), "messages": sum(r["messages"] for r in rows), "failed": sum(r["failed"] for r in rows),
                      "skipped": left_out, "clamped": sum(r["clamped"] for r in rows), "out": out})  # fmt: skip
 
 
-def _print_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str) -> None:
+def _show_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str) -> None:
     names = (f"{by} (UTC)", "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
     form = "%Y-%m-%d %H:%M" if by == "hour" else "%Y-%m-%d"
-    cells = [(f"{r['hour']:{form}}", r["endpoint"], r["message_type"], f"{r['messages']:,}", f"{r['failed']:,}",
-              *(_ms(r[f"{kind}_ms_{p}"]) for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
-    table(session.out, names, cells, right=names[3:])
+    cells = [(f"{r['hour']:{form}}", r["endpoint"], r["message_type"], r["messages"], r["failed"],
+              *(r[f"{kind}_ms_{p}"] for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
+    show(session, names, cells)
 
 
 def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tuple[str | None, str], receive: list[Receiver]) -> None:
-    from rowpost.archive.opening import create_table
+    from rowpost.archive.table import create_table
     from rowpost.spark.archive.schemas import LIVE
     from rowpost.spark.jobs.archive import follow, trigger_of
     from rowpost.spark.jobs.metrics import Lateness, start_live
@@ -178,11 +177,8 @@ def conversations(
         _written(held, None if out is None else f"{out.rstrip('/')}/conversations")
         rows = sent.orderBy("day", sent.messages.desc()).collect()
         depths = held.agg({"conversation_id": "count", "depth": "max", "failed": "sum"}).collect()[0]
-    if not session.as_json:
-        names = ("day", "from", "to", "because of", "message", "intent", "messages", "latency p50", "p95")
-        cells = [(r.day, r.from_endpoint, r.to_endpoint, r.from_type, r.to_type, r.intent, f"{r.messages:,}", _ms(r.latency_ms_p50), _ms(r.latency_ms_p95))
-                 for r in rows[-count:]]  # fmt: skip
-        table(session.out, names, cells, right=names[6:])
+    names = ("day", "from", "to", "because of", "message", "intent", "messages", "latency p50", "p95")
+    show(session, names, rows[-count:])  # the columns of EDGES
     counts(session, {"edges": len(rows), "conversations": depths["count(conversation_id)"], "deepest": depths["max(depth)"] or 0,
                      "failed": depths["sum(failed)"] or 0, "out": out})  # fmt: skip
 
@@ -199,8 +195,8 @@ def _one_conversation(session: Session, df: DataFrame, id: str, mermaid: bool) -
     if not session.as_json:
         for line in lines:
             session.out.print(Text(visible(line)), soft_wrap=True)
-    shown = {"tree": "\n".join(lines)} if session.as_json else {}
-    counts(session, {"conversation": id, "messages": len(steps), "depth": depth([(s.message_id, s.related_to) for s in steps]), **shown})
+    levels = depth([(step.message_id, step.related_to) for step in steps])
+    counts(session, {"conversation": id, "messages": len(steps), "depth": levels}, tree="\n".join(lines))
 
 
 def failures(
@@ -238,11 +234,10 @@ def failures(
         rows = df.collect()
     if csv is not None:
         write_csv(csv, rows)
-    if not session.as_json:
-        names = ("exception", "endpoint", "message type", "messages", "last 24 h", "before", "last seen (UTC)", "sample")
-        cells = [(r.exception_type, r.endpoint, r.message_type, f"{r.messages:,}", f"{r.last_24h:,}", f"{r.previous_24h:,}",
-                  f"{in_utc(r.last_seen):%Y-%m-%d %H:%M}" if r.last_seen else "", (r.sample_message or "")[:80]) for r in rows[:count]]  # fmt: skip
-        table(session.out, names, cells, right=names[3:6])
+    names = ("exception", "endpoint", "message type", "messages", "last 24 h", "before", "last seen (UTC)", "sample")
+    cells = [(r.exception_type, r.endpoint, r.message_type, r.messages, r.last_24h, r.previous_24h,
+              f"{in_utc(r.last_seen):%Y-%m-%d %H:%M}" if r.last_seen else "", (r.sample_message or "")[:80]) for r in rows[:count]]  # fmt: skip
+    show(session, names, cells)
     counts(session, {"groups": len(rows), "messages": sum(r.messages for r in rows), "last_24h": sum(r.last_24h for r in rows),
                      "previous_24h": sum(r.previous_24h for r in rows), "csv": csv, "out": out})  # fmt: skip
 
@@ -250,7 +245,3 @@ def failures(
 def _written(df: DataFrame, out: str | None) -> None:
     if out is not None:
         df.write.mode("overwrite").options(partitionOverwriteMode="static", compression="zstd").parquet(out)
-
-
-def _ms(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f} ms"

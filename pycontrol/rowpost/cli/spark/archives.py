@@ -11,11 +11,10 @@ import typer
 
 from rowpost.cli.archiving import ArchivingOptions, QueuesArgument, check_queues
 from rowpost.cli.completion import queue_names
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
-from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, counter, counts, imported, local_folder, running
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, counter, counts, imported, local_folder, remark, running, show
 
 if TYPE_CHECKING:
     from rowpost.database.connection import Connection
@@ -58,7 +57,7 @@ def archive(
             try:
                 done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), [*receive, *stream.in_spark(spark)])
             except KeyboardInterrupt:
-                raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
+                raise CommandInterrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
     return archiving.report(session, name, {**done, "out": folder})
 
 
@@ -81,13 +80,11 @@ def retain(
         from rowpost.spark.jobs import retain as job
 
         steps, done = job.run(spark, archive, rules, datetime.now(UTC), apply=apply, progress=counter(session, "{done} of {of} days"))
-    if not session.as_json:
-        names = ("queue", "day", "action", "messages", "bytes")
-        table(session.out, names, [(s["queue"], s["day"], s["action"], f"{s['messages']:,}", f"{s['bytes']:,}") for s in steps], right=names[3:])
-        if not apply:
-            session.note("Nothing was changed. To make these changes, add --apply." if steps else "No message matches a rule.")
+    show(session, ("queue", "day", "action", "messages", "bytes"), [tuple(step.values()) for step in steps])
+    if not apply:
+        remark(session, "Nothing was changed. To make these changes, add --apply." if steps else "No message matches a rule.")
     _name_missing(session, done["copies_missing"], "delete the rows there")
-    counts(session, {"applied": apply, "planned": sum(s["messages"] for s in steps), **done, **({"steps": steps} if session.as_json else {})})
+    counts(session, {"applied": apply, "planned": sum(step["messages"] for step in steps), **done}, steps=steps)
     return ExitCode.FINDING if done["copies_missing"] else ExitCode.OK
 
 
@@ -105,9 +102,9 @@ def compact(
         from rowpost.spark.jobs import compact as job
 
         done = job.run(spark, archive, datetime.now(UTC), span, counter(session, "{done} files merged to {of}"))
-    if done["files_before"] and not session.as_json:
-        session.note("Programs that read the Parquet files of this archive without the table's log count merged messages twice: "
-                     "let them read it as a Delta table.")  # fmt: skip
+    if done["files_before"]:
+        remark(session, "Programs that read the Parquet files of this archive without the table's log count merged messages twice: "
+                        "let them read it as a Delta table.")  # fmt: skip
     counts(session, done)
 
 
@@ -136,22 +133,21 @@ def erase(
         done = job.run(
             spark, archive, selection, reason, datetime.now(UTC), idle=idle, progress=counter(session, "{done} messages erased in {of} files")
         )
-    if not session.as_json:
-        session.note(f"The messages cannot be brought back. Time travel to versions before {done['version']} has ended.")
-        if done["unfinished"]:
-            session.note(f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. "
-                         "Run the command again when it has committed them, or with --idle if it was killed.")  # fmt: skip
-        for place, rows in done["copies_undecided"].items():
-            session.note(f"The condition cannot be applied to {rows:,} rows of {place}: the archive has no such messages any more, and the table lacks a column "
-                         f"of the condition. Erase them by their ids (--ids), or by the table's own columns: rowpost spark erase {place} --where SQL.")  # fmt: skip
+    remark(session, f"The messages cannot be brought back. Time travel to versions before {done['version']} has ended.")
+    if done["unfinished"]:
+        remark(session, f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. "
+                     "Run the command again when it has committed them, or with --idle if it was killed.")  # fmt: skip
+    for place, rows in done["copies_undecided"].items():
+        remark(session, f"The condition cannot be applied to {rows:,} rows of {place}: the archive has no such messages any more, and the table lacks a column "
+                     f"of the condition. Erase them by their ids (--ids), or by the table's own columns: rowpost spark erase {place} --where SQL.")  # fmt: skip
     _name_missing(session, done["copies_missing"], "erase them there: rowpost spark erase PLACE --ids FILE")
     counts(session, done)
     return ExitCode.FINDING if done["unfinished"] or done["copies_missing"] or done["copies_undecided"] else ExitCode.OK
 
 
 def _name_missing(session: Session, places: list[str], moved: str) -> None:
-    for place in places if not session.as_json else ():
-        session.note(f"Messages were copied to {place}, where no table is now. If you moved it, {moved}. "
+    for place in places:
+        remark(session, f"Messages were copied to {place}, where no table is now. If you moved it, {moved}. "
                      "If you deleted it, delete its file in _rowpost/copies of the archive.")  # fmt: skip
 
 
@@ -199,17 +195,11 @@ def verify(
             report, spooled = job.run(spark, archive, waiting), {"spooled": _spooled(database, name)}
         present = [] if absent is None else job.absent(spark, archive, read_lines(absent))
     findings = [*report.findings, *present]
-    if not session.as_json:
-        table(
-            session.out,
-            ("queue", "day", "messages", "bytes"),
-            [(q, d, f"{n:,}", f"{b:,}") for q, d, n, b in report.days],
-            right=("messages", "bytes"),
-        )
-        if findings or report.notes:
-            table(session.out, ("finding", "details", "what to do"), [(f.kind, f.what, f.advice) for f in (*findings, *report.notes)])
-    details = {"details": [finding.__dict__ for finding in findings], "notes": [note.__dict__ for note in report.notes]} if session.as_json else {}
-    counts(session, {**report.counts, "findings": len(findings), **spooled, **mended, **details})
+    show(session, ("queue", "day", "messages", "bytes"), report.days)
+    if findings or report.notes:
+        show(session, ("finding", "details", "what to do"), [(each.kind, each.what, each.advice) for each in (*findings, *report.notes)])
+    details, notes = ([vars(each) for each in remarks] for remarks in (findings, report.notes))
+    counts(session, {**report.counts, "findings": len(findings), **spooled, **mended}, details=details, notes=notes)
     return ExitCode.FINDING if findings else ExitCode.OK
 
 

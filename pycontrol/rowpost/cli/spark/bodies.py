@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowpost.cli.exits import ExitCode, Refused
-from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, counter, counts, local_folder, running
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, counter, counts, local_folder, remark, running, show
 
 if TYPE_CHECKING:
     from rowpost.spark.jobs.schemas import Proposal, SchemaChange
@@ -32,19 +31,17 @@ def decode(
     local_folder(archive)
     with running(session, options, "decode") as spark:
         from rowpost.spark.bodies.schema_files import read_schemas
-        from rowpost.spark.jobs.decoded_tables import run
+        from rowpost.spark.jobs.decode import run
 
         done = run(spark, archive, out, read_schemas(schemas), counter(session, "{done} of {of} types decoded"))
     rows, missing = [asdict(each) for each in done["tables"]], done["without_schema"]
-    if not session.as_json:
-        names = ("message type", "added", "with rescued values", "with errors", "new columns")
-        cells = [(r["message_type"], f"{r['added']:,}", f"{r['rescued']:,}", f"{r['errors']:,}", ", ".join(r["new_columns"])) for r in rows]
-        table(session.out, names, cells, right=names[1:4])
-        for name, number in missing.items():
-            session.note(f"{number:,} messages {f'of the type {name} have no schema' if name else 'have no type'}, and are in no table.")
+    names = ("message type", "added", "with rescued values", "with errors", "new columns")
+    show(session, names, [(r["message_type"], r["added"], r["rescued"], r["errors"], ", ".join(r["new_columns"])) for r in rows])
+    for name, number in missing.items():
+        remark(session, f"{number:,} messages {f'of the type {name} have no schema' if name else 'have no type'}, and are in no table.")
     totals = {key: sum(row[key] for row in rows) for key in ("added", "rescued", "errors")}
-    counts(session, {**totals, "archive_version": done["archive_version"], "out": out, "without_schema": sum(missing.values()),
-                     **({"tables": rows, "types_without_schema": {name or "": number for name, number in missing.items()}} if session.as_json else {})})  # fmt: skip
+    counts(session, {**totals, "archive_version": done["archive_version"], "out": out, "without_schema": sum(missing.values())},
+           tables=rows, types_without_schema={name or "": number for name, number in missing.items()})  # fmt: skip
 
 
 def schemas(
@@ -84,24 +81,19 @@ def schemas(
 
 
 def _print_proposals(session: Session, folder: Path, found: Sequence[Proposal], written: Collection[str]) -> ExitCode:
-    if not session.as_json:
-        names = ("message type", "messages", "fields", "broken bodies", "always empty")
-        cells = [(p.message_type, f"{p.messages:,}", p.fields, f"{p.broken:,}", ", ".join(p.unknown)) for p in found]
-        table(session.out, names, cells, right=names[1:4])
-        if written:
-            session.note("Read the files before you commit them: XML has no types, and a few bodies may not show all fields.")
-    counts(session, {"types": len(found), "written": len(written), "folder": folder, **({"files": sorted(written)} if session.as_json else {})})
+    names = ("message type", "messages", "fields", "broken bodies", "always empty")
+    show(session, names, [(each.message_type, each.messages, each.fields, each.broken, ", ".join(each.unknown)) for each in found])
+    if written:
+        remark(session, "Read the files before you commit them: XML has no types, and a few bodies may not show all fields.")
+    counts(session, {"types": len(found), "written": len(written), "folder": folder}, files=sorted(written))
     return ExitCode.OK
 
 
 def _print_changes(session: Session, changes: Sequence[SchemaChange]) -> ExitCode:
-    if not session.as_json:
+    if changes:
         names = ("message type", "field", "change", "schema", "messages", "of", "example")
-        cells = [(c.message_type, c.field, c.kind, c.expected or "", f"{c.messages:,}", f"{c.of:,}", c.example or "") for c in changes]
-        if cells:
-            table(session.out, names, cells, right=names[4:6])
-        else:
-            session.note("All bodies have the fields and types of their schemas.")
-    counts(session, {"changes": len(changes), "types": len({c.message_type for c in changes}),
-                     **({"details": [asdict(c) for c in changes]} if session.as_json else {})})  # fmt: skip
+        show(session, names, [(each.message_type, each.field, each.kind, each.expected, each.messages, each.of, each.example) for each in changes])
+    else:
+        remark(session, "All bodies have the fields and types of their schemas.")
+    counts(session, {"changes": len(changes), "types": len({each.message_type for each in changes})}, details=list(map(asdict, changes)))
     return ExitCode.FINDING if changes else ExitCode.OK

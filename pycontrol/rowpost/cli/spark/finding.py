@@ -30,7 +30,7 @@ def find(
     local_folder(archive)
     with imported():
         from rowpost.archive.finding import find as search
-        from rowpost.archive.opening import open_table
+        from rowpost.archive.table import open_table
 
         found = search(open_table(archive), id, count + 1)
     if not found:
@@ -39,8 +39,7 @@ def find(
     for each in () if session.as_json else shown:
         session.out.print(Text(visible(f"{each.queue}, {each.day}")), soft_wrap=True)
         print_message(session.out, _message(each))
-    documents: dict[str, Any] = {"found": [_document(each) for each in shown]} if session.as_json else {}
-    counts(session, {"id": id, "messages": len(shown), "more": len(found) > count, **documents})
+    counts(session, {"id": id, "messages": len(shown), "more": len(found) > count}, found=list(map(_document, shown)))
 
 
 def _message(found: ArchivedMessage) -> Message:

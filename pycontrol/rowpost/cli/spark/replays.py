@@ -1,23 +1,98 @@
-"""rowpost spark replays list, cancel: the replays that an archive's folder knows. These commands start no Spark."""
+"""rowpost spark replay: send messages from an archive. rowpost spark replays list, cancel: the replays of an archive, without Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rowpost.cli.command import YesOption, command
+from rowpost.cli.completion import queue_names
+from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
+from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, imported, local_folder
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, counter, counts, imported, local_folder, registered_queues, running, show
+from rowpost.transport.maintenance import waiting
 
 if TYPE_CHECKING:
     from rowpost.spark.archive.replays import StoredReplay
 
-__all__ = ["app"]
+__all__ = ["app", "replay"]
 
 app = typer.Typer(help="Show the replays of an archive, and cancel one.", no_args_is_help=True)
+
+
+def replay(
+    session: Session,
+    folder: ArchiveArgument,
+    job: Annotated[
+        str, typer.Option("--job", metavar="KEY", help="The key of this job. Messages are sent once per key, even if the job runs again.")
+    ],
+    queue: Annotated[
+        str | None,
+        typer.Argument(metavar="[QUEUE]", help="The destination. Omit it with --to-original.", autocompletion=queue_names, show_default=False),
+    ] = None,
+    to_original: Annotated[bool, typer.Option("--to-original", help="Send each message to the queue in which it failed.")] = False,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="SQL",
+            help="A SQL condition on the archive's columns, such as \"day = '2026-11-20' and exception_type like '%Timeout%'\".",
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Send only this many messages, the oldest first.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Maximum number of messages per second.")] = None,
+    ramp: Annotated[str | None, typer.Option("--ramp", metavar="1,10,100", help="Send in steps of these sizes first, then the rest.")] = None,
+    pause: Annotated[str, typer.Option("--pause", metavar="DURATION", help="Wait this long after each step of --ramp.")] = "10s",
+    max_depth: Annotated[
+        int | None,
+        typer.Option(
+            "--max-depth", metavar="N", min=1, help="Wait while the destination has more than N messages waiting, with those of the next step."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count by destination and message type what would be sent, and send nothing.")] = False,
+    *,
+    options: SparkOptions,
+) -> None:
+    """Send archived messages again, each once per job key. After a stop, run it again to continue."""
+    if (queue is None) != to_original:
+        raise Refused("Name the destination: a queue, or --to-original.", ExitCode.USAGE)
+    steps = _ramp(ramp)
+    local_folder(folder)
+    with session.deployed() as database:
+
+        def resolve(names: Sequence[str]) -> Mapping[str, str]:
+            return registered_queues(database, names, session.settings.naming)
+
+        name = None if queue is None else next(iter(resolve([session.name(queue)]).values()))
+        with running(session, options, f"replay {job}") as spark:
+            from rowpost.spark.jobs import replay as jobs
+
+            asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds(), max_depth)
+            try:
+                done = jobs.rehearse(spark, folder, asked, resolve) if dry_run else jobs.run(
+                    spark, folder, asked, environment=session.environment, resolve_queues=resolve,
+                    progress=counter(session, "{done} of {of} messages sent"), depth=lambda queue: waiting(database, queue, max_depth or 0),
+                )  # fmt: skip
+            except KeyboardInterrupt:
+                if dry_run:
+                    raise
+                raise CommandInterrupted("some messages were sent; run the same command again to send the rest") from None
+    if done.get("would_send"):
+        rows = [(each["queue"], each["message_type"] or "-", each["messages"], each["body_bytes"]) for each in done["would_send"]]
+        show(session, ("queue", "message type", "messages", "body bytes"), rows)
+    counts(session, done)
+
+
+def _ramp(text: str | None) -> tuple[int, ...]:
+    parts = [] if text is None else text.split(",")
+    if not all(part.strip().isascii() and part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise Refused(f"--ramp must be a list of positive numbers such as 1,10,100 (got {text!r}).", ExitCode.USAGE)
+    return tuple(int(part) for part in parts)
 
 
 @command(app, "list")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from rowpost.cli.archiving import ProgressOptions, counter, counts, registered_queues
+from rowpost.cli.archiving import ProgressOptions, counter, counts, registered_queues, remark, show
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
 from rowpost.errors import ArchiveNotFound, SparkUnavailable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rowpost.spark.progress import Receiver
 
 __all__ = [
-    "ArchiveArgument", "SparkOptions", "StreamOptions", "counter", "counts", "imported", "local_folder", "registered_queues", "result_folder", "running",
+    "ArchiveArgument", "SparkOptions", "StreamOptions", "counter", "counts", "imported", "local_folder", "registered_queues", "remark", "result_folder", "running", "show",
 ]  # fmt: skip
 
 ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")]

@@ -10,16 +10,13 @@ from functools import cache, partial
 from operator import itemgetter
 from typing import Any, Literal, NoReturn, Protocol
 
-from rowpost.database.contract import CORE, Procedure
-from rowpost.errors import FeatureMissing, QueueNotFound, RowpostError
+from rowpost.database.contract import Procedure
+from rowpost.errors import RowpostError
 
 __all__ = [
-    "KEYS_USED_UP", "Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "feature_missing", "queue_missing", "row_maker", "row_order",
-    "saga_missing", "where_rights_are",
+    "Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "object_name", "statement_of",
 ]  # fmt: skip
 
-
-KEYS_USED_UP = "Nothing was stored. `rowpost queue check` prints the statement that widens the key of a queue's table"
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "commit_guarded": one that a plain COMMIT
 #: does not end, so that a handler's SQL cannot commit the removal of messages that are not handled
@@ -64,8 +61,30 @@ class Statement:
     key: str | None = None
 
 
+def statement_of(engine: str, procedure: Procedure, queue: str | None, key: str | None, text: str, sizes: tuple[Any, ...] = ()) -> Statement:
+    """Return the call of a procedure that an engine spells as `text`, with the driver's type hints `sizes`."""
+    types_of_result = tuple(column.type for column in procedure.result)
+    return Statement(
+        text=text,
+        procedure=procedure,
+        queue=queue,
+        parameters=tuple((each.name, each.type) for each in procedure.parameters_on(engine)),
+        known=frozenset(each.name for each in procedure.parameters),
+        result_types=types_of_result,
+        make_row=_row_maker(procedure.name, tuple(column.name for column in procedure.result), types_of_result),
+        order=_row_order(procedure),
+        sizes=sizes,
+        key=key,
+    )
+
+
+def object_name(dialect: Dialect, procedure: Procedure, key: str | None) -> str:
+    """Return the quoted name of a procedure, or of the one that was rendered for a queue or a saga, with its schema."""
+    return f"rowpost.{procedure.name}" if key is None else f"rowpost.{dialect.quote(f'{procedure.name}:{key}')}"
+
+
 @cache
-def row_maker(procedure: str, columns: tuple[str, ...], types: tuple[str, ...]) -> Callable[[Iterable[Any]], Any]:
+def _row_maker(procedure: str, columns: tuple[str, ...], types: tuple[str, ...]) -> Callable[[Iterable[Any]], Any]:
     """Return the function that turns the values of a procedure's row into a named tuple, with the contract's columns.
 
     Rows with bodies of messages stay plain tuples: names would cost 3 % of the processor time of receiving 100 messages.
@@ -76,7 +95,7 @@ def row_maker(procedure: str, columns: tuple[str, ...], types: tuple[str, ...]) 
     return partial(tuple.__new__, namedtuple(f"{procedure}_row", columns))
 
 
-def row_order(procedure: Procedure) -> Callable[[Any], Any] | None:
+def _row_order(procedure: Procedure) -> Callable[[Any], Any] | None:
     """Return the key by which a procedure's rows are sorted here; None if the statement itself promises the contract's order.
 
     Neither OUTPUT nor RETURNING promises an order, and a sort on the server copies every body.
@@ -84,27 +103,6 @@ def row_order(procedure: Procedure) -> Callable[[Any], Any] | None:
     if procedure.ordered_by is None:
         return None
     return itemgetter([column.name for column in procedure.result].index(procedure.ordered_by))
-
-
-def where_rights_are(statement: Statement | None, add_member: str) -> str:
-    """Return what a login that lacks a right needs: for a call, or for a script of a deployment.
-
-    `add_member` is the engine's statement that adds a login to the role `{role}`.
-    """
-    if statement is None or _is_of_deployment(statement.procedure):
-        return "rowpost doctor prints the statements that give a deployment its rights, and docs/for-dbas.md lists these rights."
-    granted = "rowpost queue grant prints the statements that give the right."
-    if statement.procedure.side in ("send", "receive"):
-        return granted
-    role = "rowpost_reader" if "reader" in statement.procedure.roles else "rowpost_operator"
-    needed = f"the role {role}: {add_member.format(role=role)}"
-    if "endpoint" in statement.procedure.roles:
-        return f"An endpoint's login: {granted} An operator's login needs {needed}"
-    return f"The login needs {needed}"
-
-
-def _is_of_deployment(procedure: Procedure) -> bool:
-    return not procedure.roles or (procedure.folder == "deploy" and "endpoint" not in procedure.roles)
 
 
 class Guard(Protocol):
@@ -189,13 +187,13 @@ class Dialect(Protocol):
     def release(self, connection: Any, name: str) -> None: ...
 
     def in_transaction(self, connection: Any) -> bool:
-        """Whether a transaction is open, begun by anybody. Cheap where the driver knows."""
+        """Return whether a transaction is open, begun by anybody. Asks the server only if the driver does not know."""
 
     def left_open(self, connection: Any) -> bool:
-        """Whether a transaction is open, as far as the driver knows without asking the server; False where it does not."""
+        """Return whether a transaction is open, as far as the driver knows without asking the server; False if it does not know."""
 
     def is_intact(self, session: Any, begin: Begin) -> bool:
-        """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
+        """Return whether the transaction that was begun so is still open and can be committed. Asks the server only if the driver does not know."""
 
     def found_no_transaction(self, error: BaseException | None) -> bool:
         """Return whether a driver's error says that a COMMIT did not find the transaction that was begun. On PostgreSQL: a guarded one."""
@@ -224,10 +222,10 @@ class Dialect(Protocol):
         """Check what the server allows: writing, the rights of a deployment with queues in these schemas, and more."""
 
     def listen(self, connection: Any) -> bool:
-        """Start to listen to senders; False where the engine, or what lies in between, knows no such thing."""
+        """Start to receive notifications of senders. Return False if the engine has none."""
 
     def heard(self, connection: Any) -> list[str]:
-        """Return the keys of queues whose senders rang since the last time; does not wait."""
+        """Return the keys of queues of which senders have notified since the last call, without waiting."""
 
     def reset_session(self, session: Any, changed: Collection[str]) -> None:
         """Undo what a handler changed (`Guard.changed`), before the next one. A transaction stays open, and may be doomed."""
@@ -258,40 +256,3 @@ class Dialect(Protocol):
     def literal(self, value: Any) -> str: ...
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         """Return a call with literals, for a script that a person runs by hand."""
-
-
-def feature_missing(statement: Statement | None) -> RowpostError | None:
-    """Return what to raise for a procedure that does not exist because its feature is not declared; None if it is another cause."""
-    if statement is None or statement.procedure.scope == "saga" or statement.procedure.feature == CORE:
-        return None
-    feature, name = statement.procedure.feature, statement.procedure.name
-    if statement.queue is None:
-        return FeatureMissing(
-            f"{name} needs the feature {feature}, which is not deployed in this database: add `features: [{feature}]` to the "
-            "environment's file and run: rowpost apply"
-        )
-    if feature == "delayed":
-        return QueueNotFound(
-            f"The queue {statement.queue!r} has no table of delayed messages in this database: write `{statement.queue}: "
-            "{delayed: true}` below `queues:` in the environment's file and run: rowpost apply"
-        )
-    return QueueNotFound(
-        f"No queue named {statement.queue!r} with the procedure {name} is in this database: `rowpost queue list` shows the queues; "
-        f"if it is one of them, add `features: [{feature}]` to the environment's file and run: rowpost apply"
-    )
-
-
-def queue_missing(statement: Statement) -> str:
-    """Return what to tell of a queue that has no such procedure: the queue itself is missing, or one of its procedures."""
-    return (
-        f"No queue named {statement.queue!r} with the procedure {statement.procedure.name} is in this database. If rowpost queue list shows the "
-        "queue, rowpost queue check says how to repair it; if not, rowpost queue create makes it."
-    )
-
-
-def saga_missing(statement: Statement, said: str) -> str:
-    """Return what to tell of a saga whose table or procedures are not as they should be."""
-    return (
-        f"The saga {statement.queue!r} has no table or procedures here, or they are not as they were deployed: {said}. "
-        "Run rowpost verify, which says what is missing, and rowpost apply."
-    )

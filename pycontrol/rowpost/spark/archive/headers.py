@@ -6,18 +6,14 @@ in ANSI mode.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, MapType, StringType, StructField, StructType
 
 from rowpost.archive.arrow_headers import headers_of, parsed
 from rowpost.errors import InvalidMessage
 from rowpost.spark.archive.schemas import PARSED
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["has_failed", "header", "parse_headers", "read_headers", "readable_headers"]
 

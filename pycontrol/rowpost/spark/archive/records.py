@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowpost.archive.folder import METADATA_FOLDER, ArchiveFolder
-from rowpost.archive.opening import open_table
 from rowpost.archive.parts import NewFile, partition_folder
-from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.errors import ArchiveNotFound
 
 __all__ = ["places", "remember_copy", "remember_removed", "removed_row_versions", "tables_in"]

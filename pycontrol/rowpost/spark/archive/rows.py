@@ -11,9 +11,9 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -24,9 +24,6 @@ from rowpost.errors import SparkFailed
 from rowpost.spark.archive.parts_sink import GROUP, PartsSink
 from rowpost.spark.archive.schemas import schema_of
 from rowpost.spark.session import activate
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["FILE", "merge_files", "read_files", "read_table", "relative", "write_files"]
 

@@ -1,7 +1,7 @@
 """Define the columns of what the data source reads and the jobs write, as Spark's schemas.
 
-All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark-columns.md shows the
-schemas in OUTPUTS; tests/docs/test_spark_guide.py compares it with this module.
+All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark-columns.md shows them
+as tables, which tests/docs/test_spark_guide.py compares with this module.
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, DateType, DoubleType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from rowpost.archive import columns
-from rowpost.archive.columns import in_log
+from rowpost.archive.columns import columns_in_log
 from rowpost.errors import SettingsError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from rowpost.archive.table import ArchiveTable
 
 __all__ = [
-    "ARCHIVE", "CONVERSATIONS", "EDGES", "ESSENTIAL", "FAILURE_GROUPS", "FLOW_HOURLY", "FLOW_MERGED", "LIVE", "MESSAGE", "OUTPUTS", "PARSED",
+    "ARCHIVE", "CONVERSATIONS", "EDGES", "ESSENTIAL", "FAILURE_GROUPS", "FLOW_HOURLY", "FLOW_MERGED", "LIVE", "MESSAGE", "PARSED",
     "arrow_schema", "check_schema", "schema_of", "shaped",
 ]  # fmt: skip
 
@@ -36,7 +35,7 @@ def _column(name: str, kind: DataType, comment: str, nullable: bool = True) -> S
 
 
 def _struct(schema: pa.Schema) -> StructType:
-    return StructType.fromJson(json.loads(in_log(schema)))
+    return StructType.fromJson(json.loads(columns_in_log(schema)))
 
 
 #: A message as it is stored in its queue.
@@ -48,6 +47,10 @@ ESSENTIAL = columns.ESSENTIAL
 #: The result of `archive`. The columns queue and day are folders.
 ARCHIVE = _struct(columns.ARCHIVE)
 
+_MEASURED = {
+    "processing": "processing_ended - processing_started, milliseconds",
+    "critical": "processing_ended - time_sent (delayed messages: - deliver_at), milliseconds",
+}
 #: The result of `metrics`: throughput and times by hour.
 FLOW_HOURLY = StructType(
     [
@@ -56,14 +59,11 @@ FLOW_HOURLY = StructType(
         _column("message_type", _TEXT, "type of the handled message"),
         _column("messages", _COUNT, "handled messages, from the audit queue", False),
         _column("failed", _COUNT, "messages moved to the error queue", False),
-        _column("processing_ms_p50", _NUMBER, "processing_ended - processing_started, milliseconds"),
-        _column("processing_ms_p95", _NUMBER, ""),
-        _column("processing_ms_p99", _NUMBER, ""),
-        _column("processing_ms_max", _NUMBER, ""),
-        _column("critical_ms_p50", _NUMBER, "processing_ended - time_sent (delayed messages: - deliver_at), milliseconds"),
-        _column("critical_ms_p95", _NUMBER, ""),
-        _column("critical_ms_p99", _NUMBER, ""),
-        _column("critical_ms_max", _NUMBER, ""),
+        *(
+            _column(f"{name}_ms_{of}", _NUMBER, text if of == "p50" else "")
+            for name, text in _MEASURED.items()
+            for of in ("p50", "p95", "p99", "max")
+        ),
         _column("clamped", _COUNT, "negative times, from clocks that differ, counted as 0", False),
         _column("bytes", _COUNT, "size of all bodies", False),
         _column("processing_ms_sketch", BinaryType(), "KLL sketch of the processing times, which `merged` merges; null if there are none"),
@@ -122,15 +122,6 @@ FAILURE_GROUPS = StructType(
         _column("trend", _NUMBER, "last_24h / previous_24h; null if there were none"),
     ]
 )
-
-#: The schemas that the guide shows.
-OUTPUTS = {
-    "archive": ARCHIVE,
-    "flow_hourly": FLOW_HOURLY,
-    "edges": EDGES,
-    "conversations": CONVERSATIONS,
-    "failure_groups": FAILURE_GROUPS,
-}
 
 
 def shaped(df: DataFrame, schema: StructType) -> DataFrame:

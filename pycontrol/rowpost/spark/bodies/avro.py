@@ -43,76 +43,45 @@ def _library() -> Any:
 
 def fields_of(file: str, document: Any) -> T.StructType:
     """Return the fields of an Avro schema. Raises SettingsError with the file and the field, and SparkUnavailable without fastavro."""
+    library = _library()
     try:
-        _library().schema.parse_schema(document)
-    except SparkUnavailable:
-        raise
+        whole = library.schema.expand_schema(document)  # with the types in place of their names, but of those that contain themselves
     except Exception as error:
         raise SettingsError(f"{file}: is not an Avro schema: {type(error).__name__}: {error}") from error
-    if not isinstance(document, Mapping) or document.get("type") != "record":
+    if not isinstance(whole, Mapping) or whole.get("type") != "record":
         raise SettingsError(f"{file}: the schema of a message is a record")
-    return _Types(file).record(document, "")
+    return _record(whole, "", file)
 
 
-class _Types:
-    """Translates the types of one schema. Named types may be used again, but not within themselves."""
+def _record(kind: Mapping[str, Any], place: str, file: str) -> T.StructType:
+    fields = []
+    for each in kind["fields"]:
+        comment = {"comment": each["doc"]} if each.get("doc") else {}
+        fields.append(T.StructField(each["name"], _column_type(each["type"], f"{place}.{each['name']}".lstrip("."), file), True, comment))
+    return T.StructType(fields)
 
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self._named: dict[str, T.DataType | None] = {}  # None while its fields are translated
 
-    def of(self, kind: Any, place: str) -> T.DataType:
-        """Return the column type of a type at a place. Raises SettingsError."""
-        if isinstance(kind, list):
-            return self._union(kind, place)
-        if isinstance(kind, str):
-            return self._by_name(kind, place)
-        match kind["type"]:
-            case dict() | list() as inner:
-                return self.of(inner, place)
-            case "record" | "error":
-                found: T.DataType = self.record(kind, place)
-            case "array":
-                found = T.ArrayType(self.of(kind["items"], f"{place}[]"))
-            case "map":
-                found = T.MapType(T.StringType(), self.of(kind["values"], f"{place}{{}}"))
-            case name:
-                found = self._logical(kind) or self._by_name(name, place)
-        if "name" in kind:
-            self._named[_short(kind["name"])] = found
-        return found
-
-    def _logical(self, kind: Mapping[str, Any]) -> T.DataType | None:
-        if kind.get("logicalType") == "decimal":
-            return T.DecimalType(min(kind["precision"], 38), kind.get("scale", 0))
-        return _LOGICAL.get(kind.get("logicalType", ""))
-
-    def record(self, kind: Mapping[str, Any], place: str) -> T.StructType:
-        """Return the fields of a record. Raises SettingsError."""
-        self._named[_short(kind["name"])] = None
-        return T.StructType([self._field(each, f"{place}.{each['name']}".lstrip(".")) for each in kind["fields"]])
-
-    def _field(self, field: Mapping[str, Any], place: str) -> T.StructField:
-        comment = {"comment": field["doc"]} if field.get("doc") else {}
-        return T.StructField(field["name"], self.of(field["type"], place), True, comment)
-
-    def _union(self, kinds: list[Any], place: str) -> T.DataType:
-        some = [each for each in kinds if each != "null"]
+def _column_type(kind: Any, place: str, file: str) -> T.DataType:
+    """Return the column type of a type at a place. Raises SettingsError."""
+    if isinstance(kind, list):
+        some = [each for each in kind if each != "null"]
         if len(some) != 1:
-            raise SettingsError(f"{self._file}: {place}: a union of {len(some)} types has no column type: only a union of null and one type has")
-        return self.of(some[0], place)
-
-    def _by_name(self, name: str, place: str) -> T.DataType:
-        found = _PRIMITIVES.get(name) or self._named.get(_short(name))
-        if found is None:
-            why = "contains itself, which no column can" if _short(name) in self._named else "has no column type"
-            raise SettingsError(f"{self._file}: {place}: {name} {why}")
-        return found
-
-
-def _short(name: str) -> str:
-    """Return a name without its namespace."""
-    return name.rpartition(".")[2]
+            raise SettingsError(f"{file}: {place}: a union of {len(some)} types has no column type: only a union of null and one type has")
+        kind = some[0]
+    if isinstance(kind, str):
+        if kind not in _PRIMITIVES:
+            raise SettingsError(f"{file}: {place}: {kind} {'has no column type' if kind == 'null' else 'contains itself, which no column can'}")
+        return _PRIMITIVES[kind]
+    match kind["type"]:
+        case "record" | "error":
+            return _record(kind, place, file)
+        case "array":
+            return T.ArrayType(_column_type(kind["items"], f"{place}[]", file))
+        case "map":
+            return T.MapType(T.StringType(), _column_type(kind["values"], f"{place}{{}}", file))
+    if kind.get("logicalType") == "decimal":
+        return T.DecimalType(min(kind["precision"], 38), kind.get("scale", 0))
+    return _LOGICAL.get(kind.get("logicalType", "")) or _column_type(kind["type"], place, file)
 
 
 @cache

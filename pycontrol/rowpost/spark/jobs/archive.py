@@ -3,8 +3,8 @@
 `ArchiveJob` describes a job, `run` executes it, and `read_archive` reads the result.
 
 Spark logs the range of a batch before it reads the rows, and logs the batch as done after it was written. An interrupted
-batch is read again with the same rows. The table's log has the offsets of each queue (archive/identity.py), so that a repeated batch
-is not added again, and a checkpoint that does not belong to the table is refused. A new checkpoint continues where the table ends. The day of a message must not depend on the time of writing: `archived_at` is the batch time in Spark's log.
+batch is read again with the same rows, and archive/identity.py decides whether the table has it. The day of a message must not depend on
+the time of writing: `archived_at` is the batch time in Spark's log.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from pyspark.sql.types import StructType
 from rowpost.archive.address import check_checkpoint, located
 from rowpost.archive.folder import METADATA_FOLDER
 from rowpost.archive.identity import Offset, StreamBatch, by_epoch, by_queue, check_known, check_start
-from rowpost.archive.opening import create_table, open_table
 from rowpost.archive.source.options import DEFAULT_BYTES
-from rowpost.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable, create_table, open_table
 from rowpost.archive.writer import TableWriter
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import parse_headers
@@ -59,8 +58,6 @@ __all__ = [
 #: Messages in one batch of a tail; the other modes have the source's default.
 TAIL_ROWS = 250_000
 _POLL_INTERVAL_S = 0.3
-
-Progress = Callable[[int, int], None]
 
 
 def archive(df: DataFrame, queue: str) -> DataFrame:
@@ -134,7 +131,7 @@ def default_checkpoint(path: str, queue: str, mode: str) -> str:
 
 
 def run(
-    spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = ()
+    spark: SparkSession, job: ArchiveJob, progress: Callable[[int, int], None] = lambda batches, rows: None, receivers: Sequence[Receiver] = ()
 ) -> dict[str, object]:
     """Archive all current messages, or run until stopped if `every` is set.
 
@@ -181,7 +178,7 @@ def _finish(spark: SparkSession, job: ArchiveJob, table: ArchiveTable) -> int:
 
 
 def follow(
-    query: StreamingQuery, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = (),
+    query: StreamingQuery, progress: Callable[[int, int], None] = lambda batches, rows: None, receivers: Sequence[Receiver] = (),
     late: Callable[[Mapping[str, Any]], int] | None = None, counted: dict[int, int] | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted.

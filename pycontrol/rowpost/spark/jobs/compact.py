@@ -1,8 +1,4 @@
-"""Merge the small files of a day: a stream with a batch every ten seconds writes thousands of files a day.
-
-The archiver merges files of similar size when there are ten of them, so that each message is rewritten two or three times
-at most. The command merges all small files of each day.
-"""
+"""Merge all small files of each day, also those that the archiver leaves (archive/merging.py)."""
 
 from __future__ import annotations
 
@@ -15,9 +11,8 @@ from pyspark.sql import SparkSession
 
 from rowpost.archive.lease import lease
 from rowpost.archive.merging import FILE_BYTES, small_files
-from rowpost.archive.opening import open_table
 from rowpost.archive.parts import NewFile
-from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.rows import merge_files
 from rowpost.spark.describing import describing

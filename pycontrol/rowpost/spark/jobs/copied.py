@@ -19,7 +19,7 @@ from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound
 from rowpost.spark.archive.records import places, tables_in
 from rowpost.spark.archive.rows import FILE
-from rowpost.spark.jobs.decoded_tables import KEY, ROW
+from rowpost.spark.jobs.decode import KEY, ROW
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, RewriteCounts, RowChange, work
 
 __all__ = ["MATCHES", "ChangedCopies", "follow", "has_body"]
@@ -34,8 +34,7 @@ class ChangedCopies:
     """What was done to copies.
 
     Attributes:
-        deleted: rows.
-        redacted: rows.
+        deleted, redacted: rows.
         missing: places without a table.
         unfinished: files that a job may be about to commit.
         undecided: rows to which a condition cannot be applied, by the path of their table: the archive has no such messages any more.
@@ -56,7 +55,6 @@ def follow(
     Yields each table with what was changed, while the job holds the table's lease.
 
     Args:
-        archive: the archive.
         job: names the job, for leases and logs.
         messages: the archive's messages with ACTION. What happens to one of several equal messages happens to its copy.
         done: what was done is added to it.

@@ -1,27 +1,55 @@
-"""Turn the bodies of messages into typed columns, by message type.
+"""Turn the bodies of messages into typed columns, by message type, and write them to one Delta table for each type.
 
     schemas = read_schemas(Path("schemas"))
     decode(read_archive(spark, "archive/"), schemas)["Shop.PlaceOrder"].select("message_id", "OrderId", "_rescued")
 
-`decode` gives a DataFrame for each type, and `undecoded` counts the types without a schema. decoded_tables.py writes tables.
+`decode` gives a DataFrame for each type, and `undecoded` counts the types without a schema. `run` writes tables, incrementally.
+
+The tables are folders of OUT, named by their types, and partitioned by queue and day as the archive is. A run reads the files
+that the archive has got since the last run, and adds the messages that a table does not have yet: (queue, id, row_version) is
+the key of a message. A run that was killed, and one after a merge of the archive's files, therefore doubles nothing.
+
+The archive remembers OUT in `_rowpost/copies`, so that `erase` and `retain` reach the tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql import types as T
 
+from rowpost.archive.columns import PARTITIONS
+from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.lease import lease
+from rowpost.archive.merging import AUTOMATIC_FILES, merge, small_files
+from rowpost.archive.parts import NewFile
+from rowpost.archive.table import ArchiveTable, DataFile, create_table, open_table
+from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import parse_headers
+from rowpost.spark.archive.records import remember_copy
+from rowpost.spark.archive.rows import read_files, write_files
+from rowpost.spark.archive.schemas import ARCHIVE, schema_of
 from rowpost.spark.bodies.decoding import decode_batch, decoded_type
-from rowpost.spark.bodies.schema_files import Schema
+from rowpost.spark.bodies.fitting import Path
+from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name, places
+from rowpost.spark.describing import describing
 
-__all__ = ["decode", "decode_type", "undecoded"]
+__all__ = ["KEY", "ROW", "Decoded", "decode", "decode_type", "new_columns", "run", "sources", "table_schema", "undecoded"]
 
 _DECODED = "_decoded"
+#: The columns of an archive that each table of a type has, and those that identify a message.
+ROW = ("message_id", "id", "row_version", "time_sent", "endpoint", *PARTITIONS)
+KEY = ["queue", "id", "row_version"]
+_NOT_KEPT = ("message_type", "content_type", "body")
+_NEEDED = (*ROW, *_NOT_KEPT)
+_STATE = "decoded.json"
 
 
 def decode(df: DataFrame, schemas: Mapping[str, Schema]) -> dict[str, DataFrame]:
@@ -29,7 +57,7 @@ def decode(df: DataFrame, schemas: Mapping[str, Schema]) -> dict[str, DataFrame]
     return {name: decode_type(df, schema) for name, schema in schemas.items()}
 
 
-def decode_type(df: DataFrame, schema: Schema, columns: StructType | None = None) -> DataFrame:
+def decode_type(df: DataFrame, schema: Schema, columns: T.StructType | None = None) -> DataFrame:
     """Return the messages of one type with the columns of their bodies, `_rescued` and `_error`.
 
     `df` has archived messages (schemas.ARCHIVE, or some of its columns with message_type, content_type and body), or the
@@ -41,7 +69,7 @@ def decode_type(df: DataFrame, schema: Schema, columns: StructType | None = None
     def decoded(bodies: pa.Array, content_types: pa.Array) -> pa.Array:
         return decode_batch(bodies, content_types, schema, kind)
 
-    function = F.arrow_udf(decoded, kind)  # type: ignore[call-overload]  # its annotation forgets StructType
+    function = F.arrow_udf(decoded, kind)  # type: ignore[call-overload]  # its annotation forgets T.StructType
     named = _with_types(df).where(F.col("message_type") == schema.message_type)
     whole = named.withColumn(_DECODED, function("body", "content_type"))
     return whole.select(*named.columns, *(F.col(_DECODED).getField(name).alias(name) for name in kind.fieldNames()))
@@ -55,3 +83,147 @@ def undecoded(df: DataFrame, schemas: Collection[str]) -> DataFrame:
 
 def _with_types(df: DataFrame) -> DataFrame:
     return df if "message_type" in df.columns else parse_headers(df)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a run has done for one type: rows that were added, how many have something in `_rescued` and in `_error`, new columns."""
+
+    message_type: str
+    table: str
+    added: int = 0
+    rescued: int = 0
+    errors: int = 0
+    new_columns: tuple[str, ...] = ()
+
+
+def table_schema(schema: Schema) -> T.StructType:
+    """Return the columns of a type's table."""
+    own = {column.name: column for column in ARCHIVE}
+    first = [T.StructField(name, own[name].dataType) for name in ROW if name not in PARTITIONS]
+    return T.StructType([*first, *decoded_type(schema), *(T.StructField(name, own[name].dataType, False) for name in PARTITIONS)])
+
+
+def sources(table: str) -> list[str]:
+    """Return the paths of the archives whose messages were decoded to a table."""
+    return list(ArchiveFolder(table.rstrip("/").rpartition("/")[0]).read(_STATE) or {})
+
+
+def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.StructType:
+    """Return the columns, and columns with new fields, that a table lacks. Raises SparkFailed for a column of another type."""
+    own = {column.name.lower(): column for column in known}
+    missing = []
+    for column in wanted:
+        there = own.get(column.name.lower())
+        before, after = ({} if each is None else _shape(each) for each in (there, column))
+        if there is not None and any(before.get(place, part) != part for place, part in after.items()):
+            raise SparkFailed(
+                f"Cannot decode to {table}: its column {there.name} is {there.dataType.simpleString().upper()}, and the schema has "
+                f"{column.name} {column.dataType.simpleString().upper()}. A type cannot change. Restore the schema, or decode to a new folder."
+            )
+        if after.keys() - before.keys():
+            missing.append(column)
+    return T.StructType(missing)
+
+
+def _shape(column: T.StructField) -> dict[tuple[str, ...], tuple[Path, T.DataType | type]]:
+    """Return what must not change in a column, by place without regard to case: the spelling, and the type if it has no parts."""
+    whole = (T.StructType, T.ArrayType, T.MapType)
+    found = places(T.StructType([column]))
+    return {tuple(str(part).lower() for part in place): (place, type(kind) if isinstance(kind, whole) else kind) for place, kind in found}
+
+
+@describing("decode")
+def run(
+    spark: SparkSession, path: str, out: str, schemas: Mapping[str, Schema], progress: Callable[[int, int], None] = lambda done, of: None
+) -> dict[str, Any]:
+    """Decode what is new in an archive. Returns the archive's version, the tables, and the messages without a schema by type.
+
+    `progress` is called with the number of types that are done, and of all.
+
+    Raises:
+        ArchiveNotFound: there is no archive in `path`.
+        SparkFailed: a table has a column of another type, OUT is a table itself, or another job maintains the archive.
+    """
+    source, place = open_table(path), ArchiveFolder(out)
+    if place.is_delta:
+        raise SparkFailed(f"Cannot decode to {out}: it is a table itself. Name a folder for the tables of the message types.")
+    with lease(source.folder, "decode"):  # erase takes it too, so that it finds all copies
+        source.refresh()
+        if source.needs_jar:
+            raise SparkFailed(
+                f"Cannot decode {path}: the table has {source.needs_jar}, so that its files do not have its rows. Run REORG TABLE … APPLY (PURGE) and disable the feature with Delta's own tools."
+            )
+        tables = {name: _Table(f"{place.path}/{folder_name(name)}", schema) for name, schema in schemas.items()}
+        for table in tables.values():  # before anything is written
+            table.check()
+        remember_copy(source.folder, place.path)
+        state = (place.read(_STATE) or {}).get(source.folder.path, {})
+        done, since = [], cache(partial(_files_since, spark, source))
+        for name, each in tables.items():
+            files, messages = since(state.get(name) if each.exists else None)
+            done.append(each.add(spark, source, files if name in messages else []))
+            progress(len(done), len(tables))
+        whole = place.read(_STATE) or {}
+        place.write(_STATE, whole | {source.folder.path: state | dict.fromkeys(schemas, source.version)})
+    missing = undecoded(read_files(spark, source, source.files()).select("message_type"), schemas).orderBy("message_type").collect()
+    return {"archive_version": source.version, "tables": done, "without_schema": {row.message_type: row.messages for row in missing}}
+
+
+def _files_since(spark: SparkSession, source: ArchiveTable, version: int | None) -> tuple[list[DataFile], set[str | None]]:
+    """Return the files that an archive has got since a version, or all, and the types of their messages."""
+    seen = set() if version is None else source.paths_at(version) or set()
+    files = [file for file in source.files() if file.path not in seen]
+    types = read_files(spark, source, files).select("message_type").distinct().collect() if files else []
+    return files, {row.message_type for row in types}
+
+
+class _Table:
+    """The table of one message type, which may not exist yet."""
+
+    def __init__(self, path: str, schema: Schema) -> None:
+        self.path, self.schema = path, schema
+        self.exists = ArchiveFolder(path).is_delta
+        self._missing = T.StructType()
+
+    def check(self) -> None:
+        """Raise SparkFailed if the schema does not fit to the table."""
+        if self.exists:
+            table = open_table(self.path)
+            table.check_writable()
+            self._missing = new_columns(schema_of(table), table_schema(self.schema), self.path)
+
+    def add(self, spark: SparkSession, source: ArchiveTable, files: Sequence[DataFile]) -> Decoded:
+        """Add new columns, and in one commit the messages of an archive's files that the table does not have."""
+        if not files and not self.exists:
+            return Decoded(self.schema.message_type, self.path)
+        table = create_table(self.path, table_schema(self.schema))
+        if self._missing:
+            table.add_columns(self._missing, {"job": "decode", "columns": self._missing.fieldNames()})
+        new = self._write(spark, table, source, files) if files else []
+        done = self._counted(spark, table, new)
+        if groups := small_files(table.files(), AUTOMATIC_FILES):
+            merge(table, groups)
+            table.vacuum()
+        return done
+
+    def _write(self, spark: SparkSession, table: ArchiveTable, source: ArchiveTable, files: Sequence[DataFile]) -> list[NewFile]:
+        """Add the messages that the table does not have, in one commit, however often and by whomever this is repeated."""
+        columns = T.StructType([column for column in schema_of(table) if column.name not in ROW])
+        messages = read_files(spark, source, files).select(*_NEEDED).where(F.col("message_type") == self.schema.message_type).dropDuplicates(KEY)
+        days = {(file.queue, file.day) for file in files}
+        note = {"job": "decode", "archive": source.folder.path, "archive_version": source.version}
+        while True:
+            table.refresh()
+            there = [file for file in table.files() if (file.queue, file.day) in days]
+            unknown = messages.join(read_files(spark, table, there).select(KEY), KEY, "left_anti") if there else messages
+            new = write_files(decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT), table, f"decode-{uuid.uuid4().hex[:8]}")
+            if not new or table.commit(new, note={**note, "rows": sum(file.rows for file in new)}):
+                return new
+            table.discard(new)  # another process has changed the table meanwhile
+
+    def _counted(self, spark: SparkSession, table: ArchiveTable, new: Sequence[NewFile]) -> Decoded:
+        files = [DataFile(file.path, file.queue, file.day, file.bytes, file.rows) for file in new]
+        (row,) = read_files(spark, table, files).agg(F.count(RESCUED).alias("rescued"), F.count(ERROR).alias("errors")).collect()
+        added = sum(file.rows for file in files)
+        return Decoded(self.schema.message_type, self.path, added, row.rescued, row.errors, tuple(self._missing.fieldNames()))

@@ -23,8 +23,7 @@ from pyspark.sql.types import StructType
 
 from rowpost.archive.lease import lease
 from rowpost.archive.leftovers import find_leftovers, sweep
-from rowpost.archive.opening import open_table
-from rowpost.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable, open_table
 from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.records import places
@@ -32,7 +31,7 @@ from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import MESSAGE, schema_of
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.copied import MATCHES, ChangedCopies, follow, has_body
-from rowpost.spark.jobs.decoded_tables import KEY, sources
+from rowpost.spark.jobs.decode import KEY, sources
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, RewriteCounts, RowChange, work
 from rowpost.spark.jobs.replay import filtered, stored
 from rowpost.spark.jobs.retain import is_redacted
@@ -106,11 +105,7 @@ def run(
     """Erase messages, and return the receipt.
 
     Args:
-        spark: the session.
-        path: the archive.
-        selection: the messages.
-        reason: for the receipt. It must not contain what is erased.
-        now: the time of the receipt.
+        reason: for the receipt, as `now`. It must not contain what is erased.
         idle: no job writes to the archive now, so that all leftovers can be deleted.
         progress: called with the number of erased messages.
 

@@ -40,7 +40,6 @@ class FileReplacement:
     """Files that are replaced in one commit.
 
     Attributes:
-        files: the files to replace.
         write: takes the beginning of the names of the new files, and writes them. If it is None, the files are only removed.
         same_rows: the new files have the rows of the old ones.
         changed: the number of rows that are changed and kept.
@@ -135,7 +134,6 @@ def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts, *
 
     Args:
         kind: the job's name, for the log.
-        plan: see Planner.
         counts: is updated after each commit.
         again: look at the files of other writers too. If false, a step that lost its files is skipped.
 

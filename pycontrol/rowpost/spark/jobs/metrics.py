@@ -6,7 +6,6 @@ of hours cannot be merged, but each hour has sketches of its times, which can.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from rowpost.archive.opening import create_table
+from rowpost.archive.table import create_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
@@ -113,14 +112,12 @@ class Lateness:
     Spark drops late rows after it has grouped them, and counts groups. The stream therefore counts its messages by hour, and
     the hours that were closed before the batch are late. They were closed by the watermark of the batch before.
 
-    Args:
-        spark: the session.
-        checkpoint: that of the stream, which has the watermark of the last run.
+    The checkpoint of the stream has the watermark of the last run.
     """
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         self.late = self.skipped = 0
-        self._spark, self._checkpoint = spark, checkpoint
+        self._checkpoint = Checkpoint(checkpoint, spark)
         self._watermarks: dict[int, int] = {}
 
     def __call__(self, progress: Mapping[str, Any]) -> int:
@@ -140,9 +137,7 @@ class Lateness:
     def _before(self, batch: int) -> int:
         """Return the watermark of the batch before, in milliseconds since 1970."""
         if batch - 1 not in self._watermarks and batch > 0:
-            lines = [row.value for row in self._spark.read.text(f"{self._checkpoint}/offsets/{batch - 1}").collect()]
-            found = [json.loads(line) for line in lines if line.startswith('{"batchWatermarkMs"')]
-            self._watermarks[batch - 1] = found[0]["batchWatermarkMs"] if found else 0
+            self._watermarks[batch - 1] = self._checkpoint.watermark_ms(batch - 1)
         return self._watermarks.get(batch - 1, 0)
 
 

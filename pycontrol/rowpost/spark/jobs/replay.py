@@ -172,14 +172,11 @@ def run(
     """Replay messages, or continue an earlier run of the same key. Returns counts.
 
     Args:
-        path: the archive.
-        replay: what to send.
-        environment: the environment of the destination queues.
+        environment: of the destination queues.
         resolve_queues: maps the destinations in the messages to registered queues. It raises QueueNotFound.
         progress: called with the number of sent messages and of all messages.
         depth: returns how many messages wait in a queue. Called if the replay has `max_depth`.
-        clock: a monotonic clock in seconds.
-        sleep: waits for a number of seconds.
+        clock, sleep: in seconds.
 
     Raises:
         ArchiveNotFound: there is no archive in `path`.

@@ -31,7 +31,7 @@ def keep_running(
         batches: the stream's batches so far. A new one ends a row of restarts.
         queue: named in the line that is printed for each restart.
         say: receives that line.
-        sleep: waits for a number of seconds.
+        sleep: waits, in seconds.
 
     Raises:
         Exception: what ended the stream, if it cannot pass, or after MAX_RESTARTS restarts in a row.

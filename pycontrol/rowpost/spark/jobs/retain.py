@@ -17,8 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rowpost.archive.lease import lease
-from rowpost.archive.opening import open_table
-from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.archive.policy import Retention, Rule, pattern
 from rowpost.spark.archive.records import places

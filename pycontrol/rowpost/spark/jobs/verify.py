@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.lease import lease
 from rowpost.archive.leftovers import find_leftovers, sweep
-from rowpost.archive.opening import open_table
-from rowpost.archive.table import ArchiveTable, DataFile
+from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.spark.archive.records import places, removed_row_versions
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
@@ -72,8 +71,6 @@ def compare(archived: DataFrame, waiting: DataFrame, removed: DataFrame | None =
     """Count a queue's messages (id, row_version) that its archive lacks: removed, not archived yet, and missed.
 
     Args:
-        archived: the archived messages of the queue.
-        waiting: the messages that are in the queue.
         removed: the row versions that `erase` and `retain` have deleted from the archive.
         upto: the row version up to which the queue was archived; None for that of the newest archived message.
     """

@@ -54,6 +54,11 @@ class Checkpoint:
         line = "-" if text is None else text.splitlines()[_HEADER_LINES + source]
         return None if line == "-" else json.loads(line)
 
+    def watermark_ms(self, number: int) -> int:
+        """Return the event-time watermark of a batch, in milliseconds since 1970; 0 if it is not stored."""
+        text = self._text(f"offsets/{number}")
+        return 0 if text is None else int(json.loads(text.splitlines()[1])["batchWatermarkMs"])
+
     def progress(self) -> CheckpointProgress:
         """Return what an archive compares with its table."""
 
@@ -100,7 +105,6 @@ def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, 
     """Return the offset of the last batch that a query has committed. Returns None before its first commit.
 
     Args:
-        checkpoint: a path or URI.
         spark: reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does.
         source: position of the source in the query, from 0.
     """
@@ -116,7 +120,6 @@ def finalize(
 
     Args:
         options: the stream's options; queue and environment are enough.
-        checkpoint: the query's checkpoint.
         spark: reads a checkpoint that is not a local folder.
         release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
         confirmed: the offsets, by the identity of the queue, up to which the target has the messages. Messages above stay in the spool.

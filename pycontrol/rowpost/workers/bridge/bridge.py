@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rowpost.settings.bridge import BridgeSettings
 from rowpost.workers import events
-from rowpost.workers.bridge.direction import Counts, Direction
+from rowpost.workers.bridge.direction import BridgeCounts, Direction
 
 __all__ = ["Bridge", "BridgeSnapshot"]
 
@@ -25,7 +25,7 @@ class BridgeSnapshot:
         idle: whether neither direction found anything to move.
     """
 
-    counts: tuple[tuple[str, str, str, Counts], ...]
+    counts: tuple[tuple[str, str, str, BridgeCounts], ...]
     idle: bool
 
 

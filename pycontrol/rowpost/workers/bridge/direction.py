@@ -13,9 +13,9 @@ from rowpost.settings.bridge import BridgeEndpoint, BridgeSettings, BridgeSide
 from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
 from rowpost.workers import events
-from rowpost.workers.bridge.mover import Moved, Mover, message_type
+from rowpost.workers.bridge.mover import MovedBatch, Mover, message_type
 
-__all__ = ["Counts", "Direction"]
+__all__ = ["BridgeCounts", "Direction"]
 
 MIN_PAUSE_S, MAX_PAUSE_S = 0.2, 15.0
 CLEAN_INTERVAL_S = 60.0
@@ -26,7 +26,7 @@ Emit = events.Emit
 
 
 @dataclass(slots=True)
-class Counts:
+class BridgeCounts:
     """What a direction did with the messages of one proxy queue, since it started."""
 
     sent: int = 0
@@ -40,14 +40,14 @@ class Direction(threading.Thread):
 
     Attributes:
         counts: by the names of the endpoints.
-        idle: whether the last look found nothing to move, or another process moves.
+        idle: whether the last round found nothing to move, or another process moves.
         failure: a defect that ended the thread.
     """
 
     def __init__(self, bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, stopping: threading.Event, emit: Emit) -> None:
         super().__init__(name=f"rowpost bridge {here.name} to {there.name}", daemon=True)
         self._bridge, self._here, self._there, self._stopping, self._emit = bridge, here, there, stopping, emit
-        self.counts = {endpoint.name: Counts() for endpoint in there.endpoints}
+        self.counts = {endpoint.name: BridgeCounts() for endpoint in there.endpoints}
         self.idle = False
         self.failure: BaseException | None = None
         self._pause, self._in_trouble = MIN_PAUSE_S, False
@@ -86,14 +86,14 @@ class Direction(threading.Thread):
             mover.settle()
 
     def _wait_for_election(self, mover: Mover) -> bool:
-        told = False
+        reported = False
         while not self._stopping.is_set():
             if mover.elect():
                 return True
             self.idle = True
-            if not told:
+            if not reported:
                 self._report("waits, because another process moves these messages")
-                told = True
+                reported = True
             self._stopping.wait(max(self._bridge.poll_interval, MIN_PAUSE_S))
         return False
 
@@ -138,23 +138,20 @@ class Direction(threading.Thread):
     def _report(self, state: str) -> None:
         self._emit(events.BridgeChanged(source=self._here.name, target=self._there.name, state=state))
 
-    def _report_moved(self, endpoint: BridgeEndpoint, moved: Moved) -> None:
-        counts, at = self.counts[endpoint.name], time.time()
+    def _report_moved(self, endpoint: BridgeEndpoint, moved: MovedBatch) -> None:
+        counts, queue, here, there = self.counts[endpoint.name], endpoint.proxy, self._here.name, self._there.name
         counts.sent += moved.sent
         counts.repeated += moved.repeated
         counts.discarded += len(moved.skipped)
         counts.failed += len(moved.failed)
         if moved.sent:
-            self._emit(events.Transferred(queue=endpoint.proxy, at=at, source=self._here.name, target=self._there.name, count=moved.sent))
+            self._emit(events.Transferred(queue=queue, source=here, target=there, count=moved.sent))
         for message, reason in moved.skipped:
-            self._emit(
-                events.Discarded(
-                    queue=endpoint.proxy, at=at, pid=PID, id=message.id, message_type=message_type(message), reason=reason, expected=True
-                )
-            )
+            kind = message_type(message)
+            self._emit(events.Discarded(queue=queue, pid=PID, id=message.id, message_type=kind, reason=reason, expected=True))
         for message, error in moved.failed:
-            text = f"it cannot cross from {self._here.name} to {self._there.name}: {error}"
-            self._emit(events.MovedToError(queue=endpoint.proxy, at=at, pid=PID, id=message.id, attempts=ATTEMPTS, error=text))
+            text = f"it cannot cross from {here} to {there}: {error}"
+            self._emit(events.MovedToError(queue=queue, pid=PID, id=message.id, attempts=ATTEMPTS, error=text))
 
     def _report_trouble(self, error: RowpostError) -> None:
         self.idle = False

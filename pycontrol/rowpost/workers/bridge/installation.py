@@ -48,7 +48,7 @@ def check(bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, database:
     Raises:
         QueueNotFound: a proxy queue or the error queue is missing.
         FeatureMissing: the table of dispatches is missing.
-        PermissionDenied: the login is no operator.
+        PermissionDenied: the login is not an operator.
     """
     database.check_schema()
     found = _registered(database)

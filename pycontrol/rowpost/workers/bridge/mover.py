@@ -36,7 +36,7 @@ from rowpost.wire.message import BrowsedMessage, Message, encode_headers
 from rowpost.wire.outgoing import AddressedMessage, Call
 from rowpost.workers.bridge.headers import AddressMap, failed_headers, is_subscription_message, transferred_headers
 
-__all__ = ["Failed", "Moved", "Mover", "Skipped", "message_type"]
+__all__ = ["FailedCrossing", "MovedBatch", "Mover", "SkippedCrossing", "message_type"]
 
 logger = logging.getLogger("rowpost")
 
@@ -48,14 +48,14 @@ EXPIRED = "its time to be received was over before it crossed"
 SUBSCRIPTION = "it asks for a subscription, which the bridge's file decides on"
 
 
-class Failed(NamedTuple):
+class FailedCrossing(NamedTuple):
     """A message that cannot cross, and why."""
 
     message: Message
     error: RowpostError
 
 
-class Skipped(NamedTuple):
+class SkippedCrossing(NamedTuple):
     """A message that ended without crossing, and why."""
 
     message: Message
@@ -63,7 +63,7 @@ class Skipped(NamedTuple):
 
 
 @dataclass(slots=True)
-class Moved:
+class MovedBatch:
     """What became of one batch.
 
     Attributes:
@@ -76,8 +76,8 @@ class Moved:
 
     sent: int = 0
     repeated: int = 0
-    skipped: list[Skipped] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
+    skipped: list[SkippedCrossing] = field(default_factory=list)
+    failed: list[FailedCrossing] = field(default_factory=list)
     full: bool = False
 
     @property
@@ -115,22 +115,22 @@ class Mover:
         self._directory, self._step = Directory(), step
         #: records of messages that the source has removed
         self._settled: list[str] = []
-        #: by proxy queue: the row version below which no row waits, and how many batches ago that was looked at
+        #: by proxy queue: the row version below which no row waits, and for how many batches that has been used
         self._cursors: dict[str, tuple[int, int]] = {}
 
     def elect(self) -> bool:
         """Return whether this session is the one that moves; it remains so as long as the target's connection lives."""
         return bool(self._target.call("elect", duty=self._name)[0].elected)
 
-    def move(self, endpoint: BridgeEndpoint) -> Moved:
+    def move(self, endpoint: BridgeEndpoint) -> MovedBatch:
         """Move a batch of the oldest messages from the endpoint's proxy queue to its queue.
 
         Raises:
             RowpostError: for a reason that is not one message's. Nothing is lost and nothing will be sent twice.
         """
-        rows, full = self._look(endpoint.proxy)
+        rows, full = self._browse(endpoint.proxy)
         if not rows:
-            return Moved()
+            return MovedBatch()
         expires = {row.row_version: row.expires for row in rows}
         keys: list[str] = []
         with self._source.transaction():
@@ -153,7 +153,7 @@ class Mover:
             self._target.call_all(self._forget(), begin=True, commit=True)
             self._settled = []
 
-    def _look(self, proxy: str) -> tuple[list[BrowsedMessage], bool]:
+    def _browse(self, proxy: str) -> tuple[list[BrowsedMessage], bool]:
         """Return rows for one batch without their bodies, and whether more may follow. Only this call says when a row expires."""
         after, batches = self._cursors.get(proxy, (None, 0))
         found = Queue(proxy, self._source).browse(self._bridge.batch_size, after, 0)
@@ -169,41 +169,37 @@ class Mover:
         if full and batches < CURSOR_BATCHES:
             self._cursors[proxy] = (rows[-1].row_version, batches + 1)
         elif not found and after is not None:
-            return self._look(proxy)
+            return self._browse(proxy)
         return rows, full
 
-    def _send(self, endpoint: BridgeEndpoint, messages: Sequence[Message], expires: Mapping[int, datetime | None], keys: list[str]) -> Moved:
-        moved = Moved()
+    def _send(self, endpoint: BridgeEndpoint, messages: Sequence[Message], expires: Mapping[int, datetime | None], keys: list[str]) -> MovedBatch:
+        moved = MovedBatch()
         crossings = self._prepare(endpoint, messages, expires, moved)
-        if not crossings:
-            return moved
-        try:
-            self._dispatch(crossings)
-        except NOT_THE_MESSAGES:
-            raise
-        except RowpostError:  # of one of them: one by one, the others cross
-            for each in crossings:
-                self._send_one(each, moved)
-        else:
-            moved.sent = len(crossings)
+        if crossings:
+            self._dispatch_each(crossings, moved)
         gone = {id(failed.message) for failed in moved.failed}
         keys += [each.key for each in crossings if id(each.message) not in gone]
         return moved
 
-    def _send_one(self, crossing: _Crossing, moved: Moved) -> None:
+    def _dispatch_each(self, crossings: Sequence[_Crossing], moved: MovedBatch) -> None:
+        """Send messages together; if that fails because of one of them, one by one, so that the others cross."""
         try:
-            self._dispatch([crossing])
-        except AlreadyDispatched:
-            moved.repeated += 1
+            self._dispatch(crossings)
         except NOT_THE_MESSAGES:
             raise
         except RowpostError as error:
-            moved.failed.append(Failed(crossing.message, error))
+            if len(crossings) > 1:
+                for each in crossings:
+                    self._dispatch_each([each], moved)
+            elif isinstance(error, AlreadyDispatched):
+                moved.repeated += 1
+            else:
+                moved.failed.append(FailedCrossing(crossings[0].message, error))
         else:
-            moved.sent += 1
+            moved.sent += len(crossings)
 
     def _prepare(
-        self, endpoint: BridgeEndpoint, messages: Sequence[Message], expires: Mapping[int, datetime | None], moved: Moved
+        self, endpoint: BridgeEndpoint, messages: Sequence[Message], expires: Mapping[int, datetime | None], moved: MovedBatch
     ) -> list[_Crossing]:
         now = self._now() if any(expires.values()) else None
         proxy = self._source.canonical(parse_address(endpoint.proxy))
@@ -214,9 +210,9 @@ class Mover:
             left = None if until is None or now is None else max(until - now, timedelta(milliseconds=1))
             try:
                 if message.expired:
-                    moved.skipped.append(Skipped(message, EXPIRED))
+                    moved.skipped.append(SkippedCrossing(message, EXPIRED))
                 elif is_subscription_message(message.headers):
-                    moved.skipped.append(Skipped(message, SUBSCRIPTION))
+                    moved.skipped.append(SkippedCrossing(message, SUBSCRIPTION))
                 else:
                     headers = transferred_headers(
                         message.headers, self._translate, transfer=self._transfer, proxy=proxy,
@@ -226,7 +222,7 @@ class Mover:
                     # one message may be sent twice, with the same ids: only the row says which of the two this is
                     crossings.append(_Crossing(message, f"{key} {message.row_version} {message.id}", addressed))
             except RowpostError as error:
-                moved.failed.append(Failed(message, error))
+                moved.failed.append(FailedCrossing(message, error))
         return crossings
 
     def _now(self) -> datetime:

@@ -1,7 +1,7 @@
-"""What operators have set for a queue in the database, and what the pool of its workers makes of it.
+"""Apply what operators have set for a queue in the database to the pool of its workers.
 
 The queue monitor reads it with every peek, so that a pause is effective on all hosts within a peek delay. What operators set
-goes before what the environment says, until they clear it.
+overrides the environment, until they clear it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Controls:
     def __init__(self, queue: str, limit: int, emit: events.Emit) -> None:
         self._queue, self._environment, self._emit = queue, limit, emit
         self.now = Control()
-        #: whether the database was asked: until then, nobody knows whether the queue is paused
+        #: whether a peek has found out if the queue is paused
         self.known = False
 
     @property

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
 from rowpost.transport.supervisors import Worker
 from rowpost.workers.concurrency import LONG_RECEIVE_S
 from rowpost.workers.events import Emit, Trouble
 from rowpost.workers.protocol import Assignment, Exit, Receive
+from rowpost.workers.worker.process import WorkerProcess
 
 __all__ = ["KILLED", "OVERDUE", "WorkerHandle", "WorkerHandles", "WorkerState", "respawn_delay"]
 
@@ -41,7 +41,7 @@ class WorkerHandle:
     """
 
     number: int
-    process: Any
+    process: WorkerProcess
     state: WorkerState
     since: float
     reported_at: float
@@ -67,15 +67,8 @@ class WorkerHandle:
     def described(self, queue: str, now: float) -> Worker:
         """Return the worker as a report shows it. Its message is the one that a handler has."""
         message, since = self.process.in_flight, self.process.in_flight_since
-        handles = message is not None and since is not None
-        return Worker(
-            queue=queue,
-            process_id=self.process.pid,
-            state=self.state.value,
-            seconds=round(now - self.since, 1),
-            message=str(message[0]) if handles else None,
-            message_seconds=round(now - since, 1) if handles else None,
-        )
+        shown = Worker(queue=queue, process_id=self.process.pid, state=self.state.value, seconds=round(now - self.since, 1))
+        return shown if message is None or since is None else replace(shown, message=str(message[0]), message_seconds=round(now - since, 1))
 
     def enter(self, state: WorkerState, now: float) -> None:
         self.state, self.since = state, now
@@ -111,7 +104,7 @@ class WorkerHandles(dict[int, WorkerHandle]):
         next_start_at: when the next worker may start, by the supervisor's clock.
     """
 
-    def __init__(self, queue: str, assign: Callable[[int, bool], Assignment], spawn: Callable[[Assignment], Any], emit: Emit) -> None:
+    def __init__(self, queue: str, assign: Callable[[int, bool], Assignment], spawn: Callable[[Assignment], WorkerProcess], emit: Emit) -> None:
         super().__init__()
         self._queue, self._assign, self._spawn, self._emit = queue, assign, spawn, emit
         self._last_number = self._deaths = 0

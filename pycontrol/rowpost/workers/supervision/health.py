@@ -20,7 +20,7 @@ __all__ = ["Health", "Throttle"]
 class Throttle:
     """Throttling state of one queue. Pure: no clock, no I/O.
 
-    After `limit` failed attempts in a row, of whatever messages, a queue keeps one worker, and this worker waits `wait` seconds
+    After `limit` failed attempts in a row, of any messages, a queue keeps one worker, and this worker waits `wait` seconds
     after each further failure. The first success ends the throttling. This relieves a failing service that the handlers call,
     and it keeps the error queue short. See the guide docs/guides/recoverability.md.
 

@@ -3,40 +3,35 @@
     lifeline = Lifeline(settings)
     lifeline.hold()
     lifeline.departed()        # ids of supervisors that were killed
-    lifeline.forget(those)     # when the database knows
+    lifeline.forget(those)     # when the database has recorded their ends
     lifeline.release()
 
 A supervisor locks a file, and its workers inherit the lock: the system frees it when the last of these processes ends, however it ends. A
-process id could not tell that, as ids are used again, and containers number their processes alike. A service manager may give each start
+process id does not show that, because ids are used again, and each container has its own numbers. A service manager may give each start
 of a service its own temporary folder, and therefore the files are in the folder of the system's shared memory, if there is one.
 
-Without files that can be locked (Windows), nobody is found.
+Without files that can be locked (Windows), no supervisor is found.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from multiprocessing import reduction
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 from rowpost.settings.environment import Settings
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from rowpost.workers.worker.locks import lock
 
 __all__ = ["Lifeline"]
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- the files are empty, and those of other users are not looked at
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- the files are empty, and those of other users are not opened
 #: supervisors that one search finds at most
 MOST = 100
 
@@ -60,20 +55,19 @@ class Lifeline:
         if sys.platform == "win32":
             return
         with suppress(OSError):
-            descriptor, name = tempfile.mkstemp(prefix="rowpost-new-", dir=self._folder)
-            self._descriptor = descriptor
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.replace(name, self._path(self.supervisor_id))  # nobody sees it unlocked
+            opened, name = tempfile.mkstemp(prefix="rowpost-new-", dir=self._folder)
+            os.close(opened)
+            self._descriptor = lock(Path(name))
+            os.replace(name, self._path(self.supervisor_id))  # no process sees it unlocked
 
     def departed(self) -> list[UUID]:
         """Return the supervisors of this user, environment and database that have died, with all their workers; not too many at once."""
-        if sys.platform == "win32":
-            return []
         found: list[UUID] = []
         for path in self._folder.glob(f"{self._prefix}*"):
-            with suppress(OSError, ValueError), _opened(path) as descriptor:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                found.append(UUID(path.name.removeprefix(self._prefix)))
+            with suppress(OSError, ValueError):
+                supervisor = UUID(path.name.removeprefix(self._prefix))
+                os.close(lock(path))
+                found.append(supervisor)
             if len(found) == MOST:
                 break
         return found
@@ -85,7 +79,7 @@ class Lifeline:
                 self._path(each).unlink()
 
     def release(self) -> None:
-        """Let go of the lock. The file stays, for a supervisor that ends this one in the database; `forget` removes it."""
+        """Release the lock. The file stays, for a supervisor that ends this one in the database; `forget` removes it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -98,21 +92,6 @@ class Lifeline:
         if sys.platform == "win32" or self._descriptor is None:
             return _inherited, (None,)
         return _inherited, (reduction.DupFd(self._descriptor),)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    """Open a file of this user. Raises OSError."""
-    if sys.platform == "win32":
-        raise OSError("Windows has no such locks")
-    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-    try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
-            raise PermissionError(f"{path} is a file of somebody else")
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _inherited(duplicate: Any) -> int | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -63,7 +63,7 @@ class _Peek:
     wake_up_ttl_s: float
 
 
-_Request = _Peek | Callable[[], Answer | None] | None
+_Request = _Peek | Callable[[], list[Answer] | None] | None
 
 
 class QueueMonitor:
@@ -115,7 +115,7 @@ class QueueMonitor:
         Args:
             wake_up_ttl_s: if the queue is empty, request notifications from senders for so many seconds.
         """
-        self._put(partial(self._purge, name) if purge else _Peek(name, wake_up_ttl_s))
+        self._put(partial(self._answers, name, partial(self._purge, name), purged=True) if purge else _Peek(name, wake_up_ttl_s))
 
     def report(self, queues: Iterable[str], workers: Iterable[Worker]) -> None:
         """Record the queues and workers of this supervisor, in the round trip of the next peek."""
@@ -126,12 +126,12 @@ class QueueMonitor:
         self._put(self._send_report)
 
     def use(self, settings: Settings) -> None:
-        """Go on with other settings of the same database."""
+        """Continue with other settings of the same database."""
         self._settings = settings
 
     def count_crash(self, crash: Crash) -> None:
         """Request that a crash is counted as a failed attempt; the message is moved if it was the last attempt."""
-        self._put(partial(self._count_crash, crash))
+        self._put(partial(self._answers, crash.queue, partial(self._count_crash, crash), crash=crash))
 
     def stop(self) -> None:
         """End the thread after the current request; waits at most 1 s, because the database may hang."""
@@ -165,9 +165,8 @@ class QueueMonitor:
                 self._post(answer)
         for request in requests:
             if request is not None and not isinstance(request, _Peek):
-                found = request()
-                if found is not None:
-                    self._post(found)
+                for answer in request() or ():
+                    self._post(answer)
 
     def _take(self) -> list[_Request]:
         """Return all pending requests; wait for one and receive notifications meanwhile."""
@@ -207,19 +206,24 @@ class QueueMonitor:
                 self._send_report()
                 return self._peek(peeks)
             if len(peeks) == 1:
-                return [self._peek_unwatched(peeks[0], error)]
+                return [self._peek_unwatched(peeks[0].queue, error)]
             return [answer for peek in peeks for answer in self._peek([peek])]
 
     def _peek_together(self, peeks: list[_Peek]) -> list[Answer]:
-        database = self._open(LOCK_TIMEOUT_MS)
+        self._open(LOCK_TIMEOUT_MS)
         self._presence.search()
         reports = self._presence.calls
-        started = time.perf_counter()
-        results = database.call_all([*reports, *(self._call_for(peek) for peek in peeks)])[len(reports) :]
-        seconds = time.perf_counter() - started
+        answers = self._ask_database(reports, [self._call_for(peek) for peek in peeks])
         self._presence.sent()
         self._locked.difference_update(peek.queue for peek in peeks)
-        return [_answer(peek.queue, rows[0], seconds) for peek, rows in zip(peeks, results, strict=True)]
+        return answers
+
+    def _ask_database(self, reports: Sequence[Call], peeks: Sequence[Call]) -> list[Answer]:
+        """Execute calls in one round trip: reports, and peeks, whose rows are the answers."""
+        database, started = self._open(LOCK_TIMEOUT_MS), time.perf_counter()
+        results = database.call_all([*reports, *peeks])[len(reports) :]
+        seconds = time.perf_counter() - started
+        return [_answer(str(call.queue), rows[0], seconds) for call, rows in zip(peeks, results, strict=True)]
 
     def _call_for(self, peek: _Peek) -> Call:
         if peek.queue in self._unwatched:
@@ -231,30 +235,31 @@ class QueueMonitor:
     def _peek_call(self, queue: str) -> Call:
         return Call("peek_queue", queue, {"count": self._settings.supervisor.peek_batch_size})
 
-    def _peek_unwatched(self, peek: _Peek, error: Exception) -> Answer:
+    def _peek_unwatched(self, queue: str, error: Exception) -> Answer:
         """Peek at a queue that cannot be watched; return the original error if that is not the reason.
 
         A login that may not watch a queue peeks at it from now on. A queue without its delayed table is worked anyway: its
         delayed mover reports the problem.
         """
         if isinstance(error, LockTimeout):
-            self._locked.add(peek.queue)
-            return Answer(peek.queue, error=error)
-        if peek.queue in self._unwatched or not isinstance(error, PermissionDenied | QueueNotFound):
-            return Answer(peek.queue, error=error)
+            self._locked.add(queue)
+        if queue in self._unwatched or not isinstance(error, PermissionDenied | QueueNotFound):
+            return Answer(queue, error=error)
         denied = isinstance(error, PermissionDenied)
         if denied:
-            self._unwatched.add(peek.queue)
-        try:
-            started = time.perf_counter()
-            rows = self._open(LOCK_TIMEOUT_MS).call_all([self._peek_call(peek.queue)])[0]
-            answer = _answer(peek.queue, rows[0], time.perf_counter() - started)
-        except Exception as peek_error:  # noqa: BLE001 -- as in _peek
-            self._after_error(peek_error)
-            return Answer(peek.queue, error=peek_error)
-        return replace(answer, warning=NOT_WATCHED.format(peek.queue)) if denied else answer
+            self._unwatched.add(queue)
+        (answer,) = self._answers(queue, lambda: self._ask_database((), [self._peek_call(queue)]))
+        return replace(answer, warning=NOT_WATCHED.format(queue)) if denied and answer.error is None else answer
 
     # -------------------------------------------------------------- other requests
+    def _answers(self, queue: str, work: Callable[[], list[Answer]], **failed: Any) -> list[Answer]:
+        """Return what `work` answers, or the error that it raises, also an unexpected one: the pool waits for an answer."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 -- see above
+            self._after_error(error)
+            return [Answer(queue, error=error, **failed)]
+
     def _send_report(self) -> None:
         if not self._presence.calls:
             return
@@ -268,7 +273,7 @@ class QueueMonitor:
             self._presence.sent()
 
     def _end(self) -> None:
-        """Say that this supervisor has ended, if there is a connection, and close it."""
+        """Record that this supervisor has ended, if there is a connection, and close it."""
         last = self._presence.last_calls
         with suppress(RowpostError):
             if last and self._database is not None:
@@ -278,30 +283,21 @@ class QueueMonitor:
         self.lifeline.release()
         self._disconnect()
 
-    def _purge(self, name: str) -> Answer:
-        try:
-            return Answer(name, Queue(name, self._open()).purge(), purged=True)
-        except Exception as error:  # noqa: BLE001 -- as in _peek
-            self._after_error(error)
-            return Answer(name, purged=True, error=error)
+    def _purge(self, name: str) -> list[Answer]:
+        return [Answer(name, Queue(name, self._open()).purge(), purged=True)]
 
-    def _count_crash(self, crash: Crash) -> Answer:
-        try:
-            policy = crash.crash_policy or self._plain_policy(crash.queue)
-            database = self._open()
-            retries = Retries(
-                crash.queue,
-                queue_key(parse_address(crash.queue), database.engine),
-                address=database.canonical(parse_address(crash.queue)),
-                recoverability=Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase),
-                error_queue=policy.error_queue,
-                host=Host.here(crash.queue, self._settings.host_of(crash.queue)),
-            )
-            outcome = retries.crashed(database, crash.row_id, crash.row_version, crash.error)
-            return Answer(crash.queue, crash=crash, outcome=outcome)
-        except Exception as error:  # noqa: BLE001 -- as in _peek
-            self._after_error(error)
-            return Answer(crash.queue, crash=crash, error=error)
+    def _count_crash(self, crash: Crash) -> list[Answer]:
+        policy = crash.crash_policy or self._plain_policy(crash.queue)
+        database, address = self._open(), parse_address(crash.queue)
+        retries = Retries(
+            crash.queue,
+            queue_key(address, database.engine),
+            address=database.canonical(address),
+            recoverability=Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase),
+            error_queue=policy.error_queue,
+            host=Host.here(crash.queue, self._settings.host_of(crash.queue)),
+        )
+        return [Answer(crash.queue, crash=crash, outcome=retries.crashed(database, crash.row_id, crash.row_version, crash.error))]
 
     def _plain_policy(self, name: str) -> CrashPolicy:
         """Return the policy for a worker that never reported one: that of a plain function."""

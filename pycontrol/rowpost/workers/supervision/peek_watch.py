@@ -1,4 +1,4 @@
-"""The peeks at one queue: whether one is unanswered or met a lock, and how long to rest after a slow one."""
+"""The peeks at one queue: whether one is unanswered or met a lock, and how long to wait after a slow one."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class PeekWatch:
         self._locked = locked or (self._locked and error is not None)
 
     def rest(self, seconds: float) -> float:
-        """Return how long to rest after a peek that took `seconds`."""
+        """Return how long to wait after a peek that took `seconds`."""
         return min(PEEK_COST_FACTOR * seconds, LONGEST_REST * self._peek_delay)
 
     def report_silence(self, now: float) -> None:
-        """Report once that the database has not answered: a silent network is no error before TCP gives it up."""
+        """Report once that the database has not answered: a silent network is an error only when TCP ends the connection."""
         if now >= self.silent_at:
             self.silent_at = float("inf")
             waited = f"The database has not answered a peek at {self._queue} for {SILENT_AFTER * self._peek_delay:g} s."

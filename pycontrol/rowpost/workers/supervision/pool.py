@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.worker import WorkerSettings
@@ -25,6 +24,7 @@ from rowpost.workers.supervision.handles import KILLED, OVERDUE, WorkerHandle, W
 from rowpost.workers.supervision.health import Health, Throttle
 from rowpost.workers.supervision.peek_watch import PeekWatch
 from rowpost.workers.supervision.reporter import EventReporter
+from rowpost.workers.worker.process import WorkerProcess
 
 __all__ = ["WorkerPool"]
 
@@ -46,7 +46,7 @@ class WorkerPool:
         count_crash: requests that a crash is counted; the answer arrives at `on_answer`.
         emit: called with each event.
         idle_timeout: seconds after which an idle worker that is not needed exits.
-        figures: counts to go on with.
+        figures: counts to continue. Default: new ones.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class WorkerPool:
         worker: WorkerSettings,
         *,
         assign: Callable[[int, bool], Assignment],
-        spawn: Callable[[Assignment], Any],
+        spawn: Callable[[Assignment], WorkerProcess],
         ask: Callable[..., None],
         count_crash: Callable[[Crash], None],
         emit: events.Emit,
@@ -98,6 +98,7 @@ class WorkerPool:
 
     def snapshot(self, now: float) -> QueueSnapshot:
         """Return the figures of the queue. Thread-safe."""
+        times = self.figures.times(now)
         return QueueSnapshot(
             queue=self.name,
             depth=self.figures.depth,
@@ -109,8 +110,8 @@ class WorkerPool:
             rate=self.figures.rate(now),
             critical=self._health.breaker.triggered,
             throttled=self._health.throttle.active,
-            critical_time=self.figures.critical_time(now),
-            processing_time=self.figures.processing_time(now),
+            critical_time=times.critical_time,
+            processing_time=times.processing_time,
             **self.figures.counts,
         )
 
@@ -167,7 +168,7 @@ class WorkerPool:
         """Process a report of a worker."""
         handle.reported_at = now
         match report:
-            case protocol.Progress():
+            case protocol.WorkerProgress():
                 self._on_progress(handle, report, now)
             case protocol.Ready(pid, crash_policy):
                 self._crash_policy = crash_policy or self._crash_policy
@@ -182,7 +183,7 @@ class WorkerPool:
             case protocol.ReceiveRecovered():
                 handle.failing = False
                 self._health.record_success(handle.number)
-            case protocol.Refused(error):
+            case protocol.HandlerRefused(error):
                 self.refused = error
                 self._emit(events.Critical(queue=self.name, error=error))
                 for other in self.handles:
@@ -213,7 +214,7 @@ class WorkerPool:
             self._request_peek(now)
         self._peeks.report_silence(now)
         if self._purging or (self._strategy.polls and not self._control.known):
-            return self._due()  # a worker that polls would receive before anybody knows whether the queue is paused
+            return self._due()  # a worker that polls would receive before the first peek has found out whether the queue is paused
         for handle in self.handles:
             if self._strategy.polls and handle.state is WorkerState.BUSY and not handle.failing:
                 self._observe(concurrency.StillBusy(handle.number, now - handle.reported_at), now)
@@ -316,7 +317,7 @@ class WorkerPool:
         return (due for due in (self._handles.next_start_at, *self._handles.due(self._strategy.polls, self._idle_timeout)) if due > now)
 
     # -------------------------------------------------------------- reports in detail
-    def _on_progress(self, handle: WorkerHandle, progress: protocol.Progress, now: float) -> None:
+    def _on_progress(self, handle: WorkerHandle, progress: protocol.WorkerProgress, now: float) -> None:
         if progress.runs:
             self._handles.worked()
             self.has_received = True
@@ -339,7 +340,7 @@ class WorkerPool:
         self._count_failures(1, succeeded=False)
         self._reporter.report_failure(answer.outcome, crash.pid)
 
-    def _update_state(self, handle: WorkerHandle, progress: protocol.Progress, now: float) -> None:
+    def _update_state(self, handle: WorkerHandle, progress: protocol.WorkerProgress, now: float) -> None:
         """Set the worker busy or idle; a report of an earlier round says nothing about the current one."""
         if handle.state not in (WorkerState.BUSY, WorkerState.IDLE) or progress.round != handle.round:
             return

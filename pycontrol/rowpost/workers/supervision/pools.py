@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from rowpost.errors import SettingsError
 from rowpost.settings.environment import Settings
 from rowpost.settings.worker import WorkerSettings
-from rowpost.workers.answers import Crash
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.events import Emit
 from rowpost.workers.protocol import Assignment, SharedHighWaterMark
 from rowpost.workers.snapshot import Figures
 from rowpost.workers.supervision.pool import WorkerPool
@@ -25,34 +22,24 @@ class Pools:
     """The pools by the names of their queues.
 
     Args:
-        spawn, ask, count_crash, emit, breaker: as for `WorkerPool`.
+        settings: those of the environment.
+        make: makes the pool of a queue; called with the arguments of `WorkerPool` that are not the same for all queues.
+        breaker: the circuit breaker with which each worker starts.
 
     Raises:
         SettingsError: no queue has a worker, or a peek delay is too short.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        spawn: Callable[[Assignment], Any],
-        ask: Callable[..., None],
-        count_crash: Callable[[Crash], None],
-        emit: Emit,
-        breaker: CircuitBreaker,
-    ) -> None:
-        self.settings, self._breaker = settings, breaker
-        self._make = partial(WorkerPool, spawn=spawn, ask=ask, count_crash=count_crash, emit=emit, breaker=breaker)
+    def __init__(self, settings: Settings, make: Callable[..., WorkerPool], breaker: CircuitBreaker) -> None:
+        self.settings, self._make, self._breaker = settings, make, breaker
         self._workers = _workers_of(settings)
         #: of the run: workers share it
         self.lifeline: object = None
         # shared with all workers of a queue, also those of the next run
         self._high_water_marks: dict[str, SharedHighWaterMark] = {}
-        #: counts of a run, which a queue keeps when a change of the settings replaces its pool
-        self._figures: dict[str, Figures] = {}
-        self.by_name = {name: self._build(name, worker, settings) for name, worker in self._workers.items()}
         #: pools that were replaced, until their workers have exited
         self._leaving: list[WorkerPool] = []
+        self.renew()
 
     @property
     def all(self) -> list[WorkerPool]:
@@ -61,8 +48,9 @@ class Pools:
         return [*self.by_name.values(), *self._leaving]
 
     def renew(self) -> None:
-        """Replace pools that have ended by new ones, for another run."""
-        self._figures = {}
+        """Make the pools of a run, and replace those that have ended."""
+        #: counts of a run, which a queue keeps when a change of the settings replaces its pool
+        self._figures: dict[str, Figures] = {}
         self.by_name = {name: self._build(name, worker, self.settings) for name, worker in self._workers.items()}
 
     def to_import(self, settings: Settings) -> list[Assignment]:
@@ -76,7 +64,7 @@ class Pools:
         ]
 
     def change(self, settings: Settings) -> list[str]:
-        """Go on with other settings, and return the queues whose workers changed.
+        """Continue with other settings, and return the queues whose workers changed.
 
         A changed limit is set. A queue with other changes gets new workers, beside those that still handle a message.
 

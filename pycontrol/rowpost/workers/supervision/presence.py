@@ -1,4 +1,4 @@
-"""Record in the database who works here, so that operators see the supervisors of all hosts (`transport/supervisors.py` lists them).
+"""Record this supervisor and its workers in the database, so that operators see the supervisors of all hosts (`transport/supervisors.py` lists them).
 
 One row a supervisor, written every ten seconds in the round trip of a peek. A supervisor also records the end of those that died on its host,
 so that their parts of shared limits are free at once.
@@ -42,7 +42,7 @@ class PresenceReports:
 
     @property
     def supervisor_id(self) -> UUID:
-        """Under which the supervisor reports itself."""
+        """The id with which the supervisor reports itself."""
         return self.lifeline.supervisor_id
 
     @property
@@ -70,7 +70,7 @@ class PresenceReports:
             self._departed = self.lifeline.departed()
 
     def ended(self) -> None:
-        """Forget this supervisor: the database has its end, or never knew it."""
+        """Forget this supervisor: the database has recorded its end, or never had a report of it."""
         self.lifeline.forget([self.supervisor_id])
 
     def sent(self) -> None:
@@ -81,7 +81,7 @@ class PresenceReports:
             self._pending, self._failing, self._reported = None, False, True
 
     def failed(self, error: RowpostError) -> bool:
-        """Drop what was not sent. A login that may not report does not try again. Return whether nobody was told of it yet."""
+        """Drop what was not sent. A login that may not report does not try again. Return whether this is the first failure since the last success."""
         known, self._failing, self._pending = self._failing, True, None
         self._departed, self._search_at = [], time.monotonic() + REPORT_INTERVAL_S
         self._denied |= isinstance(error, PermissionDenied)

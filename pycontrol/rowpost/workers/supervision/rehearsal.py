@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rowpost.settings.environment import Settings
-from rowpost.workers.protocol import Assignment, Ready, Refused
+from rowpost.workers.protocol import Assignment, HandlerRefused, Ready
 
 __all__ = ["Rehearsal"]
 
@@ -53,7 +53,7 @@ class Rehearsal:
         for queue, process in list(self._processes.items()):
             exitcode = process.exitcode  # before the reports, so that none of an ended process is left unread
             for report in process.reports():
-                if isinstance(report, Refused):
+                if isinstance(report, HandlerRefused):
                     self.error = self.error or report.error
                 elif isinstance(report, Ready):
                     self._ready.add(queue)

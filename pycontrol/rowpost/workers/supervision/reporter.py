@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowpost.recoverability.outcome import Discard, Kind, Outcome
 from rowpost.workers import events
-from rowpost.workers.protocol import Progress
+from rowpost.workers.protocol import WorkerProgress
 
 __all__ = ["EventReporter"]
 
@@ -24,7 +24,7 @@ class EventReporter:
         self._queue, self._emit = queue, emit
         self._unmovable_reported = False
 
-    def report_progress(self, progress: Progress, pid: int) -> None:
+    def report_progress(self, progress: WorkerProgress, pid: int) -> None:
         """Emit the events of one progress report of a worker."""
         queue, times = self._queue, progress.times
         if progress.handled:

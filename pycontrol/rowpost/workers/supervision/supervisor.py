@@ -25,7 +25,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from rowpost.database import embedded
-from rowpost.errors import HandlerNotFound, QueueNotFound, RowpostError, SettingsError
+from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
 from rowpost.settings.environment import Settings
 from rowpost.transport.delayed import wait_after_peek
 from rowpost.workers.answers import Answer, MonitorFailure, NotReported, WakeUp
@@ -33,7 +33,7 @@ from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.events import Critical, DelayedMoved, Emit, Event, Reloaded, Trouble, Warned, log_event
 from rowpost.workers.exposition.observations import Observations, Status
 from rowpost.workers.exposition.serve import serve
-from rowpost.workers.protocol import Assignment, Progress
+from rowpost.workers.protocol import Assignment, WorkerProgress
 from rowpost.workers.snapshot import Snapshot
 from rowpost.workers.supervision.handles import WorkerHandle
 from rowpost.workers.supervision.monitor import QueueMonitor
@@ -42,8 +42,8 @@ from rowpost.workers.supervision.pools import Pools, place
 from rowpost.workers.supervision.presence import REPORT_INTERVAL_S
 from rowpost.workers.supervision.rehearsal import Rehearsal
 from rowpost.workers.supervision.stop_signals import stop_signals
-from rowpost.workers.tasks.group import MakeTask, TaskGroup
-from rowpost.workers.worker.process import spawn_worker
+from rowpost.workers.tasks.group import TaskGroup
+from rowpost.workers.worker.process import WorkerProcess, spawn_worker
 
 __all__ = ["Supervisor"]
 
@@ -63,7 +63,7 @@ class Supervisor:
         on_event: called with each event, in the thread of run(); by default events go to the logger "rowpost".
         load: reads the settings again when `reload` is called. Raises RowpostError.
         breaker: supplies the waits of the circuit breakers; its `seconds` come from the settings.
-        clock, sleep, spawn, monitor, delayed_mover, tasks: replaced in tests.
+        spawn, monitor, tasks: start a worker, and make the queue monitor and the periodic tasks of a run; replaced in tests.
 
     Raises:
         SettingsError: no queue has a worker, or a peek delay is too short.
@@ -75,36 +75,30 @@ class Supervisor:
         on_event: Emit | None = None,
         *,
         load: Callable[[], Settings] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[list[Any], float | None], list[Any]] = wait,
-        spawn: Callable[[Assignment], Any] = spawn_worker,
+        spawn: Callable[[Assignment], WorkerProcess] = spawn_worker,
         monitor: Callable[..., QueueMonitor] = QueueMonitor,
-        delayed_mover: MakeTask | None = None,
-        tasks: tuple[MakeTask, ...] | None = None,
+        tasks: Callable[..., TaskGroup] = TaskGroup,
         breaker: CircuitBreaker | None = None,
     ) -> None:
         self._settings, self._loaded, self._load = settings, settings, load
-        self._clock, self._sleep, self._make_monitor = clock, sleep, monitor
-        self._make_tasks = partial(TaskGroup, mover=delayed_mover, tasks=tasks)
+        self._spawn, self._make_monitor, self._make_tasks = spawn, monitor, tasks
         # each run() creates new ones
         self._monitor: QueueMonitor
         self._tasks: TaskGroup
         self._observed = None if settings.supervisor.metrics is None else Observations()
         self._emit = on_event or log_event if self._observed is None else self._observed.watching(on_event or log_event)
-        self._stepped_at = clock()
+        self._stepped_at = time.monotonic()
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
-        self._inbox: deque[tuple[str, Any]] = deque()
+        self._inbox: deque[object] = deque()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
         self._stops = 0
-        self._kill_at = float("inf")
-        self._report_at = self._flush_report_at = float("inf")
-        self._spawn = spawn
+        self._kill_at = self._report_at = self._flush_report_at = float("inf")
         #: imports the handlers of changed settings
         self._rehearsal: Rehearsal | None = None
-        self._pools = Pools(
-            settings,
+        make_pool = partial(
+            WorkerPool,
             spawn=spawn,
             # each run() creates a new monitor
             ask=lambda name, **options: self._monitor.ask(name, **options),  # noqa: PLW0108
@@ -112,6 +106,7 @@ class Supervisor:
             emit=self._emit,
             breaker=self._breaker,
         )
+        self._pools = Pools(settings, make_pool, self._breaker)
         self._ready: set[Any] = set()
 
     def __del__(self) -> None:
@@ -122,11 +117,11 @@ class Supervisor:
     # -------------------------------------------------------------- for any thread
     def stop(self) -> None:
         """Request that run() ends after the running handlers; a second call kills the workers at once."""
-        self._post("stop", None)
+        self._post("stop")
 
     def reload(self) -> None:
         """Request that the settings are read again; what has changed is applied, and messages in flight are handled to their end."""
-        self._post("reload", None)
+        self._post("reload")
 
     def set_limit(self, queue: str, limit: int) -> None:
         """Set the maximum number of workers of a queue.
@@ -135,15 +130,14 @@ class Supervisor:
             QueueNotFound: the queue has no worker in the settings.
             SettingsError: the limit is below 1.
         """
-        if queue not in self._pools.by_name:
-            raise QueueNotFound(f"Queue {queue!r} has no worker in this supervisor. Add `worker:` to the queue in the settings.")
+        self.snapshot().queue(queue)  # raises QueueNotFound
         if limit < 1:
             raise SettingsError(f"The limit of queue {queue!r} must be at least 1 (got {limit}).")
-        self._post("limit", (queue, limit))
+        self._post((queue, limit))
 
     def snapshot(self) -> Snapshot:
         """Return the current figures of all queues."""
-        now = self._clock()
+        now = time.monotonic()
         # copied, because a reload changes the mapping in the loop's thread
         return Snapshot(tuple(pool.snapshot(now) for pool in list(self._pools.by_name.values())), stopping=self._stops > 0)
 
@@ -152,7 +146,7 @@ class Supervisor:
         pools = dict(self._pools.by_name)
         refused = {name: pool.refused for name, pool in pools.items() if pool.refused is not None}
         histograms = {name: pool.figures.histograms for name, pool in pools.items()}
-        return Status(self._settings, self.snapshot(), histograms, refused, self._clock() - self._stepped_at)
+        return Status(self._settings, self.snapshot(), histograms, refused, time.monotonic() - self._stepped_at)
 
     # -------------------------------------------------------------- the loop
     def run(self, until: Callable[[Snapshot], bool] | None = None) -> None:
@@ -171,8 +165,8 @@ class Supervisor:
         self._settings = self._pools.settings = _with_server(self._settings)
         if self._stops:
             self._pools.renew()
-        self._stops, self._kill_at, self._report_at, self._ready = 0, float("inf"), self._clock(), set()
-        self._monitor = self._make_monitor(self._settings, partial(self._post, "answer"))
+        self._stops, self._kill_at, self._report_at, self._ready = 0, float("inf"), time.monotonic(), set()
+        self._monitor = self._make_monitor(self._settings, self._post)
         self._monitor.start()
         self._pools.lifeline = self._monitor.lifeline
         self._start_tasks()
@@ -191,7 +185,7 @@ class Supervisor:
             raise HandlerNotFound("; ".join(refused))
 
     def _step(self, until: Callable[[Snapshot], bool] | None) -> None:
-        now = self._stepped_at = self._clock()
+        now = self._stepped_at = time.monotonic()
         self._open_inbox(now)
         self._rehearse()
         for pool in self._pools.all:
@@ -213,7 +207,7 @@ class Supervisor:
         self._wait(min(due, self._kill_at) - now)
 
     def _report(self, now: float) -> float:
-        """Let the next peek take along who works, if that is due. Return when the next report is due."""
+        """Let the next peek also send a report of the workers, if one is due. Return when the next report is due."""
         if now >= self._report_at:
             self._monitor.report(self._pools.by_name, [worker for pool in self._pools.all for worker in pool.workers(now)])
             self._report_at, self._flush_report_at = now + REPORT_INTERVAL_S, now + REPORT_PATIENCE_S
@@ -227,13 +221,13 @@ class Supervisor:
         for pool in self._pools.all:
             for handle in pool.handles:
                 waitables += handle.process.waitables
-        self._ready = set(self._sleep(waitables, None if seconds == float("inf") else max(0.0, seconds)))
+        self._ready = set(wait(waitables, None if seconds == float("inf") else max(0.0, seconds)))
 
     def _read_reports(self, pool: WorkerPool, handle: WorkerHandle, now: float) -> None:
         exitcode = handle.process.exitcode  # before the reports, so that none of an ended process is left unread
         for report in handle.process.reports():
             pool.on_report(handle, report, now)
-            if isinstance(report, Progress):
+            if isinstance(report, WorkerProgress):
                 self._tasks.record(pool.name, report.measured)
         if exitcode is not None:
             pool.on_exit(handle, exitcode, now)
@@ -243,8 +237,8 @@ class Supervisor:
         return all(pool.finished for pool in self._pools.all)
 
     # -------------------------------------------------------------- inbox
-    def _post(self, kind: str, value: Any) -> None:
-        self._inbox.append((kind, value))
+    def _post(self, value: object) -> None:
+        self._inbox.append(value)
         with suppress(BlockingIOError):  # the buffer is full, so that the loop wakes up anyway
             self._wake_writer.send(b"!")
 
@@ -253,37 +247,36 @@ class Supervisor:
             self._wake_reader.recv(4096)
         while self._inbox:
             match self._inbox.popleft():
-                case ("stop", _):
+                case "stop":
                     self._stop(now)
-                case ("limit", (queue, limit)):
+                case (str(queue), int(limit)):
                     self._pools.by_name[queue].set_limit(limit)
-                case ("reload", _):
+                case "reload":
                     self._reload()
-                case ("answer", Answer() as answer) if answer.queue in self._pools.by_name:
+                case Answer() as answer if answer.queue in self._pools.by_name:
                     self._on_answer(self._pools.by_name[answer.queue], answer, now)
-                case ("answer", WakeUp(queue)):
+                case WakeUp(queue):
                     for name in self._pools.by_name if queue is None else (queue,):
                         if name in self._pools.by_name:
                             self._pools.by_name[name].on_wake_up(now)
-                case ("answer", NotReported(error)):
-                    text = f"Nobody can see in the database who works here, as rowpost workers lists it: {error}"
+                case NotReported(error):
+                    text = f"This supervisor cannot report its workers to the database, so that `rowpost workers` does not list them: {error}"
                     self._emit(Warned(text=text))
-                case ("answer", MonitorFailure(error)):
+                case MonitorFailure(error):
                     text = f"Unexpected error in the queue monitor, which continues: {type(error).__name__}: {error}"
                     self._emit(Critical(queue=", ".join(self._pools.by_name), error=text))
-                case ("event", Event() as event):
+                case Event() as event:
                     self._emit(event)
                     if isinstance(event, DelayedMoved) and event.queue in self._pools.by_name:
                         self._pools.by_name[event.queue].peek_soon()
 
     def _emit_rest(self) -> None:
-        """Emit what the periodic tasks reported when they ended."""
-        for _ in range(len(self._inbox)):
-            kind, value = self._inbox.popleft()
-            if kind == "event":
+        """Emit what the periodic tasks reported when they ended, and leave what threads request for the next run."""
+        for value in [self._inbox.popleft() for _ in range(len(self._inbox))]:
+            if isinstance(value, Event):
                 self._emit(value)
             else:
-                self._inbox.append((kind, value))
+                self._inbox.append(value)
 
     def _on_answer(self, pool: WorkerPool, answer: Answer, now: float) -> None:
         pool.on_answer(answer, now)
@@ -296,7 +289,7 @@ class Supervisor:
 
     # -------------------------------------------------------------- other settings
     def _start_tasks(self) -> None:
-        self._tasks = self._make_tasks(self._settings, partial(self._post, "event"), self._breaker)
+        self._tasks = self._make_tasks(self._settings, self._post, self._breaker)
 
     def _reload(self) -> None:
         """Read the settings again, and import the handlers that they name. If something is wrong, nothing changes."""
@@ -312,7 +305,7 @@ class Supervisor:
             self._refuse(str(error))
 
     def _rehearse(self) -> None:
-        """Go on with the settings whose handlers have been imported."""
+        """Continue with the settings whose handlers have been imported."""
         if self._rehearsal is None or not self._rehearsal.proceed():
             return
         loaded, error = self._rehearsal.settings, self._rehearsal.error
@@ -357,11 +350,11 @@ class Supervisor:
                 pool.stop(now=True)
 
     def _kill_all(self) -> None:
-        """Kill the workers that still run, whatever ended the loop."""
+        """Kill the workers that still run, also after an error in the loop."""
         for pool in self._pools.all:
             for handle in pool.handles:
                 handle.kill()
-                pool.on_exit(handle, None, self._clock())
+                pool.on_exit(handle, None, time.monotonic())
                 handle.process.close()
 
 

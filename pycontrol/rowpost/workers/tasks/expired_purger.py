@@ -1,6 +1,6 @@
 """The periodic task that purges expired messages, once at startup or repeatedly. Both are off by default.
 
-A receive removes expired messages anyway. A purge is for queues where many messages expire while nobody receives. It works in
+A receive removes expired messages anyway. A purge is for queues in which many messages expire while no worker receives. It works in
 batches that commit one by one and skip the rows that receivers have locked, so that it never blocks them.
 """
 

@@ -24,7 +24,7 @@ from rowpost.workers.tasks.startup_check import make_startup_check
 __all__ = ["MakeTask", "TaskGroup"]
 
 MakeTask = Callable[..., PeriodicTask]
-#: the tasks besides the delayed mover, which alone is scheduled by the supervisor's loop
+#: all tasks except the delayed mover, which is scheduled by the supervisor's loop
 TASKS: tuple[MakeTask, ...] = (
     make_startup_check,
     make_expired_purger,

@@ -7,7 +7,7 @@ from rowpost.errors import FeatureMissing, PermissionDenied
 from rowpost.settings.environment import Settings
 from rowpost.transport.jobs import clean_jobs
 from rowpost.workers import events
-from rowpost.workers.tasks.periodic import Work, periodic_task
+from rowpost.workers.tasks.periodic import Election, Work, periodic_task
 
 __all__ = ["make_job_cleaner"]
 
@@ -24,13 +24,11 @@ class _JobCleaner:
 
     def __init__(self, every: float, emit: events.Emit) -> None:
         self._every, self._emit = every, emit
-        self._elected: Connection | None = None
+        self._election = Election("jobs")
 
     def __call__(self, database: Connection, unit: str) -> float | None:
-        if self._elected is not database:
-            if not database.call("elect", duty="jobs")[0].elected:
-                return self._every
-            self._elected = database
+        if not self._election.won(database):
+            return self._every
         try:
             cleaned = clean_jobs(database, batches=_BATCHES)
         except PermissionDenied:

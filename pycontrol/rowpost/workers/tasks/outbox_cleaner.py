@@ -14,7 +14,7 @@ from rowpost.outbox.declaration import named, open_business
 from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.tasks.periodic import PeriodicTask
+from rowpost.workers.tasks.periodic import Election, PeriodicTask
 
 __all__ = ["OutboxCleaner", "make_outbox_cleaner"]
 
@@ -37,12 +37,12 @@ class OutboxCleaner:
         self._error_queue, self._emit = settings.supervisor.error_queue, emit
         self._host_of = settings.host_of
         self._open: dict[str, Connection] = {}
-        self._elected: set[str] = set()
+        self._elections = {name: Election("outbox") for name in self._outboxes}
         #: the messages that could not be sent in the last round, by outbox; each has had its event
         self._failed: dict[str, set[str]] = {}
         self._reminded: dict[str, float] = {}
         self.goes_on: Callable[[], bool] = lambda: True
-        #: outboxes that the login may not clean; told once
+        #: outboxes that the login may not clean; each is reported once
         self._not_allowed: set[str] = set()
 
     def __call__(self, database: Connection, name: str) -> float:
@@ -70,10 +70,8 @@ class OutboxCleaner:
                 self._emit(events.Warned(queue=outbox.name, text=f"{NOT_ALLOWED} {error}"))
 
     def _delete_old(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
-        if outbox.name not in self._elected:
-            if not business.call("elect", duty="outbox")[0].elected:
-                return
-            self._elected.add(outbox.name)
+        if not self._elections[outbox.name].won(business):
+            return
         removed = clean(business, outbox.retention)
         clean_dispatches(database, outbox.retention)
         if removed:
@@ -99,7 +97,6 @@ class OutboxCleaner:
     def _connect(self, outbox: OutboxSettings) -> Connection:
         known = self._open.get(outbox.name)
         if known is None or known.closed:
-            self._elected.discard(outbox.name)
             known = self._open[outbox.name] = open_business(outbox.url, NAME)
         return known
 
@@ -109,7 +106,6 @@ class OutboxCleaner:
             self._disconnect(name)
 
     def _disconnect(self, name: str) -> None:
-        self._elected.discard(name)
         business = self._open.pop(name, None)
         if business is not None:
             with suppress(RowpostError):

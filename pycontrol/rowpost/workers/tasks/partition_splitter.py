@@ -20,7 +20,7 @@ def key_of(by: str) -> KeyOf:
     """Return the function that `by` of the environment's file names: a header's name, or a function as module:function.
 
     Raises:
-        HandlerNotFound: there is no such function, or it is an Endpoint.
+        HandlerNotFound: the function does not exist, or it is an Endpoint.
     """
     if ":" in by:
         return resolve_function(by, takes=("message",))

@@ -20,7 +20,7 @@ from rowpost.settings.environment import Settings
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker, arms_circuit_breaker
 
-__all__ = ["Action", "PeriodicTask", "Work", "periodic_task"]
+__all__ = ["Action", "Election", "PeriodicTask", "Work", "periodic_task"]
 
 # Pause before a deadlock is retried, so that the thread does not spin.
 DEADLOCK_PAUSE_S = 0.05
@@ -40,7 +40,7 @@ class PeriodicTask:
         name: of the thread, and the application name of its session.
         activity: completes the sentence "Failed to … Sales: …" in events.
         emit: called with each event, in the task's thread.
-        select: narrows the queues on each new connection, if only the database knows which ones need the task.
+        select: narrows the queues on each new connection, if the database decides which ones need the task.
         once_more: execute the action for every queue a last time before the thread ends, if it has a connection.
     """
 
@@ -82,11 +82,6 @@ class PeriodicTask:
     def ending(self) -> bool:
         """Whether the thread was asked to end, so that a long action stops early."""
         return self._ended
-
-    @property
-    def running(self) -> bool:
-        """Whether the thread runs: something is due now or later."""
-        return self._thread.is_alive()
 
     def stop(self) -> None:
         """End the thread after the current execution; waits at most 1 s, because the database may hang."""
@@ -192,24 +187,35 @@ class PeriodicTask:
         known = queue in self._breaker.failing
         self._breaker = self._breaker.after_failure(time.monotonic(), queue)
         if self._breaker.change == "triggered" or (unexpected and not known):
-            self._report(events.Critical, queue, error=text)
+            self._emit(events.Critical(queue=queue, error=text))
         elif not known:
-            self._report(events.Trouble, queue, error=text)
+            self._emit(events.Trouble(queue=queue, error=text))
         return self._breaker.wait
 
     def _record_success(self, queue: str) -> None:
         self._breaker = self._breaker.after_success(queue)
         if self._breaker.change == "recovered":
-            self._report(events.Recovered, queue)
-
-    def _report(self, kind: type[events.Event], queue: str, **fields: Any) -> None:
-        self._emit(kind(queue=queue, **fields))
+            self._emit(events.Recovered(queue=queue))
 
     def _disconnect(self) -> None:
         if self._database is not None:
             with suppress(Exception):
                 self._database.close()
             self._database = None
+
+
+class Election:
+    """Lets one of all sessions do a duty: the one that the database elects, for as long as its connection lives."""
+
+    def __init__(self, duty: str) -> None:
+        self._duty = duty
+        self._won_on: Connection | None = None
+
+    def won(self, database: Connection) -> bool:
+        """Return whether this session is elected."""
+        if self._won_on is not database and database.call("elect", duty=self._duty)[0].elected:
+            self._won_on = database
+        return self._won_on is database
 
 
 def periodic_task(name: str, activity: str, **fixed: Any) -> Callable[[Callable[[Settings, events.Emit], Work]], Callable[..., PeriodicTask]]:

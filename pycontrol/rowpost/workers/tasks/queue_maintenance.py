@@ -11,11 +11,11 @@ from rowpost.transport.maintenance import maintain_queue
 from rowpost.transport.operation_log import KEPT_DAYS, clean_operation_log
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.workers import events
-from rowpost.workers.tasks.periodic import Work, periodic_task
+from rowpost.workers.tasks.periodic import Election, Work, periodic_task
 
 __all__ = ["OPERATIONS", "make_queue_maintenance", "not_allowed"]
 
-#: the unit of work that is no queue: the operation log
+#: the unit of work that is not a queue: the operation log
 OPERATIONS = "(operations)"
 CLEAN_INTERVAL_S = 3600.0
 
@@ -25,16 +25,14 @@ class _Maintenance:
 
     def __init__(self, every: float, emit: events.Emit) -> None:
         self._every, self._emit = every, emit
-        self._elected: Connection | None = None
+        self._election = Election("maintenance")
 
     def __call__(self, database: Connection, queue: str) -> float | None:
         if queue == OPERATIONS:
             return self._clean_operation_log(database)
         try:
-            if self._elected is not database:
-                if not database.call("elect", duty="maintenance")[0].elected:
-                    return self._every
-                self._elected = database
+            if not self._election.won(database):
+                return self._every
             steps = maintain_queue(database, queue, at_most=1)
         except PermissionDenied:
             self._warn(queue, not_allowed(database, queue))
@@ -52,7 +50,7 @@ class _Maintenance:
         """Delete old lines once an hour, in whichever processes may: rows that another one has locked are skipped."""
         try:
             removed = clean_operation_log(database)
-        except PermissionDenied:  # most logins of supervisors are no operators
+        except PermissionDenied:  # most logins of supervisors are not operators
             return None
         if removed:
             self._emit(events.Maintained(action="operations", text=f"deleted {removed} operations that began more than {KEPT_DAYS} days ago"))

@@ -1,4 +1,4 @@
-"""The check of the supervisor's queues when it starts: what `rowpost queue check` finds is a warning each, and work goes on."""
+"""Check the supervisor's queues once when it starts. Each finding of `rowpost queue check` is a warning; nothing stops."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The folder in which multiprocessing keeps the socket of the fork server.
 
 multiprocessing makes a folder `pymp-…`, and removes it when its process ends in order. A killed supervisor would leave one for good. Therefore
-that folder is made in a folder of rowpost, which its process locks: the next supervisor of the same user removes those that nobody locks.
+that folder is made in a folder of rowpost, which its process locks: the next supervisor of the same user removes those that no process locks.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from rowpost.workers.worker.locks import lock
 
 __all__ = ["use_own_folder"]
 
@@ -44,9 +41,9 @@ def use_own_folder() -> None:
 
 def _make(outer: Path) -> Path:
     new = Path(tempfile.mkdtemp(prefix="rowpost-new-", dir=outer))
-    _lock(new)  # the descriptor stays open as long as the process
+    lock(new, folder=True)  # the descriptor stays open as long as the process
     folder = outer / new.name.replace("rowpost-new-", PREFIX)
-    new.rename(folder)  # nobody sees it unlocked
+    new.rename(folder)  # no process sees it unlocked
     multiprocessing.util.Finalize(None, shutil.rmtree, args=(str(folder), True), exitpriority=EXIT_PRIORITY)
     return folder
 
@@ -54,22 +51,6 @@ def _make(outer: Path) -> Path:
 def _remove_left_ones(outer: Path) -> None:
     for folder in outer.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            descriptor = _lock(folder)
-            try:
-                if sys.platform != "win32" and os.fstat(descriptor).st_uid == os.geteuid():
-                    shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(descriptor)
-
-
-def _lock(folder: Path) -> int:
-    """Lock a folder, and return its descriptor. Raises OSError if another process has locked it, or if it is none."""
-    if sys.platform == "win32":
-        raise OSError("Windows has no such locks")
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+            descriptor = lock(folder, folder=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(descriptor)

@@ -42,12 +42,12 @@ from rowpost.workers.protocol import (
     Backoff,
     CrashPolicy,
     Exit,
+    HandlerRefused,
     InFlight,
     Ready,
     Receive,
     ReceiveFailed,
     ReceiveRecovered,
-    Refused,
     SharedHighWaterMark,
     Tally,
 )
@@ -133,7 +133,7 @@ class Worker:
             self._endpoint.configure(assignment.settings)
             self._telemetry = start_telemetry(assignment.settings, self._endpoint, service=assignment.queue)
         except (HandlerNotFound, SettingsError) as error:
-            self.send(Refused(str(error)))
+            self.send(HandlerRefused(str(error)))
             return
         gc.freeze()  # what is imported by now stays: no collection walks over it again
         self.send(Ready(os.getpid(), _crash_policy(self._endpoint, assignment)))

@@ -71,6 +71,7 @@ def numbered(first, last):
     return [b"%d" % number for number in range(first, last)]
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["tail", "drain"])
 def test_a_list_of_queues_is_read_with_the_name_of_each(queues, run, mode):
     one, other = queues.make(), queues.make()
@@ -162,6 +163,7 @@ def test_the_checkpoint_of_one_queue_goes_on_with_several(queues, tmp_path, mode
     assert [queues.spooled(one), queues.spooled(other)] == [0, 0]
 
 
+@pytest.mark.spark_promise
 def test_each_queue_has_its_own_transactions_that_hold_it_back(queues, plain):
     one, other = queues.make(), queues.make()
     queues.send(one, numbered(0, 3))

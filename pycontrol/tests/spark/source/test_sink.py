@@ -157,6 +157,7 @@ def test_messages_are_stored_as_they_are(queues, write, stored, frame, staged, m
     assert staged() == 0
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["staged", "direct"])
 @pytest.mark.parametrize("fault", ["raises at its last row", "dies after its commit"])
 def test_a_task_that_fails_and_runs_again_stores_nothing_twice(queues, stored, frame, spark, staged, tmp_path, mode, fault):
@@ -171,6 +172,7 @@ def test_a_task_that_fails_and_runs_again_stores_nothing_twice(queues, stored, f
     assert staged() == 0
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["staged", "direct"])
 def test_the_same_job_again_stores_nothing_and_other_data_under_its_key_are_refused(queues, write, stored, frame, mode):
     queue, other = queues.make(), queues.make()
@@ -226,6 +228,7 @@ def test_a_direct_job_that_was_killed_half_way_goes_on_under_its_key(queues, sto
     assert staged() == 0
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["staged", "direct"])
 def test_a_direct_job_that_was_killed_half_way_sends_nothing_when_it_comes_again_in_other_partitions(
     queues, stored, write, frame, staged, half_sent, mode
@@ -240,6 +243,7 @@ def test_a_direct_job_that_was_killed_half_way_sends_nothing_when_it_comes_again
     assert staged() == 0
 
 
+@pytest.mark.spark_promise
 def test_a_job_whose_driver_was_killed_while_it_sent_goes_on_with_what_it_had_stored(queues, stored, write, frame, staged, spark):
     queue = queues.make()
     spark.dataSource.register(dying_source())
@@ -391,6 +395,7 @@ def halves(count):
     return [n for n in range(count) if even[n]], [n for n in range(count) if not even[n]]
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["staged", "direct"])
 def test_rows_name_their_queues_and_each_is_sent_once_also_if_the_job_runs_again(queues, write_by_column, stored, frame, staged, mode):
     one, other = queues.make(), queues.make()

@@ -28,6 +28,7 @@ def hundred(queues):
     return queue
 
 
+@pytest.mark.spark_promise
 def test_every_column_is_read_as_it_is_stored(queues):
     queue = queues.make()
     large = bytes(range(256)) * 4096
@@ -53,6 +54,7 @@ def test_an_empty_queue_is_an_empty_table(queues):
     assert queues.read(queues.make()).count() == 0
 
 
+@pytest.mark.spark_promise
 def test_the_queue_is_read_in_parallel_by_ranges(queues, hundred):
     messages = queues.read(hundred, minPartitions=4)
 
@@ -76,6 +78,7 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.spark_promise
 @pytest.mark.usefixtures("pushing")
 def test_filters_give_what_they_give_in_spark(queues, hundred):
     read = queues.read(hundred)
@@ -131,6 +134,7 @@ def test_batches_are_capped_by_bytes_and_a_larger_message_is_one_of_its_own(queu
     assert [row.size for row in sizes.orderBy("row_version").collect()] == [10, 5000, 10, 3000, 3000, 20]
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize(("starting", "ending", "count"), [("earliest", "latest", 100), (90, "latest", 10), (0, 30, 30), (40, 50, 10),
                                                            ("earliest", "watermark", 100), ("latest", "latest", 0)])  # fmt: skip
 def test_offsets_bound_what_is_read(queues, hundred, starting, ending, count):

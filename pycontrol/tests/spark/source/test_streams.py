@@ -54,6 +54,7 @@ def numbered(first, last):
     return [b"%d" % number for number in range(first, last)]
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["tail", "drain"])
 def test_a_stream_takes_batches_of_the_size_that_is_asked_for_and_goes_on_where_the_last_run_ended(queues, run, mode):
     queue = queues.make()
@@ -88,6 +89,7 @@ def test_a_tail_starts_where_it_is_told(queues, plain):
     assert plain(queue, "c2", startingOffsets="latest") == [10, 11]
 
 
+@pytest.mark.spark_promise
 def test_the_last_batch_of_a_drain_lies_in_the_spool_until_finalize(queues, run):
     queue = queues.make()
     queues.send(queue, numbered(0, 30))
@@ -118,6 +120,7 @@ def test_a_committed_offset_is_read_through_spark_where_it_is_no_local_folder(qu
     assert committed_offset(f"{run.checkpoint.as_uri()}/none", spark) is None
 
 
+@pytest.mark.spark_promise
 def test_what_was_moved_and_not_logged_is_in_the_next_batch(queues, plain):
     queue = queues.make()
     queues.send(queue, numbered(0, 10))
@@ -171,6 +174,7 @@ def test_a_checkpoint_of_the_other_mode_is_refused(queues, plain):
         plain(queue, mode="drain")
 
 
+@pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["tail", "drain"])
 def test_a_queue_that_was_dropped_and_made_again_is_refused(queues, plain, mode):
     queue = queues.make()
@@ -196,6 +200,7 @@ def test_a_queue_that_was_truncated_is_refused(queues, plain):
         plain(queue)
 
 
+@pytest.mark.spark_promise
 def test_a_purge_of_what_was_not_read_yet_is_refused_and_one_of_what_was_read_is_not(queues, plain):
     queue = queues.make()
     queues.send(queue, numbered(0, 5))

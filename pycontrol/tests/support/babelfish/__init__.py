@@ -1,6 +1,6 @@
 """Run rowpost's T-SQL on Babelfish for PostgreSQL, an engine for tests only.
 
-`install()` hands `adapt` to the deployment, which refuses Babelfish otherwise. `adapt` is a function from script to
+`install()` replaces the deployment's `adapted`, which refuses Babelfish otherwise. `adapt` is a function from script to
 script: a file below procedures/ with the same path replaces a script, and `SUBSTITUTIONS` change some lines of others.
 What is replaced or changed was not executed as SQL Server gets it: `adapted_procedures` lists those procedures for
 docs/engines.md.
@@ -14,19 +14,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import fields, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from rowpost.database.connection import Connection
-from rowpost.deploy import apply as deploy
-from rowpost.deploy.runner import SqlserverRunner, code_only, is_babelfish
-from rowpost.deploy.scripts import Script, load_scripts
-from rowpost.deploy.sql_text import Batch
+from rowpost.deploy import apply, deployment, verify
+from rowpost.deploy.plan import Plan, build_plan
+from rowpost.deploy.runner import SqlserverRunner, is_babelfish
+from rowpost.deploy.scripts import Script, ScriptSet, Templates, load_scripts
+from rowpost.deploy.sql_text import SqlBatch, code_only
 from tests.support.babelfish.fragments import FRAGMENTS
 
-__all__ = ["STAND_INS", "SUBSTITUTIONS", "HandRunner", "adapt", "adapted_procedures", "install", "is_babelfish"]
+__all__ = ["STAND_INS", "SUBSTITUTIONS", "HandRunner", "adapt", "adapted_by_rowpost", "adapted_procedures", "install", "is_babelfish"]
 
 STAND_INS = Path(__file__).parent
+adapted_by_rowpost = deployment.adapted
 #: the columns that identify a row, of tables that a DELETE FROM a CTE empties
 KEYS = {"rowpost.operation_log": ("operation_id",), "rowpost.outbox": ("endpoint", "message_id"), "rowpost.dispatch": ("endpoint", "message_id")}
 ROW_VERSION = ("RowVersion",)
@@ -156,7 +160,7 @@ def adapted_procedures() -> dict[str, str]:
     """Return each procedure that Babelfish does not run as SQL Server gets it, and what Babelfish lacks for it."""
     scripts = load_scripts("sqlserver")
     found = {}
-    for script in (*scripts.database, *scripts.templates, *scripts.saga_templates):
+    for script in (*scripts.database, *scripts.queue.procedures, *scripts.saga.procedures):
         if (STAND_INS / script.name).is_file():
             found[script.name] = _limit(script.name)
         else:
@@ -174,7 +178,26 @@ def _limit(name: str) -> str:
 
 def install() -> None:
     """Let the deployment run on Babelfish, in this process."""
-    deploy.adapt_for_babelfish = adapt
+    for module in (apply, deployment, verify):
+        module.adapted = adapted
+
+
+def adapted(database: Connection, plan: Plan) -> Plan:
+    """Return the plan as the server can run it: on Babelfish with other scripts, elsewhere as rowpost itself does."""
+    if database.engine != plan.engine or not is_babelfish(database):
+        return adapted_by_rowpost(database, plan)
+    return replace(build_plan(plan.environment, _adapted_scripts(plan.scripts), plan.entries, plan.whole, plan.features), uncertain=plan.uncertain)
+
+
+def _adapted_scripts(scripts: ScriptSet) -> ScriptSet:
+    def each(value: Any) -> Any:
+        if isinstance(value, Script):
+            return adapt(value)
+        if isinstance(value, tuple):
+            return tuple(map(each, value))
+        return Templates(**{part.name: each(getattr(value, part.name)) for part in fields(value)}) if isinstance(value, Templates) else value
+
+    return replace(scripts, **{part.name: each(getattr(scripts, part.name)) for part in fields(scripts)})
 
 
 class HandRunner(SqlserverRunner):
@@ -184,7 +207,7 @@ class HandRunner(SqlserverRunner):
         super().__init__(database)
         self._skipping = False
 
-    def run(self, batch: Batch, bare: bool = False) -> None:
+    def run(self, batch: SqlBatch, bare: bool = False) -> None:
         guard = NOEXEC.fullmatch(code_only(batch.text))
         if guard:
             condition = guard["condition"] if guard["state"].upper() == "ON" else "1 = 0"
@@ -192,12 +215,12 @@ class HandRunner(SqlserverRunner):
         elif not self._skipping:
             found = CREATE_OR_ALTER.search(batch.text)
             if found:
-                super().run(Batch(batch.number, batch.line, f"DROP {found[1]} IF EXISTS {found[2]};"))
-            super().run(Batch(batch.number, batch.line, CREATE_OR_ALTER.sub(r"CREATE \1 \2", batch.text)), bare)
+                super().run(SqlBatch(batch.number, batch.line, f"DROP {found[1]} IF EXISTS {found[2]};"))
+            super().run(SqlBatch(batch.number, batch.line, CREATE_OR_ALTER.sub(r"CREATE \1 \2", batch.text)), bare)
 
     def rollback(self) -> None:
         self._skipping = False
         super().rollback()
 
     def _holds(self, condition: str) -> bool:
-        return self._send(Batch(0, 0, condition), f"IF {condition} SELECT 1 ELSE SELECT 0;") == [(1,)]
+        return self._send(SqlBatch(0, 0, condition), f"IF {condition} SELECT 1 ELSE SELECT 0;") == [(1,)]

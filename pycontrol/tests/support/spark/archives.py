@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from rowpost.archive.arrow_headers import archived
 from rowpost.archive.columns import MESSAGE
 from rowpost.archive.identity import StreamBatch
-from rowpost.archive.opening import create_table
 from rowpost.archive.parts import NewFile, write_parts
+from rowpost.archive.table import create_table
 from rowpost.archive.writer import TableWriter
 
 __all__ = ["QUERY", "ArchiveMaker", "archived_rows", "message_batch"]

@@ -10,9 +10,8 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.opening import create_table
 from rowpost.archive.parts import SEARCHED, write_parts
-from rowpost.archive.table import ArchiveTable
+from rowpost.archive.table import ArchiveTable, create_table
 
 __all__ = ["add_file", "bloom_filters_with", "damage"]
 

@@ -17,14 +17,7 @@ from rowpost.database.dialects.postgresql.copying import copy_rows
 from rowpost.database.dialects.postgresql.errors import translate
 from rowpost.database.dialects.postgresql.guarding import HandlerGuard
 from rowpost.database.dialects.postgresql.session import open_connection
-from rowpost.database.dialects.protocol import (
-    Begin,
-    Check,
-    Commit,
-    Statement,
-    row_maker,
-    row_order,
-)
+from rowpost.database.dialects.protocol import Begin, Check, Commit, Statement, object_name, statement_of
 from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
 from rowpost.settings.target import is_unambiguous, why_unreadable
 
@@ -93,25 +86,13 @@ class PostgreSQL:
         return connection
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
-        parameters = procedure.parameters_on(self.name)
         types: list[str] = []
-        for parameter in parameters:
+        for parameter in procedure.parameters_on(self.name):
             types += _MESSAGE_ARRAYS if parameter.type == "messages" else [_TYPES[parameter.type]]
         placeholders = ", ".join(f"${number}::{type_name}" for number, type_name in enumerate(types, 1))
         columns = ", ".join(column.name for column in procedure.result)
-        call = f"{self.object_name(procedure, key)}({placeholders})"
-        types_of_result = tuple(c.type for c in procedure.result)
-        return Statement(
-            text=f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}",
-            procedure=procedure,
-            queue=queue,
-            parameters=tuple((p.name, p.type) for p in parameters),
-            known=frozenset(p.name for p in procedure.parameters),
-            result_types=types_of_result,
-            make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result), types_of_result),
-            order=row_order(procedure),
-            key=key,
-        )
+        call = f"{object_name(self, procedure, key)}({placeholders})"
+        return statement_of(self.name, procedure, queue, key, f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}")
 
     def execute(self, session: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
         try:
@@ -150,8 +131,7 @@ class PostgreSQL:
     def stream(
         self, session: psycopg.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
     ) -> Iterator[Any]:
-        function = self.object_name(statement.procedure, statement.key)
-        return copy_rows(session, function, statement, arguments, columns, chunk_bytes)
+        return copy_rows(session, object_name(self, statement.procedure, statement.key), statement, arguments, columns, chunk_bytes)
 
     def script(self, connection: psycopg.Connection, text: str) -> list[tuple[Any, ...]]:
         cursor = connection.execute(text, prepare=False)
@@ -266,10 +246,6 @@ class PostgreSQL:
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         return translate(error, statement)
 
-    def object_name(self, procedure: Procedure, key: str | None) -> str:
-        """Return the function's quoted name, with its schema."""
-        return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
-
     def database_name(self, connection: psycopg.Connection) -> str:
         return connection.info.dbname
 
@@ -289,7 +265,7 @@ class PostgreSQL:
 
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         given = ", ".join(f"p_{name} => {self.literal(value)}" for name, value in arguments)
-        return f"SELECT {self.object_name(procedure, None)}({given});"
+        return f"SELECT {object_name(self, procedure, None)}({given});"
 
 
 #: every connection of the process uses this one, so that a pooler is examined once for each URL
@@ -302,7 +278,7 @@ def _reads_headers(connection: psycopg.Connection, statement: Statement, begin: 
     return returned and not connection.broken and (bool(begin) or connection.pgconn.transaction_status == TransactionStatus.IDLE)
 
 
-def _read_unconverted(connection: psycopg.Connection, call: libpq.Call, begin: Begin) -> list[Any]:
+def _read_unconverted(connection: psycopg.Connection, call: libpq.PreparedCall, begin: Begin) -> list[Any]:
     """Repeat a call without conversion, so that one row that is not UTF-8 does not hide the others. The transaction is open if `begin` says so."""
     connection.rollback()
     try:
@@ -335,7 +311,7 @@ def _check_committable(connection: psycopg.Connection) -> None:
         )
 
 
-def _call(statement: Statement, arguments: dict[str, Any]) -> libpq.Call:
+def _call(statement: Statement, arguments: dict[str, Any]) -> libpq.PreparedCall:
     parameters: list[tuple[str, Any]] = []
     for name, kind in statement.parameters:
         value: Any = arguments.get(name)
@@ -346,7 +322,7 @@ def _call(statement: Statement, arguments: dict[str, Any]) -> libpq.Call:
             parameters.append(("array", packed))
         else:
             parameters.append((kind, value))
-    return libpq.Call(statement.text, parameters, statement.result_types, statement.make_row)
+    return libpq.PreparedCall(statement.text, parameters, statement.result_types, statement.make_row)
 
 
 def _message_arrays(messages: Sequence[Any]) -> list[tuple[str, bytes | None]]:

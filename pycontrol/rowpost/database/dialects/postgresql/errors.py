@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import psycopg
 
+from rowpost.database.dialects.explanations import KEYS_USED_UP, is_of_saga, missing_object, where_in, where_rights_are
 from rowpost.database.dialects.postgresql.checks import READ_ONLY_REMEDY
 from rowpost.database.dialects.postgresql.pooling import SHARED
-from rowpost.database.dialects.protocol import KEYS_USED_UP, Statement, feature_missing, queue_missing, saga_missing, where_rights_are
+from rowpost.database.dialects.protocol import Statement
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -17,10 +18,7 @@ from rowpost.errors import (
     LockTimeout,
     LoginRefused,
     PermissionDenied,
-    QueueNotFound,
     RowpostError,
-    SagaNotDeployed,
-    SchemaMissing,
     UnsupportedServer,
 )
 
@@ -52,11 +50,10 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     """Return the driver's error as one of rowpost's."""
     state = getattr(error, "sqlstate", None) or ""
     said = first_line(error)
-    where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
     kind: type[RowpostError] = DatabaseError
     if state.startswith("RP") and int(state[2:]) in CATALOGUE:
         kind = CATALOGUE[int(state[2:])]
-    elif state in ("42883", "3F000", "42P01") or (state == "42703" and _of_saga(statement)):
+    elif state in ("42883", "3F000", "42P01") or (state == "42703" and is_of_saga(statement)):
         return _missing(state, said, statement)
     elif state == "42501":
         kind, said = PermissionDenied, f"{said}. {where_rights_are(statement, _ADD_MEMBER)}"
@@ -79,7 +76,7 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
         kind = InvalidCount
     elif state in ("23502", "22021") or isinstance(error, psycopg.DataError):
         kind, said = InvalidMessage, f"{said}. {_NOT_UTF8}" if _is_not_utf8(state, said) else said
-    return kind(said + where)
+    return kind(said + where_in(statement))
 
 
 def _is_not_utf8(state: str, said: str) -> bool:
@@ -103,22 +100,11 @@ def why_limited(setting: str) -> str:
 
 
 def _missing(state: str, said: str, statement: Statement | None) -> RowpostError:
-    feature = None if state in ("3F000", "42P01") else feature_missing(statement)
-    if feature is not None:
-        return feature
-    if state == "3F000" and '"rowpost"' not in said:
-        return DatabaseError(f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the environment's file")
-    if state == "3F000" or statement is None or statement.queue is None:
-        return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
-    if _of_saga(statement):
-        return SagaNotDeployed(saga_missing(statement, said))
-    if state == "42P01":
-        return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
-    return QueueNotFound(queue_missing(statement))
-
-
-def _of_saga(statement: Statement | None) -> bool:
-    return statement is not None and statement.procedure.scope == "saga"
+    if state != "3F000":
+        return missing_object(statement, said, table=state == "42P01")
+    if '"rowpost"' in said:
+        return missing_object(None, said, table=False)
+    return DatabaseError(f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the environment's file")
 
 
 def _is_refusal(said: str) -> bool:

@@ -28,7 +28,7 @@ _PREPARED = (
     "SELECT p.gid FROM pg_catalog.pg_prepared_xacts AS p"
     " WHERE p.database = pg_catalog.current_database() AND p.transaction::text = ($1::bigint % 4294967296)::text"
 )
-_NUMBER = libpq.Call("SELECT pg_catalog.pg_current_xact_id()::text", (), ("string",), tuple)
+_NUMBER = libpq.PreparedCall("SELECT pg_catalog.pg_current_xact_id()::text", (), ("string",), tuple)
 _IDLE = int(TransactionStatus.IDLE)
 # Within a transaction, these commands end it. ROLLBACK is also the tag of ROLLBACK TO SAVEPOINT, which does not.
 _ENDS = frozenset({"COMMIT", "ROLLBACK", _PREPARES})
@@ -135,7 +135,9 @@ class HandlerGuard:
             self.connection.rollback()  # of what the handler began afterwards
             name = self.prepared
             if name is None and number:
-                name = next((row[0] for row in libpq.call(self.connection, libpq.Call(_PREPARED, [("bigint", int(number))], ("text",), tuple))), None)
+                name = next(
+                    (row[0] for row in libpq.call(self.connection, libpq.PreparedCall(_PREPARED, [("bigint", int(number))], ("text",), tuple))), None
+                )
             if name is None:
                 return False
             libpq.command(self.connection, psycopg.sql.SQL("ROLLBACK PREPARED {}").format(name).as_string(self.connection).encode())

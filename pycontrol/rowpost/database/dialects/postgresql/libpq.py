@@ -23,7 +23,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PipelineStatus
 
 from rowpost.database.moments import moment
 
-__all__ = ["Call", "call", "call_all", "call_unconverted", "command", "forget_prepared", "keeps_prepared", "pack_array", "pack_bigint"]
+__all__ = ["PreparedCall", "call", "call_all", "call_unconverted", "command", "forget_prepared", "keeps_prepared", "pack_array", "pack_bigint"]
 
 _INT4, _INT8 = struct.Struct("!i"), struct.Struct("!q")
 _ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
@@ -67,7 +67,7 @@ _prepared: WeakKeyDictionary[psycopg.Connection, set[bytes]] = WeakKeyDictionary
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PreparedCall:
     """A statement with $1, $2, …, its (type in ENCODE, value or None) pairs, and the types in DECODE of its columns."""
 
     text: str
@@ -76,7 +76,7 @@ class Call:
     make_row: Callable[[Iterable[Any]], Any]
 
 
-def call(connection: psycopg.Connection, statement: Call, encoding: str = "utf-8") -> list[Any]:
+def call(connection: psycopg.Connection, statement: PreparedCall, encoding: str = "utf-8") -> list[Any]:
     """Execute one statement, prepared at its first use on this connection, and return its rows.
 
     Args:
@@ -97,7 +97,7 @@ def call(connection: psycopg.Connection, statement: Call, encoding: str = "utf-8
         return _rows(result, statement, encoding)
 
 
-def call_unconverted(connection: psycopg.Connection, statement: Call, before: Sequence[bytes]) -> list[Any]:
+def call_unconverted(connection: psycopg.Connection, statement: PreparedCall, before: Sequence[bytes]) -> list[Any]:
     r"""Begin a transaction and execute a statement whose texts the server cannot convert to UTF-8; bytes that are no text become `\xfc`.
 
     Args:
@@ -117,7 +117,7 @@ def call_unconverted(connection: psycopg.Connection, statement: Call, before: Se
 
 def call_all(
     connection: psycopg.Connection,
-    statements: Sequence[Call],
+    statements: Sequence[PreparedCall],
     *,
     before: Sequence[bytes] = (),
     after: Sequence[bytes] = (),
@@ -210,7 +210,7 @@ def _ready(socket: int, *, writable: bool) -> None:
     poll.poll()
 
 
-def _values(statement: Call) -> list[Any]:
+def _values(statement: PreparedCall) -> list[Any]:
     return [None if value is None else _encode(kind, value) for kind, value in statement.parameters]
 
 
@@ -285,7 +285,7 @@ def _error(pgconn: Any, result: Any) -> psycopg.Error:
     return psycopg.OperationalError(result.get_error_message() or pgconn.get_error_message())
 
 
-def _rows(result: Any, statement: Call, encoding: str = "utf-8") -> list[Any]:
+def _rows(result: Any, statement: PreparedCall, encoding: str = "utf-8") -> list[Any]:
     if not statement.result_types:
         return []
     get, rows = result.get_value, range(result.ntuples)

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects.protocol import Begin, Check, Commit, NoGuard, Statement, row_maker, row_order
+from rowpost.database.dialects.protocol import Begin, Check, Commit, NoGuard, Statement, object_name, statement_of
 from rowpost.database.dialects.sqlserver import checks
 from rowpost.database.dialects.sqlserver.errors import translate
 from rowpost.database.dialects.sqlserver.odbc import connection_string, load_pyodbc
 from rowpost.database.dialects.sqlserver.parameters import Call, batched, is_plain, physical, values_of
-from rowpost.database.dialects.sqlserver.session import Session, all_results, prepare_connection
+from rowpost.database.dialects.sqlserver.session import PyodbcSession, all_results, prepare_connection
 from rowpost.database.dialects.sqlserver.transactions import (
     BEGIN,
     CHECK_OPEN,
@@ -32,7 +32,7 @@ from rowpost.database.dialects.sqlserver.transactions import (
     REPLACED,
     ROLL_BACK_REPLACED,
     STATE,
-    State,
+    SessionState,
     clean,
     is_whole,
     opening,
@@ -90,50 +90,43 @@ class SQLServer:
             raise
         return connection
 
-    def session(self, connection: pyodbc.Connection) -> Session:
-        return Session(connection)
+    def session(self, connection: pyodbc.Connection) -> PyodbcSession:
+        return PyodbcSession(connection)
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
-        parameters = procedure.parameters_on(self.name)
-        own = [each for parameter in parameters for each in physical(parameter)]
-        types_of_result = tuple(c.type for c in procedure.result)
-        return Statement(
-            text=self._exec(procedure, key, ((name, "?") for name, _ in own)),
-            procedure=procedure,
-            queue=queue,
-            parameters=tuple((p.name, p.type) for p in parameters),
-            known=frozenset(p.name for p in procedure.parameters),
-            result_types=types_of_result,
-            make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result), types_of_result),
-            order=row_order(procedure),
-            sizes=tuple(_SIZES[kind] for _, kind in own),
-            key=key,
-        )
+        own = [each for parameter in procedure.parameters_on(self.name) for each in physical(parameter)]
+        text = self._exec(procedure, key, ((name, "?") for name, _ in own))
+        return statement_of(self.name, procedure, queue, key, text, tuple(_SIZES[kind] for _, kind in own))
 
-    def execute(self, session: Session, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
+    def execute(self, session: PyodbcSession, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
         return self.execute_all(session, [(statement, arguments)], begin, False)[0]
 
-    def execute_all(self, session: Session, calls: Sequence[Call], begin: Begin, commit: Commit) -> list[list[Any]]:
+    def execute_all(self, session: PyodbcSession, calls: Sequence[Call], begin: Begin, commit: Commit) -> list[list[Any]]:
         batches = batched(calls)
         undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; "
         if begin and len(batches) == 1 and commit:
             return self._run(session, batches[0], f"{BEGIN[begin]};", COMMIT[commit], undo=undo)
         if begin and len(batches) == 1 and is_plain(batches[0]):
-            return self._run(session, batches[0], opening(begin, session.first, looks=session.looks), undo=undo, looks=session.looks)
+            return self._run(
+                session, batches[0], opening(begin, session.first, reads_state=session.reads_state), undo=undo, reads_state=session.reads_state
+            )
         if begin:
-            found = session.run(opening(begin, session.first, looks=session.looks))
-            if session.looks:
-                _look(session, State(*found[0][0]))
+            found = session.run(opening(begin, session.first, reads_state=session.reads_state))
+            if session.reads_state:
+                (state,) = found[0]
+                _restore(session, SessionState(*state))
         head = CHECK_OPEN if commit else ""
         results = [rows for batch in batches for rows in self._run(session, batch, head)]
         if commit:
             session.run(COMMIT[commit])
         return results
 
-    def _run(self, session: Session, calls: Sequence[Call], head: str, tail: str = "", *, undo: str = "", looks: bool = False) -> list[list[Any]]:
+    def _run(
+        self, session: PyodbcSession, calls: Sequence[Call], head: str, tail: str = "", *, undo: str = "", reads_state: bool = False
+    ) -> list[list[Any]]:
         """Make calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it.
 
-        With `looks`, the first result is the session's state.
+        With `reads_state`, the first result is the session's state.
         """
         plain = is_plain(calls)
         spoken = [(self._literally(*call), (), ()) if plain else self._with_parameters(*call) for call in calls]
@@ -142,8 +135,9 @@ class SQLServer:
             # A call that finds no procedure, or no right to it, does not end a batch: without TRY the next would run.
             text = f"BEGIN TRY {text} END TRY BEGIN CATCH {undo}THROW; END CATCH;"
         found = iter(session.run(text, [size for _, sizes, _ in spoken for size in sizes], [value for *_, values in spoken for value in values]))
-        if looks:
-            _look(session, State(*next(found)[0]))
+        if reads_state:
+            (state,) = next(found)
+            _restore(session, SessionState(*state))
         results = [list(map(each.make_row, next(found, []))) if each.procedure.result else [] for each, _ in calls]
         for (statement, _), rows in zip(calls, results, strict=True):
             if statement.order is not None:
@@ -165,7 +159,7 @@ class SQLServer:
         return text, sizes, [value for value in values if value is not None]
 
     def stream(
-        self, session: Session, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+        self, session: PyodbcSession, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
     ) -> Iterator[list[tuple[Any, ...]]]:
         with closing(session.connection.cursor()) as cursor:
             cursor.setinputsizes(list(statement.sizes))
@@ -189,7 +183,7 @@ class SQLServer:
             return [tuple(row) for row in (all_results(cursor) or [[]])[-1]]
 
     def begin(self, connection: pyodbc.Connection) -> None:
-        connection.execute(opening(True, None, looks=False)).close()
+        connection.execute(opening(True, None, reads_state=False)).close()
 
     def join(self, connection: pyodbc.Connection) -> bool:
         if connection.autocommit:
@@ -223,13 +217,14 @@ class SQLServer:
     def left_open(self, connection: pyodbc.Connection) -> bool:
         return False  # pyodbc does not know: BEGIN itself asks, in the round trip that it makes anyway
 
-    def is_intact(self, session: Session, begin: Begin) -> bool:
+    def is_intact(self, session: PyodbcSession, begin: Begin) -> bool:
         if session.connection.closed:  # by a handler
             return False
         if session.first is None or not session.lent:
-            return bool(session.run(f"SELECT {is_whole(begin)};")[0][0][0] == 1)
-        whole, *state = session.run(f"{clean(session.first)} SELECT {is_whole(begin)}, {STATE};")[0][0]
-        return whole == 1 and _restored(session, session.first, State(*state))
+            ((whole,),) = session.run(f"SELECT {is_whole(begin)};")[0]
+            return bool(whole == 1)
+        ((whole, *state),) = session.run(f"{clean(session.first)} SELECT {is_whole(begin)}, {STATE};")[0]
+        return whole == 1 and _is_restored(session, session.first, SessionState(*state))
 
     def found_no_transaction(self, error: BaseException | None) -> bool:
         return "(3902)" in str(error)
@@ -268,8 +263,8 @@ class SQLServer:
     def heard(self, connection: pyodbc.Connection) -> list[str]:
         return []
 
-    def reset_session(self, session: Session, changed: Collection[str]) -> None:
-        """Let the next BEGIN, or the next question whether the transaction is intact, look at the session."""
+    def reset_session(self, session: PyodbcSession, changed: Collection[str]) -> None:
+        """Let the next BEGIN, or the next check whether the transaction is intact, read the session's state and restore it."""
         session.lent = True
 
     def limit_lock_waits(self, connection: pyodbc.Connection, milliseconds: int | None) -> None:
@@ -293,10 +288,6 @@ class SQLServer:
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         return translate(error, statement)
 
-    def object_name(self, procedure: Procedure, key: str | None) -> str:
-        """Return the procedure's quoted name, with its schema."""
-        return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
-
     def database_name(self, connection: pyodbc.Connection) -> str:
         return str(connection.getinfo(load_pyodbc().SQL_DATABASE_NAME))
 
@@ -316,7 +307,7 @@ class SQLServer:
         return self._exec(procedure, None, ((name, self.literal(value)) for name, value in arguments))
 
     def _exec(self, procedure: Procedure, key: str | None, given: Iterable[tuple[str, str]]) -> str:
-        return f"EXEC {self.object_name(procedure, key)} {', '.join(f'@{name} = {value}' for name, value in given)};"
+        return f"EXEC {object_name(self, procedure, key)} {', '.join(f'@{name} = {value}' for name, value in given)};"
 
 
 class _AfterwardsGuard(NoGuard):
@@ -325,27 +316,27 @@ class _AfterwardsGuard(NoGuard):
     changed = frozenset({"session"})
 
 
-def _look(session: Session, now: State) -> None:
-    """Make the session what it was before any handler had it. The first look at it is remembered as that.
+def _restore(session: PyodbcSession, now: SessionState) -> None:
+    """Set the session back to what it was before any handler had it. The first state that is read counts as that.
 
     Raises:
         DatabaseUnavailable: that cannot be done on this connection.
     """
     session.first = session.first or now
-    if not _restored(session, session.first, now):
+    if not _is_restored(session, session.first, now):
         raise DatabaseUnavailable(
             "A handler has changed its session, and what it changed cannot be set back, such as by EXECUTE AS with NO REVERT. The connection "
             "is given up, and the message is received on another one."
         )
 
 
-def _restored(session: Session, first: State, now: State) -> bool:
+def _is_restored(session: PyodbcSession, first: SessionState, now: SessionState) -> bool:
     """Set back what differs, in one round trip. Return whether nothing differs any more."""
     statements = restore(first, now)
     if not statements:
         return True
-    (again,) = session.run(f"{statements} SELECT {STATE};")
-    return not restore(first, State(*again[0]))
+    ((state,),) = session.run(f"{statements} SELECT {STATE};")
+    return not restore(first, SessionState(*state))
 
 
 def check_version(version: str, is_azure: Callable[[], bool]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rowpost.database.dialects.protocol import KEYS_USED_UP, Statement, feature_missing, queue_missing, saga_missing, where_rights_are
+from rowpost.database.dialects.explanations import KEYS_USED_UP, is_of_saga, missing_object, where_in, where_rights_are
+from rowpost.database.dialects.protocol import Statement
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -17,8 +18,6 @@ from rowpost.errors import (
     PermissionDenied,
     QueueNotFound,
     RowpostError,
-    SagaNotDeployed,
-    SchemaMissing,
     SettingsError,
 )
 
@@ -28,7 +27,7 @@ _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _OBJECT = re.compile(r"object name '([^']+)'")
 _DRIVER_PREFIX = re.compile(r"^(\[[^\]]*\] ?)+")
 _CATALOGUE_BASE = 51000
-_NO_COLUMN, _LOCK_TIMEOUT = 207, 1222
+_NO_COLUMN, _NO_TABLE, _NO_PROCEDURE, _LOCK_TIMEOUT = 207, 208, 2812, 1222
 #: a replica that is not the primary, or not yet (3906: the database is read-only)
 _REPLICA = {976, 978, 982, 983, 3906, 4221}
 #: Azure SQL: limits of sessions and workers, of a pool, and of what one session may use
@@ -100,12 +99,12 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     match = next((each for each in matches if int(each[1]) in UNAVAILABLE), matches[0] if matches else None)
     number = int(match[1]) if match else 0
     said = _DRIVER_PREFIX.sub("", _record(said, match) if match else said).strip().rstrip(".") or state
-    where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
+    where = where_in(statement)
     if number - _CATALOGUE_BASE in CATALOGUE:
         return CATALOGUE[number - _CATALOGUE_BASE](said + where)
     if number == _NO_SCHEMA or (number > 1e7 and said.startswith('schema "') and not said.endswith('rowpost" does not exist')):
         return DatabaseError(f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the environment's file")
-    if number in (2812, 208) or (number == _NO_COLUMN and _of_saga(statement)) or (number > 1e7 and "does not exist" in said):
+    if number in (_NO_PROCEDURE, _NO_TABLE) or (number == _NO_COLUMN and is_of_saga(statement)) or (number > 1e7 and "does not exist" in said):
         return _missing(number, said, statement)
     kind = _KINDS.get(number) or _kind_of_state(state, number, said)
     if number == _NO_VALUE and "Recoverable" in said:  # not the message's fault
@@ -134,7 +133,7 @@ def _explained(kind: type[RowpostError], number: int, said: str, statement: Stat
     if advice or kind is PermissionDenied:
         return f"{said}. {advice or where_rights_are(statement, _ADD_MEMBER)}"
     if number == _NO_PLAN:
-        lost = _SAGA_INDEX if _of_saga(statement) else _QUEUE_INDEX
+        lost = _SAGA_INDEX if is_of_saga(statement) else _QUEUE_INDEX
         return f"{lost} ({said})"
     return _SENTENCES.get(kind, "{}").replace("{}", said)
 
@@ -146,20 +145,7 @@ def _record(said: str, match: re.Match[str]) -> str:
 
 
 def _missing(number: int, said: str, statement: Statement | None) -> RowpostError:
-    lost = _OBJECT.search(said) if number == 208 else None
+    lost = _OBJECT.search(said) if number == _NO_TABLE else None
     if statement is None and lost and not lost[1].casefold().startswith("rowpost."):  # of one of several calls
         return QueueNotFound(f"The table of a queue is gone: {said}. Run: rowpost queue check")
-    feature = None if number == 208 else feature_missing(statement)
-    if feature is not None:
-        return feature
-    if statement is None or statement.queue is None:
-        return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
-    if _of_saga(statement):
-        return SagaNotDeployed(saga_missing(statement, said))
-    if number == 208:
-        return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
-    return QueueNotFound(queue_missing(statement))
-
-
-def _of_saga(statement: Statement | None) -> bool:
-    return statement is not None and statement.procedure.scope == "saga"
+    return missing_object(statement, said, table=number == _NO_TABLE)

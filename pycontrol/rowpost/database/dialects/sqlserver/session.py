@@ -1,6 +1,6 @@
 """Execute statements on one connection of pyodbc, with as few round trips as the driver allows.
 
-`Session` holds the connection and a cursor for each of the last statements with parameters. What costs a round trip of its own
+`PyodbcSession` holds the connection and a cursor for each of the last statements with parameters. What costs a round trip of its own
 in pyodbc with Microsoft's driver, and is avoided here:
 
 - Closing a cursor that has executed a prepared statement (`sp_unprepare`). The cursors stay open. Each has its own statement, so
@@ -25,12 +25,12 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from rowpost.database.dialects.sqlserver.odbc import load_pyodbc
-from rowpost.database.dialects.sqlserver.transactions import State
+from rowpost.database.dialects.sqlserver.transactions import SessionState
 
 if TYPE_CHECKING:
     import pyodbc
 
-__all__ = ["KEPT_STATEMENTS", "SESSION", "Session", "all_results", "decode_text", "prepare_connection"]
+__all__ = ["KEPT_STATEMENTS", "SESSION", "PyodbcSession", "all_results", "decode_text", "prepare_connection"]
 
 #: statements that a session keeps a cursor for; the server keeps a few kilobytes for each
 KEPT_STATEMENTS = 64
@@ -49,20 +49,20 @@ SESSION = (
 )
 
 
-class Session:
+class PyodbcSession:
     """A connection of pyodbc with its kept statements. Not for several threads at once."""
 
     def __init__(self, connection: pyodbc.Connection) -> None:
         self.connection = connection
-        #: the session's state before any handler had it, once somebody looked
-        self.first: State | None = None
+        #: the session's state before any handler had it; None until it is read
+        self.first: SessionState | None = None
         #: whether a handler had the connection
         self.lent = False
         self._cursors: OrderedDict[str, pyodbc.Cursor] = OrderedDict()
 
     @property
-    def looks(self) -> bool:
-        """Whether the next BEGIN looks at the session's state."""
+    def reads_state(self) -> bool:
+        """Whether the next BEGIN reads the session's state."""
         return self.lent or self.first is None
 
     def run(self, text: str, sizes: Sequence[Any] = (), values: Sequence[Any] = ()) -> list[list[Any]]:

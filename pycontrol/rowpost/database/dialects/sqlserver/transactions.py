@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rowpost.database.dialects.protocol import Begin, Commit
 
-__all__ = ["BEGIN", "CHECK_OPEN", "COMMIT", "REPLACED", "ROLL_BACK_REPLACED", "STATE", "State", "clean", "is_whole", "opening", "restore"]
+__all__ = ["BEGIN", "CHECK_OPEN", "COMMIT", "REPLACED", "ROLL_BACK_REPLACED", "STATE", "SessionState", "clean", "is_whole", "opening", "restore"]
 
 # Most providers of linked servers want XACT_ABORT for changes within a transaction. A COMMIT ends the innermost of two:
 # one that is not ours ends nothing.
@@ -58,7 +58,7 @@ def is_whole(begin: Begin) -> str:
     return f"CASE WHEN @@TRANCOUNT = {count} AND ISNULL({_KEPT}, {_NUMBER}) = {_NUMBER} THEN 1 ELSE 0 END"
 
 
-class State(NamedTuple):
+class SessionState(NamedTuple):
     """What a session has set, as far as it can be read cheaply: the columns of `STATE`.
 
     Attributes:
@@ -87,7 +87,7 @@ _XACT_ABORT = 16384
 _ORDERS = {"20030102": "mdy", "20030201": "dmy", "20010203": "ymd", "20010302": "ydm", "20020103": "myd", "20020301": "dym"}
 
 
-def clean(first: State) -> str:
+def clean(first: SessionState) -> str:
     """Return the statements that set what `STATE` does not show, or what neither BEGIN nor a receive may meet.
 
     Args:
@@ -99,20 +99,20 @@ def clean(first: State) -> str:
     )
 
 
-def opening(begin: Begin, first: State | None, *, looks: bool) -> str:
+def opening(begin: Begin, first: SessionState | None, *, reads_state: bool) -> str:
     """Return the statements that begin a transaction which stays open.
 
     Args:
-        first: the session before any handler had it; None if nobody has looked.
-        looks: the session is cleaned, if it is known, and read before the transaction begins: the first result is its state.
+        first: the session before any handler had it; None if it was not read.
+        reads_state: the session is cleaned, if it is known, and read before the transaction begins: the first result is its state.
     """
     begins = f"{BEGIN[begin]}; {_KEEPS[begin]}"
-    if not looks:
+    if not reads_state:
         return begins
     return f"SELECT {STATE}; {begins}" if first is None else f"{clean(first)} SELECT {STATE}; {begins}"
 
 
-def restore(first: State, now: State) -> str:
+def restore(first: SessionState, now: SessionState) -> str:
     """Return the statements that make a session what it was. Empty if nothing differs.
 
     Args:
