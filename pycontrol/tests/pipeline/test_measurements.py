@@ -108,6 +108,17 @@ def test_a_message_without_a_time_has_no_critical_time(desk):
     assert (taken[CRITICAL_TIME], [name for name, _ in taken[PROCESSING_TIME]]) == ([], [ORDER])
 
 
+def test_a_handler_that_writes_no_text_into_the_headers_leaves_no_critical_time(desk):
+    @desk.endpoint.handles("Shop.Messages.Odd")
+    def odd(body, context):
+        context.incoming.headers["NServiceBus.TimeSent"] = 7
+
+    desk.send(**{"NServiceBus.EnclosedMessageTypes": "Shop.Messages.Odd"})
+
+    assert desk.pipeline().process_one().kind is Kind.HANDLED
+    assert desk.taken()[CRITICAL_TIME] == []
+
+
 def test_a_discarded_message_counts_as_it_does_in_nservicebus(desk):
     desk.send(b"discard")
 
