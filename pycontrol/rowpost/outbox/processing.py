@@ -170,10 +170,12 @@ class OutboxProcessing:
         try:
             if failure is None and self._transaction.can_commit(True, sure=True):
                 return caused, None, False
-            fate, error = self._transaction.judge(failure, True)
+            fate, reason = self._transaction.judge(failure, True)
+            if fate is Fate.OPEN:
+                roll_back(business)
         except DatabaseUnavailable:  # pyodbc learns only now that the connection is lost
-            fate, error = Fate.LOST, failure
-        return caused, self._lost(business, failure) if fate is Fate.LOST else error, fate is Fate.ENDED
+            fate, reason = Fate.LOST, failure
+        return caused, self._lost(business, failure) if fate is Fate.LOST else reason, fate is Fate.ENDED
 
     def _lost(self, business: Connection, error: BaseException | None) -> DatabaseUnavailable:
         """Return the error for a lost connection, if another one can be opened: the message itself may have ended the first one.
