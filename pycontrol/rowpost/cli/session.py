@@ -22,7 +22,7 @@ from rowpost.errors import InvalidQueueName, QueueNotFound, RowpostError, Settin
 from rowpost.operations.figures import registered_queues
 from rowpost.operations.log import Operator
 from rowpost.operations.operation import Result
-from rowpost.outbox.operations import named
+from rowpost.outbox.declaration import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
 from rowpost.transport.queue import Queue
 

@@ -26,7 +26,7 @@ from rowpost.transport.directory import local_or_as_given
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.message_search import LOOK_THROUGH, FoundMessage, row_id, search
 from rowpost.transport.supervisors import supervisors_of
-from rowpost.wire.conversation import Step
+from rowpost.wire.conversation import ConversationStep
 from rowpost.wire.headers import (
     CONVERSATION_ID,
     ENCLOSED_MESSAGE_TYPES,
@@ -116,7 +116,7 @@ class Conversation:
     """The messages of a conversation, in the order in which they were sent. `unfinished` and `unseen` as in MessageLife."""
 
     conversation_id: str
-    steps: tuple[Step, ...]
+    steps: tuple[ConversationStep, ...]
     unfinished: tuple[str, ...]
     unseen: tuple[str, ...]
 
@@ -320,9 +320,9 @@ def _state(database: Connection, tables: dict[str, str], instance: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- headers
-def _step(queue: str, headers: Headers, state: str = "") -> Step:
+def _step(queue: str, headers: Headers, state: str = "") -> ConversationStep:
     failed, handled = bool(headers.get(EXCEPTION_TYPE)), bool(headers.get(PROCESSING_ENDED))
-    return Step(
+    return ConversationStep(
         headers.get(MESSAGE_ID),
         headers.get(RELATED_TO),
         _type(headers) or None,

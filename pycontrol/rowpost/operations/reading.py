@@ -31,7 +31,7 @@ from rowpost.transport.failure_groups import Group, Scan, scan
 from rowpost.transport.queue import Queue
 from rowpost.transport.supervisors import ReportedWorker, SupervisorPresence, supervisors_of
 from rowpost.version import __version__
-from rowpost.wire.conversation import Step, walk
+from rowpost.wire.conversation import ConversationStep, walk
 from rowpost.wire.description import message_document
 from rowpost.wire.message import BrowsedMessage
 
@@ -191,7 +191,7 @@ def conversation_document(found: Conversation) -> made.ConversationDocument:
     return made.ConversationDocument(found.conversation_id, steps, list(found.unfinished), list(found.unseen))
 
 
-def _step(prefix: str, step: Step) -> made.StepDocument:
+def _step(prefix: str, step: ConversationStep) -> made.StepDocument:
     return made.document_of(made.StepDocument, step, tree=prefix, state="failed" if step.failed else step.state or "handled")
 
 

@@ -26,7 +26,7 @@ from rowpost.recoverability.policy import Host, failure_headers
 from rowpost.transport.directory import Directory, canonical_or_as_given
 from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
 from rowpost.wire.message import decode_headers, encode_headers
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["DueRound", "move_due", "wait_after_peek"]
 

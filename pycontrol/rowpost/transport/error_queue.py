@@ -33,7 +33,7 @@ from rowpost.transport.failed_message import FailedMessage, edited_headers
 from rowpost.transport.queue import Queue
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, FAILED_QUEUE
 from rowpost.wire.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers, parse_timestamp
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["ErrorQueue", "Filter"]
 

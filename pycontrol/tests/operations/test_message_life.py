@@ -9,7 +9,7 @@ import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.operations.message_life import conversation, message_life
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.databases import OutboxSettings

@@ -33,7 +33,7 @@ from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
 from rowpost.transport.supervisors import ReportedWorker
 from rowpost.wire.address import parse_address, queue_key
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 from rowpost.workers.answers import Answer, Control, Crash, MonitorFailure, NotReported, WakeUp
 from rowpost.workers.protocol import CrashPolicy
 from rowpost.workers.supervision.lifelines import Lifeline

@@ -17,7 +17,7 @@ from rowpost.errors import PermissionDenied, RowpostError
 from rowpost.settings.environment import Settings
 from rowpost.transport.supervisors import ReportedWorker
 from rowpost.version import __version__
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 from rowpost.workers.supervision.lifelines import Lifeline
 
 __all__ = ["REPORT_INTERVAL_S", "PresenceReports"]
