@@ -7,12 +7,6 @@ from pathlib import Path
 import rowpost
 
 PACKAGE = Path(rowpost.__file__).parent
-#: names that may occur twice, each with its reason
-EXCEPTIONS = {
-    "Purged": "the result of a purge, and its event",
-    "Snapshot": "the dashboard's, and a supervisor's",
-    "Worker": "a worker's loop, and a worker as others see it",
-}
 
 
 def public_classes() -> dict[str, list[str]]:
@@ -26,12 +20,6 @@ def public_classes() -> dict[str, list[str]]:
 
 
 def test_no_two_modules_have_a_public_class_of_the_same_name():
-    twice = {name: modules for name, modules in public_classes().items() if len(modules) > 1 and name not in EXCEPTIONS}
+    twice = {name: modules for name, modules in public_classes().items() if len(modules) > 1}
 
     assert twice == {}
-
-
-def test_each_exception_is_needed():
-    found = public_classes()
-
-    assert [name for name in EXCEPTIONS if len(found[name]) < 2] == []
