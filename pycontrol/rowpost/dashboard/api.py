@@ -40,7 +40,7 @@ LOOK_THROUGH = 5_000
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ApiParameter:
     """A parameter of a path: in the address, or a member of the object that is posted."""
 
     name: str
@@ -61,7 +61,7 @@ class ApiPath:
     path: str
     method: str
     answer: Callable[[Visit], made.Document]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ApiParameter, ...]
 
     @property
     def summary(self) -> str:
@@ -80,7 +80,7 @@ _Reading = Callable[[Visit, Connection], made.Document]
 PATHS: list[ApiPath] = []
 
 
-def _path(method: str, path: str, *parameters: Parameter) -> Callable[[_Answer], _Answer]:
+def _path(method: str, path: str, *parameters: ApiParameter) -> Callable[[_Answer], _Answer]:
     """Declare what answers a path. Its docstring is the summary in the document."""
 
     def declare(answer: _Answer) -> _Answer:
@@ -90,7 +90,7 @@ def _path(method: str, path: str, *parameters: Parameter) -> Callable[[_Answer],
     return declare
 
 
-def _reads(path: str, *parameters: Parameter) -> Callable[[_Reading], _Answer]:
+def _reads(path: str, *parameters: ApiParameter) -> Callable[[_Reading], _Answer]:
     """Declare a GET whose function gets a connection too."""
 
     def declare(read: _Reading) -> _Answer:
@@ -125,29 +125,29 @@ def _count(visit: Visit, default: int, most: int = LIST) -> int:
     return count or default
 
 
-QUEUE = Parameter("queue", "the queue's name", required=True)
-ROW = Parameter("row", "the row version of the message", int, required=True)
-ERROR_QUEUE = Parameter("queue", "the error queue; by default the environment's")
-SEARCH = Parameter("search", "only names that contain this text")
-AFTER_ROW = Parameter("after", "only messages after this row version", int)
-COUNT_50 = Parameter("count", "1 to 1000, by default 50", int)
-SAGA = Parameter("saga", "the saga's table", required=True)
-NUMBER = Parameter("number", "the operation's number", int, required=True)
+QUEUE = ApiParameter("queue", "the queue's name", required=True)
+ROW = ApiParameter("row", "the row version of the message", int, required=True)
+ERROR_QUEUE = ApiParameter("queue", "the error queue; by default the environment's")
+SEARCH = ApiParameter("search", "only names that contain this text")
+AFTER_ROW = ApiParameter("after", "only messages after this row version", int)
+COUNT_50 = ApiParameter("count", "1 to 1000, by default 50", int)
+SAGA = ApiParameter("saga", "the saga's table", required=True)
+NUMBER = ApiParameter("number", "the operation's number", int, required=True)
 FILTER = (
-    Parameter("failed_queue", "only messages that failed in this queue"),
-    Parameter("exception", "only messages whose exception type or text contains this"),
-    Parameter("type", "only messages whose type contains this"),
-    Parameter("since", "only messages that failed then or later: 2h ago, or a time of ISO 8601"),
-    Parameter("cause", "only messages of the group that this names"),
+    ApiParameter("failed_queue", "only messages that failed in this queue"),
+    ApiParameter("exception", "only messages whose exception type or text contains this"),
+    ApiParameter("type", "only messages whose type contains this"),
+    ApiParameter("since", "only messages that failed then or later: 2h ago, or a time of ISO 8601"),
+    ApiParameter("cause", "only messages of the group that this names"),
 )
-SELECTION = (ERROR_QUEUE, *FILTER, AFTER_ROW, Parameter("up_to", "only messages up to this row version", int))
+SELECTION = (ERROR_QUEUE, *FILTER, AFTER_ROW, ApiParameter("up_to", "only messages up to this row version", int))
 HEADER = (
-    Parameter("header", "for edit: the header that is set or removed"),
-    Parameter("value", "its new value, which is not on record"),
+    ApiParameter("header", "for edit: the header that is set or removed"),
+    ApiParameter("value", "its new value, which is not on record"),
 )
 
 
-@_path("get", "/queues", SEARCH, Parameter("after", "only names after this one"))
+@_path("get", "/queues", SEARCH, ApiParameter("after", "only names after this one"))
 def _queues(visit: Visit) -> made.QueuePage:
     """List queues with their figures, by name, 200 a page."""
     return queue_page(visit.site.monitor.latest(), visit.site.settings, visit.argument("search"), visit.argument("after"))
@@ -159,7 +159,7 @@ def _queue(visit: Visit) -> made.QueueDocument:
     return queue_document(visit.site.monitor.find(_required(visit, "queue")), visit.site.settings)
 
 
-@_reads("/messages", QUEUE, AFTER_ROW, Parameter("count", "1 to 200, by default 50", int))
+@_reads("/messages", QUEUE, AFTER_ROW, ApiParameter("count", "1 to 200, by default 50", int))
 def _messages(visit: Visit, database: Connection) -> made.MessagePage:
     """Browse the messages of a queue, oldest first."""
     return reading.messages(database, _required(visit, "queue"), visit.number("after"), _count(visit, 50, 200), BODY_BYTES)
@@ -171,7 +171,7 @@ def _message(visit: Visit, database: Connection) -> made.MessageDocument:
     return reading.one_message(database, _required(visit, "queue"), _number(visit, "row"))
 
 
-@_reads("/delayed", QUEUE, Parameter("count", "1 to 200, by default 20", int))
+@_reads("/delayed", QUEUE, ApiParameter("count", "1 to 200, by default 20", int))
 def _delayed(visit: Visit, database: Connection) -> made.DelayedPage:
     """List the delayed messages of a queue that are due next."""
     return reading.delayed_messages(database, _required(visit, "queue"), _count(visit, reading.DELAYED))
@@ -190,19 +190,19 @@ def _failed_message(visit: Visit, database: Connection) -> made.FailedDetail:
     return reading.failed_detail(database, visit.error_queue, _number(visit, "row"))
 
 
-@_reads("/message-life", Parameter("id", "the id of the message, or of its row", required=True))
+@_reads("/message-life", ApiParameter("id", "the id of the message, or of its row", required=True))
 def read_message_life(visit: Visit, database: Connection) -> made.MessageLifeDocument:
     """Put together what all tables know of one message."""
     return reading.life_document(message_life(database, visit.site.settings, _required(visit, "id"), look_through=LOOK_THROUGH))
 
 
-@_reads("/conversation", Parameter("id", "the id of the conversation", required=True))
+@_reads("/conversation", ApiParameter("id", "the id of the conversation", required=True))
 def _conversation(visit: Visit, database: Connection) -> made.ConversationDocument:
     """List the messages of a conversation as a tree."""
     return reading.conversation_document(conversation(database, _required(visit, "id"), look_through=LOOK_THROUGH))
 
 
-@_reads("/subscriptions", SEARCH, Parameter("after", "how many to leave out", int))
+@_reads("/subscriptions", SEARCH, ApiParameter("after", "how many to leave out", int))
 def read_subscriptions(visit: Visit, database: Connection) -> made.Subscriptions:
     """List subscriptions, 500 a page."""
     return subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
@@ -214,7 +214,7 @@ def read_sagas(visit: Visit, database: Connection) -> made.SagaTypes:
     return saga_types(database)
 
 
-@_reads("/saga-instances", SAGA, Parameter("after", "only instances after this id"), COUNT_50)
+@_reads("/saga-instances", SAGA, ApiParameter("after", "only instances after this id"), COUNT_50)
 def _instances(visit: Visit, database: Connection) -> made.SagaInstances:
     """List the instances of a saga."""
     return saga_instances(database, _required(visit, "saga"), as_id(visit.argument("after")), _count(visit, 50))
@@ -222,7 +222,7 @@ def _instances(visit: Visit, database: Connection) -> made.SagaInstances:
 
 @_reads(
     "/saga-instance", SAGA,
-    Parameter("instance", "the correlation value or the id", required=True),
+    ApiParameter("instance", "the correlation value or the id", required=True),
 )  # fmt: skip
 def _instance(visit: Visit, database: Connection) -> made.SagaDetail:
     """Find an instance of a saga, with its timeouts."""
@@ -244,7 +244,7 @@ def _preview(visit: Visit) -> made.BulkPreview:
 
 @_reads(
     "/operations",
-    Parameter("before", "only operations with a lower number", int), COUNT_50,
+    ApiParameter("before", "only operations with a lower number", int), COUNT_50,
 )  # fmt: skip
 def read_operations(visit: Visit, database: Connection) -> made.OperationPage:
     """List what operators did, the last operation first."""
@@ -259,8 +259,8 @@ def _operation(visit: Visit) -> made.OperationDocument:
 
 @_path(
     "post", "/operations/begin",
-    Parameter("operation", "retry, discard, move or edit", required=True), *SELECTION, Parameter("to", "the queue to which they go"), *HEADER,
-    Parameter("remove", "1: remove the header"), Parameter("reason", "why; needed to discard"),
+    ApiParameter("operation", "retry, discard, move or edit", required=True), *SELECTION, ApiParameter("to", "the queue to which they go"), *HEADER,
+    ApiParameter("remove", "1: remove the header"), ApiParameter("reason", "why; needed to discard"),
 )  # fmt: skip
 def _begin(visit: Visit) -> made.OperationDocument:
     """Begin a bulk operation on failed messages, in the background."""

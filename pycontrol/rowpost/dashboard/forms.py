@@ -14,7 +14,7 @@ from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount, MessageError, QueueNotFound
 from rowpost.operations import reading
 from rowpost.operations.delayed import CancelDelayed, SendNow
-from rowpost.operations.failed import Discard, Edit, Retry
+from rowpost.operations.failed import DiscardFailed, Edit, Retry
 from rowpost.operations.operation import Operation
 from rowpost.operations.purging import purge as purge_queue
 from rowpost.operations.queues import Controlled, LimitWorkers, Pause, Resume, effect
@@ -91,11 +91,11 @@ def retry(visit: Visit) -> Response:
 def discard(visit: Visit) -> Response:
     """Remove a failed message for good, if the form says why."""
     row, reason = visit.request.path_params["row"], visit.argument("reason")
-    if not reason and visit.may(Discard.right, visit.error_queue):
+    if not reason and visit.may(DiscardFailed.right, visit.error_queue):
         with visit.site.pool.connection() as database:
             found = reading.failed_detail(database, visit.error_queue, row)
         return visit.page("discard.html", 400, found=found, queue=visit.error_queue, may=True, wrong="Nothing was discarded: write why.")
-    done = visit.execute(Discard(queue=visit.error_queue, row=row, reason=reason[:LONGEST_REASON]))
+    done = visit.execute(DiscardFailed(queue=visit.error_queue, row=row, reason=reason[:LONGEST_REASON]))
     return visit.back("/failed", done.sentence, queue=visit.error_queue)
 
 

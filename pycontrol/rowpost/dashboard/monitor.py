@@ -19,7 +19,7 @@ from rowpost.operations.rights import Right
 from rowpost.transport.controls import QueueControl
 from rowpost.transport.maintenance import Metrics
 
-__all__ = ["MeasuredQueue", "Monitor", "Point", "QueueSnapshot", "rates_between"]
+__all__ = ["MeasuredQueue", "MeasuredQueues", "Monitor", "Point", "rates_between"]
 
 INTERVAL_S, RATES_S = 5.0, 10.0
 #: measurements that are kept, of one queue and of all together
@@ -59,7 +59,7 @@ class MeasuredQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSnapshot:
+class MeasuredQueues:
     """All queues by name, at one time (seconds since 1970)."""
 
     at: float = 0.0
@@ -72,7 +72,7 @@ class Monitor:
     def __init__(self, pool: Pool, interval_s: float = INTERVAL_S) -> None:
         self._pool, self._interval_s = pool, interval_s
         self._lock = threading.Lock()
-        self._snapshot = QueueSnapshot()
+        self._snapshot = MeasuredQueues()
         self._history: dict[str, deque[Point]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -94,7 +94,7 @@ class Monitor:
         if self._thread is not None:
             self._thread.join(self._interval_s)
 
-    def latest(self, max_age_s: float = 1.0) -> QueueSnapshot:
+    def latest(self, max_age_s: float = 1.0) -> MeasuredQueues:
         """Return figures that are at most so many seconds old. Raises DatabaseUnavailable and others."""
         with self._lock:
             if time.time() - self._snapshot.at > max_age_s:
@@ -111,7 +111,7 @@ class Monitor:
     def expire(self) -> None:
         """Measure again for the next page, because something was changed."""
         with self._lock:
-            self._snapshot = QueueSnapshot(0.0, self._snapshot.queues)
+            self._snapshot = MeasuredQueues(0.0, self._snapshot.queues)
 
     def history(self, queue: str) -> list[Point]:
         """Return the measurements of a queue, oldest first."""
@@ -157,7 +157,7 @@ class Monitor:
             queues[row.queue_name] = MeasuredQueue(
                 row.queue_name, row.kind, bool(row.delayed), row.depth, metrics, *rates, problem, controls.get(row.queue_name)
             )
-        self._snapshot = QueueSnapshot(now, queues)
+        self._snapshot = MeasuredQueues(now, queues)
 
     def _forget(self, known: set[str]) -> None:
         for name in self._history.keys() - known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from rowpost.dashboard.monitor import MeasuredQueue, QueueSnapshot
+from rowpost.dashboard.monitor import MeasuredQueue, MeasuredQueues
 from rowpost.operations.documents import QueueDocument, QueuePage, document_of
 from rowpost.operations.reading import control_document
 from rowpost.settings.descriptor import DESCRIBED
@@ -30,7 +30,7 @@ def _figure(metrics: Metrics | None, name: str) -> int | None:
     return None if metrics is None else getattr(metrics, name)
 
 
-def queue_page(snapshot: QueueSnapshot, settings: Settings, part: str = "", after: str = "", sort: str = "name") -> QueuePage:
+def queue_page(snapshot: MeasuredQueues, settings: Settings, part: str = "", after: str = "", sort: str = "name") -> QueuePage:
     """Return up to 200 queues whose names contain a text.
 
     Args:

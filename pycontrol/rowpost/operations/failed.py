@@ -12,7 +12,7 @@ from rowpost.operations.rights import Right
 from rowpost.transport.error_queue import ErrorQueue
 from rowpost.wire.message import Headers
 
-__all__ = ["ChangedFailure", "Discard", "Edit", "Retry"]
+__all__ = ["ChangedFailure", "DiscardFailed", "Edit", "Retry"]
 
 
 class ChangedFailure(Result, frozen=True):
@@ -87,7 +87,7 @@ class Edit(_OnFailed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Discard(_OnFailed):
+class DiscardFailed(_OnFailed):
     """Remove a message for good. The log keeps its id and the reason. Raises MessageNotFound."""
 
     name = "discard"

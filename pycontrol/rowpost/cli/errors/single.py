@@ -19,7 +19,7 @@ from rowpost.cli.errors.options import (
 from rowpost.cli.message import read_headers_file
 from rowpost.cli.printing import visible
 from rowpost.cli.session import OPERATOR, Session
-from rowpost.operations.failed import Discard, Edit, Retry
+from rowpost.operations.failed import DiscardFailed, Edit, Retry
 from rowpost.transport.failed_message import FailedMessage
 
 __all__ = ["register"]
@@ -61,7 +61,7 @@ def discard(
         found = [errors.find(each) for each in message]
         for each in found:
             session.confirm(f"Delete {_description(each)} from {errors.queue.name} in {session.settings.target}?", yes)
-            session.result(Discard(queue=errors.queue.name, row=each.row_version, reason=reason).execute(database, OPERATOR))
+            session.result(DiscardFailed(queue=errors.queue.name, row=each.row_version, reason=reason).execute(database, OPERATOR))
 
 
 def _description(message: FailedMessage) -> str:
