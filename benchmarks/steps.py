@@ -29,7 +29,7 @@ from rowpost.handling.context import Context
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.pipeline.timings import Stopwatch, due_at
+from rowpost.pipeline.timings import Stopwatch, measure
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
@@ -100,12 +100,12 @@ def python_steps(steps: Steps, row: tuple) -> None:
     steps.python("body to class", lambda: nothing._handlers.decode(message, Work))
     steps.python("Endpoint.handle with a no-op handler (context, these two, checks)", lambda: nothing.handle(message, steps.database))
     steps.python("context.send", lambda: context.send(Follow(1), to="Follow"))
-    context.operations.clear()
+    context.outgoing.clear()
     steps.python("headers of an outgoing message to text", lambda: encode_headers(HEADERS))
     steps.python("headers of an incoming message from text", lambda: decode_headers(row[3]))
-    steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.set(message), in_flight.set(None)))
+    steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.starting(message), in_flight.ended()))
     steps.python("outcome and tally", lambda: tally.add(Outcome(Kind.HANDLED, outcome.row_version, outcome.id)))
-    steps.python("critical and processing time", lambda: watch.add([(due_at(message.headers), 0.0)], 2e9))
+    steps.python("critical and processing time", lambda: watch.measured(measure(Kind.HANDLED, [(message.headers, 0.0)], 2e9)))
 
 
 def trip_steps(steps: Steps, rounds: int) -> None:
@@ -124,11 +124,11 @@ def trip_steps(steps: Steps, rounds: int) -> None:
         for row in rows:
             context = Context(insert, database, Message(*row))
             context.send(Follow(1), to="Follow")
-            groups.append(context.operations)
+            groups.append(context.outgoing)
 
     steps.trips(
         rounds, begin_commit_guarded_and_receive=receive, one_business_INSERT_each=inserts, one_context_send_each=sends,
-        outgoing_messages_and_commit=lambda: insert.dispatch_groups(database, groups, commit="commit_guarded"),
+        outgoing_messages_and_commit=lambda: insert.dispatch(database, groups, commit="commit_guarded"),
     )  # fmt: skip
     database.begin()
     command = prepared_command(connection, b"RELEASE SAVEPOINT s; SAVEPOINT s")

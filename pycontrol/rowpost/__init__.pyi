@@ -16,7 +16,7 @@ from rowpost.errors import SchemaMissing as SchemaMissing
 from rowpost.errors import SettingsError as SettingsError
 from rowpost.handling.context import Bus as Bus
 from rowpost.handling.context import Context as Context
-from rowpost.outbox.operations import Outbox as Outbox
+from rowpost.outbox.declaration import Outbox as Outbox
 from rowpost.recoverability.policy import Recoverability as Recoverability
 from rowpost.sagas.conflicts import ConflictPolicy as ConflictPolicy
 from rowpost.sagas.context import SagaContext as SagaContext

@@ -28,6 +28,7 @@ from typing import Any
 
 from rowpost.database import embedded
 from rowpost.database.connection import Connection, connect_url
+from rowpost.database.dialects.protocol import Commit
 from rowpost.deploy.sagas import drop_saga
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import open_temporary, prepare, registered_sagas
@@ -41,7 +42,7 @@ from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.headers import IS_SAGA_TIMEOUT, REPLY_TO_ADDRESS
 from rowpost.wire.json_serializer import JsonSerializer
-from rowpost.wire.operation import Call, Operation, Outgoing
+from rowpost.wire.outgoing import AddressedMessage, Call, Outgoing
 
 __all__ = ["SagaTest", "Sent", "temporary_database"]
 
@@ -191,23 +192,18 @@ class _Recording(Endpoint):
         super().__init__(name, recoverability=Recoverability(policy=self._give_up), serializers=[self._written])
 
     def dispatch(
-        self,
-        database: Connection,
-        operations: list[Outgoing],
-        *,
-        begin: bool = False,
-        commit: bool = False,
-        also: Iterable[Call] = (),
+        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False, also: Iterable[Call] = ()
     ) -> None:
-        calls: list[Outgoing] = [each for each in operations if isinstance(each, Call)]
+        calls: list[list[Outgoing]] = [[each for each in group if isinstance(each, Call)] for group in groups]
         super().dispatch(database, calls, begin=begin, commit=commit, also=also)
-        for operation in operations:
-            if isinstance(operation, Operation):
-                self._keep(operation)
+        for group in groups:
+            for each in group:
+                if isinstance(each, AddressedMessage):
+                    self._keep(each)
 
-    def _keep(self, operation: Operation) -> None:
-        sent = Sent(self._written.message_of(operation.body), operation.destination, operation.headers, operation.delay)
-        (self._test.timeouts if operation.headers.get(IS_SAGA_TIMEOUT) == "True" else self._test.all_sent).append(sent)
+    def _keep(self, addressed: AddressedMessage) -> None:
+        sent = Sent(self._written.message_of(addressed.body), addressed.destination, addressed.headers, addressed.delay)
+        (self._test.timeouts if addressed.headers.get(IS_SAGA_TIMEOUT) == "True" else self._test.all_sent).append(sent)
 
     def _give_up(self, failure: Failure) -> Decision:
         self._test.failure = failure.error

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowpost.cli.archiving import ArchivingOptions, ProgressOptions, QueuesArgument, check_queues, counter
+from rowpost.cli.archiving import ArchivingOptions, ProgressOptions, QueuesArgument, check_queues, counter, missing_package
 from rowpost.cli.command import command
 from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.option_groups import grouped
 from rowpost.cli.session import Session
-from rowpost.errors import SparkUnavailable
-from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from rowpost.archive.source.options import ReadOptions
@@ -52,7 +50,7 @@ def archive(
     try:
         from rowpost.archive.standalone.running import Stop, run
     except ImportError as error:
-        raise _missing(error) from error
+        raise missing_package("archive", error) from error
     from rowpost.archive.address import delta_uri
     from rowpost.archive.source.connection import PatientConnection
     from rowpost.archive.standalone.archiver import ConfirmedOffsets, QueueArchiver
@@ -89,8 +87,3 @@ def _read_options(session: Session, queue: str, options: ArchivingOptions) -> Re
         max_bytes=options.max_bytes or DEFAULT_BYTES, allow_consumers=options.shared, take_over=options.take_over,
         fail_on_data_loss=not options.accept_loss, connect_retry_s=ReadOptions.connect_retry_s if options.every is None else float("inf"),
     )  # fmt: skip
-
-
-def _missing(error: ImportError) -> SparkUnavailable:
-    package = (error.name or "a package").partition(".")[0]
-    return SparkUnavailable(f"rowpost archive needs {package}, which is not installed. Install it with: {install_command('archive')}")

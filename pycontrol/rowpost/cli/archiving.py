@@ -18,7 +18,7 @@ from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
-from rowpost.errors import QueueNotFound, SettingsError
+from rowpost.errors import QueueNotFound, SettingsError, SparkUnavailable
 from rowpost.settings.environment import Settings
 from rowpost.transport.directory import Directory
 from rowpost.version import install_command
@@ -28,17 +28,8 @@ if TYPE_CHECKING:
     from rowpost.archive.progress import Receiver
 
 __all__ = [
-    "ArchivingOptions",
-    "ProgressOptions",
-    "QueuesArgument",
-    "check_queues",
-    "counter",
-    "counts",
-    "registered_queues",
-    "remark",
-    "show",
-    "why_held",
-]
+    "ArchivingOptions", "ProgressOptions", "QueuesArgument", "check_queues", "counter", "counts", "missing_package", "registered_queues", "remark", "show",
+]  # fmt: skip
 
 QueuesArgument = Annotated[
     str,
@@ -97,7 +88,7 @@ class ArchivingOptions:
         """Print the counts of a run, and why messages are left. Return the exit code."""
         waiting = done.get("waiting")
         if waiting:
-            session.note(why_held(queue, done))
+            session.note(_why_held(queue, done))
         counts(session, done)
         return ExitCode.FINDING if self.fail_when_held and waiting else ExitCode.OK
 
@@ -139,6 +130,12 @@ class ProgressOptions:
 _HIGHEST_PORT = 65535
 
 
+def missing_package(command: str, error: ImportError) -> SparkUnavailable:
+    """Return the error for a package that a command lacks. The extra that has it is named as the command."""
+    package = (error.name or "a package").partition(".")[0]
+    return SparkUnavailable(f"rowpost {command} needs {package}, which is not installed. Install it with: {install_command(command)}")
+
+
 def check_queues(session: Session, database: Connection, names: Sequence[str]) -> list[str]:
     """Check that the queues can be archived, and return their names as the database has them. Raises QueueNotFound, FeatureMissing, StreamRefused."""
     from rowpost.archive.source.queue_stream import describe
@@ -149,8 +146,7 @@ def check_queues(session: Session, database: Connection, names: Sequence[str]) -
     return list(registered)
 
 
-def why_held(queue: str, done: Mapping[str, Any]) -> str:
-    """Say why messages were not archived."""
+def _why_held(queue: str, done: Mapping[str, Any]) -> str:
     held = f"{done['waiting']:,} messages of {queue} are not archived yet: transactions that write to the queue were open, and a message below them may still appear."
     if not done["held_by"]:
         return f"{held} They have ended; run the command again."

@@ -7,14 +7,12 @@ from rowpost.cli.formats import format_exact_count
 from rowpost.cli.interrupts import defer_interrupts
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
-from rowpost.transport.bulk_operations import BulkOperation, Counts
+from rowpost.operations.bulk import BulkCounts, BulkOperation, BulkWords
 
 __all__ = ["execute", "print_result"]
 
 #: this many refused messages are listed one by one
 SHOWN_REFUSALS = 20
-DONE = {"retry": "retried", "discard": "discarded", "move": "moved", "edit": "edited"}
-DOING = {"retry": "Retrying", "discard": "Discarding", "move": "Moving", "edit": "Editing"}
 
 
 def execute(session: Session, operation: BulkOperation) -> ExitCode:
@@ -28,29 +26,28 @@ def execute(session: Session, operation: BulkOperation) -> ExitCode:
     Raises:
         CommandInterrupted: Ctrl-C cancelled it.
     """
-    kind = operation.name.removesuffix("-all")
     with session.progress() as bar, defer_interrupts() as interrupts:
         task = bar.add_task(f"Counting the messages of operation {operation.counts.number}", total=None)
 
-        def show(counts: Counts) -> None:
+        def show(counts: BulkCounts) -> None:
             if counts.total is None:
                 bar.update(task, completed=counts.read)
             else:
-                bar.update(task, description=f"{DOING[kind]} (operation {counts.number})", total=counts.total, completed=counts.finished)
+                bar.update(task, description=f"{operation.words.doing} (operation {counts.number})", total=counts.total, completed=counts.finished)
 
         state = operation.run(show, lambda: "cancelled" if interrupts.pending else None)
         by_key, interrupts.pending = interrupts.pending, False
     if by_key and state == "cancelled":
         raise CommandInterrupted(
-            f"operation {operation.counts.number} {DONE[kind]} {format_exact_count(operation.counts.done)}; the rest is still in {operation.queue}. To go on: rowpost operations resume {operation.counts.number}"
+            f"operation {operation.counts.number} {operation.words.done} {format_exact_count(operation.counts.done)}; the rest is still in {operation.queue}. To go on: rowpost operations resume {operation.counts.number}"
         )
-    print_result(session, kind, operation, state)
+    print_result(session, operation.words, operation, state)
     return ExitCode.FINDING if operation.refusals or state != "done" else ExitCode.OK
 
 
-def print_result(session: Session, kind: str, operation: BulkOperation | None, state: str = "done") -> None:
+def print_result(session: Session, words: BulkWords, operation: BulkOperation | None, state: str = "done") -> None:
     """Print what became of an operation; None: no message matched, so that there was none."""
-    counts = Counts(0, 0) if operation is None else operation.counts
+    counts = BulkCounts(0, 0) if operation is None else operation.counts
     refusals = [] if operation is None else operation.refusals
     if session.as_json:
         refused = [{"row_version": row, "reason": reason} for row, reason in refusals]
@@ -58,7 +55,7 @@ def print_result(session: Session, kind: str, operation: BulkOperation | None, s
             {
                 "operation": None if operation is None else counts.number,
                 "state": state,
-                DONE[kind]: counts.done,
+                words.done: counts.done,
                 "gone": counts.gone,
                 "refused": refused,
                 "refused_count": counts.refused,
@@ -66,7 +63,7 @@ def print_result(session: Session, kind: str, operation: BulkOperation | None, s
         )
         return
     session.note(
-        f"{DONE[kind].capitalize()} {format_exact_count(counts.done)}." + ("" if operation is None else f" This is operation {counts.number}.")
+        f"{words.done.capitalize()} {format_exact_count(counts.done)}." + ("" if operation is None else f" This is operation {counts.number}.")
     )
     if state != "done":
         session.note(

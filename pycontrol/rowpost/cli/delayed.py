@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -12,6 +12,7 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import describe_body, table
 from rowpost.cli.session import OPERATOR, Session
+from rowpost.operations.delayed import CancelDelayed, MoveDelayed, SendNow, delayed_message_document
 from rowpost.transport.delayed_messages import DelayedMessage, DelayedMessages
 
 __all__ = ["app"]
@@ -38,7 +39,7 @@ def list_delayed(
         messages = delayed.browse(count, due_in, PREVIEW_BYTES)
     if session.as_json:
         for message in messages:
-            session.document(_document(delayed.queue, message))
+            session.document(delayed_message_document(delayed.queue, message))
         return
     rows = [
         (each.key, f"{each.due:%Y-%m-%d %H:%M:%S}", each.message_type, each.message_id, f"{each.body_bytes:,}", _preview(each)) for each in messages
@@ -60,14 +61,7 @@ def cancel(
     with session.deployed() as database:
         delayed = DelayedMessages(session.name(name), database)
         session.confirm(f"Remove the delayed message {key} of {delayed.queue} in {session.settings.target} for good?", yes)
-        with OPERATOR.operation(database, "cancel-delayed", delayed.queue, reason=reason, key=key) as noted:
-            message = delayed.cancel(session.text(key))
-            noted.message_id = message.message_id or None
-    if session.as_json:
-        session.document({**_document(delayed.queue, message), "cancelled": True, "reason": reason})
-    else:
-        named = f"message {message.message_id}" if message.message_id else f"the message {key}"
-        session.note(f"Cancelled {named} of {delayed.queue}, due {message.due:%Y-%m-%d %H:%M:%S} UTC: {reason}")
+        session.result(CancelDelayed(queue=delayed.queue, key=session.text(key), reason=reason).execute(database, OPERATOR))
 
 
 @command(app)
@@ -80,27 +74,14 @@ def move(
     """Let a delayed message be due at another time."""
     due = _time(to)
     with session.deployed() as database:
-        delayed = DelayedMessages(session.name(name), database)
-        with OPERATOR.operation(database, "move-delayed", delayed.queue, key=key, due=due.isoformat(timespec="seconds")):
-            delayed.reschedule(session.text(key), due - datetime.now(UTC))
-    _print_due(session, delayed.queue, key, f"due {due:%Y-%m-%d %H:%M:%S} UTC")
+        session.result(MoveDelayed(queue=session.name(name), key=session.text(key), due=due).execute(database, OPERATOR))
 
 
 @command(app, "send-now")
 def send_now(session: Session, name: QueueArgument, key: KeyArgument) -> None:
-    """Let a delayed message be due now: a supervisor of the queue moves it at its next look."""
+    """Let a delayed message be due now: a supervisor of the queue moves it with its next peek."""
     with session.deployed() as database:
-        delayed = DelayedMessages(session.name(name), database)
-        with OPERATOR.operation(database, "send-now", delayed.queue, key=key):
-            delayed.reschedule(session.text(key), timedelta(0))
-    _print_due(session, delayed.queue, key, "due now")
-
-
-def _print_due(session: Session, queue: str, key: str, due: str) -> None:
-    if session.as_json:
-        session.document({"queue": queue, "key": key, "due": due.removeprefix("due ")})
-    else:
-        session.note(f"The delayed message {key} of {queue} is {due}.")
+        session.result(SendNow(queue=session.name(name), key=session.text(key)).execute(database, OPERATOR))
 
 
 def _time(text: str) -> datetime:
@@ -116,16 +97,3 @@ def _time(text: str) -> datetime:
 
 def _preview(message: DelayedMessage) -> str:
     return " ".join(describe_body(message.body).split()) if message.body else ""
-
-
-def _document(queue: str, message: DelayedMessage) -> dict[str, object]:
-    return {
-        "queue": queue,
-        "key": message.key,
-        "due": message.due.isoformat(),
-        "message_id": message.message_id,
-        "message_type": message.message_type,
-        "headers": message.headers,
-        "body_bytes": message.body_bytes,
-        "body": describe_body(message.body) if message.body else None,
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated
 
@@ -13,7 +12,8 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.moments import DistantTime
-from rowpost.endpoint.message_life import Conversation, MessageLife, conversation, message_life
+from rowpost.operations.message_life import Conversation, MessageLife, conversation, message_life
+from rowpost.operations.reading import conversation_document, life_document
 from rowpost.transport.message_search import LOOK_THROUGH
 from rowpost.wire.conversation import mermaid, tree
 
@@ -39,7 +39,7 @@ def show(
     with session.deployed() as database:
         life = message_life(database, session.settings, session.text(message), look_through=None if everything else LOOK_THROUGH)
     if session.as_json:
-        session.document(asdict(life) | {"facts": [asdict(fact) | {"at": fact.at and fact.at.isoformat()} for fact in life.facts]})
+        session.document(life_document(life))
     else:
         _print(session, life)
     return ExitCode.OK if life.facts else ExitCode.FINDING
@@ -79,9 +79,7 @@ def show_conversation(
         _say_limits(session, found)
         raise Refused(f"No message of the conversation {conversation_id} was found.", ExitCode.NOT_FOUND)
     if session.as_json:
-        session.document(
-            asdict(found) | {"steps": [asdict(step) | {"time_sent": step.time_sent and step.time_sent.isoformat()} for step in found.steps]}
-        )
+        session.document(conversation_document(found))
         return
     for line in [mermaid(found.steps)] if as_mermaid else tree(found.steps):
         session.out.print(line, soft_wrap=True)

@@ -12,8 +12,9 @@ from rowpost.cli.errors.many import header_values
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.transport.bulk_operations import BulkOperation
-from rowpost.transport.operation_log import KEPT_DAYS, LoggedOperation, cancel_operation, clean_operation_log, find_operation, list_operations
+from rowpost.operations.bulk import BulkOperation, request_cancel
+from rowpost.operations.log import KEPT_DAYS, LoggedOperation, clean_operation_log, find_operation, list_operations
+from rowpost.operations.reading import operation_document
 
 __all__ = ["app"]
 
@@ -34,7 +35,7 @@ def list_recorded(
         operations = list_operations(database, count, before)
     if session.as_json:
         for operation in operations:
-            session.document(operation.document())
+            session.document(operation_document(operation))
         return
     rows = [
         (
@@ -61,12 +62,13 @@ def show(session: Session, number: NumberArgument) -> None:
     """Show an operation: who did what to which queue, when and why, and how far it is."""
     with session.deployed() as database:
         operation = find_operation(database, number)
+    document = operation_document(operation)
     if session.as_json:
-        session.document(operation.document())
+        session.document(document)
         return
     shown = {
         "operation": operation.number, "what": operation.name, "state": operation.state, "who": f"{operation.who}, {operation.client}", "queue": operation.queue, "message id": operation.message_id,
-        **{f"- {name}": value for name, value in operation.document()["details"].items()}, "why": operation.reason, "began (UTC)": operation.started_at,
+        **{f"- {name}": value for name, value in document.details.items()}, "why": operation.reason, "began (UTC)": operation.started_at,
         "last report (UTC)": operation.changed_at, "ended (UTC)": operation.ended_at, "messages": _messages(operation), "already gone": operation.gone or None, "stay": operation.refused or None,
         "cancelled by": operation.cancelled_by, "outcome": operation.outcome,
     }  # fmt: skip
@@ -79,12 +81,9 @@ def show(session: Session, number: NumberArgument) -> None:
 def cancel(session: Session, number: NumberArgument) -> ExitCode:
     """Ask an operation to stop, whichever process executes it. Exit code 1 if it had ended."""
     with session.deployed() as database:
-        done = cancel_operation(database, number)
-    if session.as_json:
-        session.document({"operation": number, "cancelled": done})
-    else:
-        session.note(f"Operation {number} stops after the messages that it changes now." if done else f"Operation {number} had already ended.")
-    return ExitCode.OK if done else ExitCode.FINDING
+        asked = request_cancel(database, number)
+    session.result(asked)
+    return ExitCode.OK if asked.cancelled else ExitCode.FINDING
 
 
 @command(app)

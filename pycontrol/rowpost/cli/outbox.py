@@ -15,6 +15,7 @@ from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, PermissionDenied
+from rowpost.operations.reading import outbox_figures
 from rowpost.outbox.cleanup import LEFT_BEHIND_AFTER_SECONDS, clean, clean_dispatches, list_left_behind, send_left_behind, why_unsent
 
 __all__ = ["app"]
@@ -89,7 +90,7 @@ def _ask(session: Session, of_outbox: Session) -> dict[str, Any] | None:
     queues = _queues(session)
     try:
         with of_outbox.deployed() as business:
-            facts = business.call("outbox_status", endpoints=sorted(queues))[0]._asdict()
+            facts = outbox_figures(business, queues)
             late = facts["oldest_undispatched_ms"] or 0
             return {**facts, "unsent": _reasons(session, business, queues) if late > LEFT_BEHIND_AFTER_SECONDS * 1000 else []}
     except DatabaseUnavailable as error:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -24,8 +25,12 @@ def json_text(value: Any, *, indent: int | None = None, ascii_only: bool = False
     >>> json_text({"name": "a\x9b31mb"})
     '{"name": "a\\u009b31mb"}'
     """
-    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, default=str)
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, default=_plain)
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else str(value)
 
 
 def table(out: Console, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> None:

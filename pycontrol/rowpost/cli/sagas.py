@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Annotated, Any
 from uuid import UUID
 
+import msgspec
 import typer
 
 from rowpost.cli.command import YesOption, command
@@ -17,8 +18,8 @@ from rowpost.cli.session import OPERATOR, Session
 from rowpost.database.connection import Connection
 from rowpost.deploy import sagas as saga_registry
 from rowpost.errors import MessageCorrupt
+from rowpost.operations.sagas import DropCorrelation, DropSaga, count_instances, saga_types
 from rowpost.sagas.instances import as_id, find_instance, find_saga_type, instance_document, instances
-from rowpost.transport.operation_log import Noted
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, INVOKED_SAGAS, MESSAGE_ID, MESSAGE_INTENT, PROCESSING_ENDED
 from rowpost.wire.message_types import split_enclosed_types
 
@@ -56,13 +57,12 @@ def list_sagas(
 
 
 def _list_types(session: Session, database: Connection) -> None:
-    names = ("saga", "found_by", "type", "second", "second_type")
-    rows = [(row[0], *row[4:8]) for row in database.call("list_saga_types")]
+    found = saga_types(database).sagas
     if session.as_json:
-        session.document([dict(zip(names, row, strict=True)) for row in rows])
+        session.document(found)
         return
-    table(session.out, [name.replace("_", " ") for name in names], rows)
-    if not rows:
+    table(session.out, ("saga", "found by", "type", "second", "second type"), map(msgspec.structs.astuple, found))
+    if not found:
         session.note("No saga has a table here. To make the tables of the environment's endpoints, run: rowpost apply")
 
 
@@ -114,15 +114,10 @@ def drop(
     with session.deployed() as database:
         entry = saga_registry.find_saga(database, saga)
         if not keep_table:
-            found = len(database.call("list_sagas", entry.name, count=PAGE))
+            found = count_instances(database, entry.name)
             count = f"{found} instances" if found < PAGE else f"{PAGE} instances or more"
             session.confirm(f"Drop the saga {entry.name} with {count} in {session.settings.target}?", yes)
-        noted = Noted(done=0, details={"saga": entry.name, "keep_table": keep_table or None})
-        saga_registry.drop_saga(database, saga, keep_table=keep_table, record=lambda: OPERATOR.record(database, "drop-saga", None, noted))
-    if session.as_json:
-        session.document({"saga": entry.name, "dropped": not keep_table})
-    else:
-        session.note(f"Dropped the saga {entry.name}{'; its table stays' if keep_table else ''}.")
+        session.result(DropSaga(saga=saga, keep_table=keep_table).execute(database, OPERATOR))
 
 
 @command(app)
@@ -149,12 +144,7 @@ def drop_correlation(
     """Drop the column of a correlation property that the saga no longer uses. States keep the property."""
     with session.deployed() as database:
         session.confirm(f"Drop the column Correlation_{correlation} of {saga} in {session.settings.target}?", yes)
-        noted = Noted(done=0, details={"saga": saga, "correlation": correlation})
-        saga_registry.drop_correlation(database, saga, correlation, record=lambda: OPERATOR.record(database, "drop-correlation", None, noted))
-    if session.as_json:
-        session.document({"saga": saga, "dropped": f"Correlation_{correlation}"})
-    else:
-        session.note(f"Dropped the column Correlation_{correlation} of {saga}.")
+        session.result(DropCorrelation(saga=saga, correlation=correlation).execute(database, OPERATOR))
 
 
 # ---------------------------------------------------------------------------------------------- from the database

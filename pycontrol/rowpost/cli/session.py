@@ -19,9 +19,11 @@ from rowpost.cli.printing import json_text, visible
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, QueueNotFound, RowpostError, SettingsError
-from rowpost.outbox.operations import named
+from rowpost.operations.figures import registered_queues
+from rowpost.operations.log import Operator
+from rowpost.operations.operation import Result
+from rowpost.outbox.declaration import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
-from rowpost.transport.operation_log import Operator
 from rowpost.transport.queue import Queue
 
 __all__ = ["OPERATOR", "PRODUCTION", "Session", "canonical_name", "console"]
@@ -112,7 +114,7 @@ class Session:
         """
         with suppress(RowpostError):
             database.rollback()
-            known = {row.queue_name for row in database.call("list_queues")}
+            known = {row.queue_name for row in registered_queues(database)}
             for name in self._typed - known:
                 if repr(name) in said and (question := meant(name, known)):
                     return f"No queue named {name!r} is in this database. {question}"
@@ -185,6 +187,13 @@ class Session:
         encoding = stream.encoding or "utf-8"  # a StringIO has none, and takes every character
         stream.write(json_text(value, ascii_only=encoding.lower() != "utf-8") + "\n")
         stream.flush()
+
+    def result(self, result: Result) -> None:
+        """Print what an operation did: its document with --json, else its sentence."""
+        if self.as_json:
+            self.document(result)
+        else:
+            self.note(result.sentence)
 
     def note(self, text: str) -> None:
         """Print a text that is not part of the result to stderr."""

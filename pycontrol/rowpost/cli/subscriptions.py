@@ -12,8 +12,7 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.deploy import subscriptions as subscription_tables
-from rowpost.endpoint.provisioning import in_table
-from rowpost.wire.address import parse_address
+from rowpost.operations.subscriptions import subscribe, subscriptions, unsubscribe
 
 __all__ = ["app"]
 
@@ -31,12 +30,12 @@ def list_subscriptions(
 ) -> None:
     """List all subscriptions, including those of NServiceBus endpoints."""
     with session.deployed() as database:
-        rows = [row for row in database.call("list_subscriptions") if topic in (None, row.topic) and endpoint in (None, row.endpoint)]
+        found = [each for each in subscriptions(database) if topic in (None, each.topic) and endpoint in (None, each.endpoint)]
     if session.as_json:
-        session.document([dict(zip(("topic", "endpoint", "queue"), row, strict=True)) for row in rows])
+        session.document(found)
         return
-    table(session.out, ("topic", "endpoint", "queue"), rows)
-    if not rows:
+    table(session.out, ("topic", "endpoint", "queue"), [(each.topic, each.endpoint, each.queue) for each in found])
+    if not found:
         session.note("There are no subscriptions. To add one, run: rowpost subscriptions add ENDPOINT TOPIC")
 
 
@@ -58,13 +57,7 @@ def add(
     """Subscribe an endpoint to an event, or move its subscription to another queue. Takes effect immediately."""
     endpoint, topic = session.text(endpoint), session.text(topic)
     with session.deployed() as database:
-        address = database.canonical(parse_address(session.name(queue or endpoint)))
-        table_of = in_table(session.settings.subscription_table, database.engine)
-        database.call_atomically("subscribe", endpoint=endpoint, topic=topic, queue_address=address, **table_of)
-    if session.as_json:
-        session.document({"topic": topic, "endpoint": endpoint, "queue": address})
-    else:
-        session.note(f"Subscribed {endpoint} to {topic}; its queue is {address}.")
+        session.result(subscribe(database, endpoint, topic, session.name(queue or endpoint), session.settings.subscription_table))
 
 
 @command(app)
@@ -72,13 +65,10 @@ def remove(session: Session, endpoint: EndpointArgument, topic: TopicArgument) -
     """Remove a subscription. An endpoint that declares it subscribes again when it starts."""
     endpoint, topic = session.text(endpoint), session.text(topic)
     with session.deployed() as database:
-        if not any(row[:2] == (topic, endpoint) for row in database.call("list_subscriptions")):
+        removed = unsubscribe(database, endpoint, topic)
+        if removed is None:
             raise Refused(f"{endpoint} is not subscribed to {topic}. To list the subscriptions, run: rowpost subscriptions list", ExitCode.NOT_FOUND)
-        database.call_atomically("unsubscribe", endpoint=endpoint, topic=topic)
-    if session.as_json:
-        session.document({"topic": topic, "endpoint": endpoint, "removed": True})
-    else:
-        session.note(f"Removed the subscription of {endpoint} to {topic}.")
+        session.result(removed)
 
 
 @command(app, "forget-table")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC
+from functools import partial
 
 import typer
 
@@ -12,9 +13,9 @@ from rowpost.cli.current_folder import import_from_current_folder
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.resolve import resolve_handler
+from rowpost.endpoint.hosting import endpoints_of
 from rowpost.errors import HandlerNotFound
+from rowpost.operations.reading import decisions
 from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.recovery import list_in_doubt, recover
 
@@ -34,7 +35,7 @@ def list_transactions(session: Session) -> ExitCode:
     participants = _participants(session)
     with session.deployed() as database:
         found, unreachable = list_in_doubt(database, participants)
-        decisions = database.call("list_decisions")
+        decided = decisions(database)
     if session.as_json:
         session.document(
             {
@@ -44,7 +45,7 @@ def list_transactions(session: Session) -> ExitCode:
                     for x in found
                 ],
                 "unreachable": unreachable,
-                "decisions": [row.transaction_id for row in decisions],
+                "decisions": decided,
             }
         )  # fmt: skip
     elif found:
@@ -85,6 +86,10 @@ def _note_problems(session: Session, unreachable: dict[str, str]) -> None:
         session.note(problem)
 
 
+def _note_unread(session: Session, queue: str, error: HandlerNotFound) -> None:
+    session.note(f"cannot read the participants of {queue}: {error}")
+
+
 def _participants(session: Session) -> dict[str, str]:
     """Return the participants of the environment and of its endpoints. Raises Refused if there are none."""
     settings = session.settings
@@ -92,16 +97,8 @@ def _participants(session: Session) -> dict[str, str]:
         raise Refused("On SQL Server, the server itself resolves such transactions: see sys.dm_tran_active_transactions.")
     import_from_current_folder()
     sources: list[Mapping[str, str]] = [dict(settings.participants)]
-    for queue in settings.queues:
-        if queue.worker is None:
-            continue
-        try:
-            handler = resolve_handler(queue.worker.handler)
-        except HandlerNotFound as error:
-            session.note(f"cannot read the participants of {queue.name}: {error}")
-            continue
-        if isinstance(handler, Endpoint):
-            sources.append(handler.participants)
+    unknown = partial(_note_unread, session)
+    sources += [endpoint.participants for _, endpoint in endpoints_of(settings, unknown)]
     found = resolve_participants(*sources)
     if not found:
         raise Refused(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 
 import typer
 
@@ -11,7 +10,8 @@ from rowpost.cli.command import command
 from rowpost.cli.formats import format_seconds
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.transport.supervisors import SupervisorPresence, Worker, supervisors_of
+from rowpost.operations.reading import supervisors
+from rowpost.transport.supervisors import ReportedWorker, SupervisorPresence, supervisors_of
 
 __all__ = ["register"]
 
@@ -27,10 +27,10 @@ def register(app: typer.Typer) -> None:
 def workers(session: Session) -> None:
     """List the supervisors of all hosts with their workers, as each last reported them; a supervisor reports every ten seconds."""
     with session.deployed() as database:
+        if session.as_json:
+            session.document(supervisors(database).supervisors)
+            return
         found = supervisors_of(database)
-    if session.as_json:
-        session.document([{**asdict(each), "supervisor_id": str(each.supervisor_id), "gone": each.gone} for each in found])
-        return
     printed: Counter[str] = Counter()
     for each in found:
         seen = f"GONE: silent for {format_seconds(each.silent)}" if each.gone else f"seen {format_seconds(each.silent)} ago"
@@ -56,6 +56,6 @@ def workers(session: Session) -> None:
         session.note("No supervisor has reported in the last day. To start one, run: rowpost run")
 
 
-def _row(supervisor: SupervisorPresence, worker: Worker) -> tuple[object, ...]:
+def _row(supervisor: SupervisorPresence, worker: ReportedWorker) -> tuple[object, ...]:
     handled = "" if worker.message_seconds is None else format_seconds(worker.message_seconds + supervisor.silent)
     return worker.queue, worker.process_id, worker.state, format_seconds(worker.seconds + supervisor.silent), worker.message or "", handled

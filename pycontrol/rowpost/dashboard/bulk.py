@@ -1,4 +1,4 @@
-"""Bulk operations, and the record of all operations: pages, forms and the operations of the JSON interface."""
+"""Bulk operations and the operation log: what a request selects and changes, the pages and the forms."""
 
 from __future__ import annotations
 
@@ -6,25 +6,19 @@ from datetime import UTC, datetime
 
 from starlette.responses import Response
 
-from rowpost.dashboard.operation_documents import (
-    BulkPreview,
-    CancelDocument,
-    OperationDocument,
-    OperationPage,
-    operation_document,
-    preview_document,
-)
 from rowpost.dashboard.visit import Handler, Visit
-from rowpost.errors import InvalidCount, InvalidMessage, PermissionDenied, QueueNotFound
-from rowpost.transport.bulk_operations import BulkOperation, Selection, preview
-from rowpost.transport.changes import KINDS, Change
+from rowpost.errors import InvalidCount, InvalidMessage, QueueNotFound
+from rowpost.operations.bulk import WORDS, BulkOperation, CancelRequested, FailedSelection, preview, request_cancel
+from rowpost.operations.documents import BulkPreview, OperationDocument
+from rowpost.operations.log import find_operation
+from rowpost.operations.reading import operation_document, operation_page, preview_document
+from rowpost.operations.rights import Right
+from rowpost.transport.changes import KINDS, FailureChange
 from rowpost.transport.error_queue import Filter
-from rowpost.transport.operation_log import Operator, cancel_operation, find_operation, list_operations
 from rowpost.wire.since import parse_since
 
-__all__ = ["FORMS", "PAGES", "failed_filter", "read_operation", "read_operations", "read_preview", "request_cancel", "resume_one", "start"]
+__all__ = ["FORMS", "PAGES", "cancel", "failed_filter", "read_operation", "read_preview", "resume_one", "start"]
 
-OPERATIONS, MOST_OPERATIONS = 50, 1_000
 #: failed messages that a preview reads
 PREVIEWED = 2_000
 LONGEST_REASON = 200
@@ -43,12 +37,12 @@ def failed_filter(visit: Visit) -> Filter:
     return Filter(visit.argument("failed_queue") or None, visit.argument("exception") or None, visit.argument("type") or None, at)
 
 
-def selection(visit: Visit) -> Selection:
+def selection(visit: Visit) -> FailedSelection:
     """Return to which messages an operation applies, from the address or the form."""
-    return Selection(visit.error_queue, failed_filter(visit), visit.argument("cause") or None, visit.number("after"), visit.number("up_to"))
+    return FailedSelection(visit.error_queue, failed_filter(visit), visit.argument("cause") or None, visit.number("after"), visit.number("up_to"))
 
 
-def change(visit: Visit) -> Change:
+def change(visit: Visit) -> FailureChange:
     """Return what the form wants to do. Raises InvalidMessage, InvalidCount."""
     kind, to = _kind(visit), visit.argument("to") or None
     if kind == "discard" and not visit.argument("reason"):
@@ -57,7 +51,7 @@ def change(visit: Visit) -> Change:
     if kind == "edit" and not name:
         raise InvalidMessage("Nothing was edited: name a header.")
     headers: dict[str, str | None] = {name: None if visit.argument("remove") else visit.form.get("value", "")} if kind == "edit" else {}
-    return Change(kind, to if kind in ("move", "edit") else None, headers)
+    return FailureChange(kind, to if kind in ("move", "edit") else None, headers)
 
 
 def _kind(visit: Visit) -> str:
@@ -74,14 +68,6 @@ def read_preview(visit: Visit) -> BulkPreview:
         return preview_document(visit.error_queue, preview(database, selection(visit), PREVIEWED))
 
 
-def read_operations(visit: Visit, count: int = OPERATIONS) -> OperationPage:
-    """Return operations, the last one first."""
-    with visit.site.pool.connection() as database:
-        found = list_operations(database, count + 1 if count < MOST_OPERATIONS else count, visit.number("before"))
-    shown = [operation_document(operation) for operation in found[:count]]
-    return OperationPage(shown, shown[-1].number if len(found) > count else None)
-
-
 def read_operation(visit: Visit, number: int) -> OperationDocument:
     """Return one operation. Raises OperationNotFound."""
     with visit.site.pool.connection() as database:
@@ -91,15 +77,14 @@ def read_operation(visit: Visit, number: int) -> OperationDocument:
 # ---------------------------------------------------------------------------------------------- operation
 def start(visit: Visit) -> int:
     """Begin an operation in the background, and return its number."""
-    _check_writable(visit)
+    operator = visit.operator()
     wanted, made, reason = selection(visit), change(visit), visit.argument("reason")[:LONGEST_REASON] or None
-    operator = Operator("dashboard", visit.user)
     return visit.site.runner.start(lambda database: BulkOperation.begin(database, operator, wanted, made, reason), visit.user)
 
 
 def resume_one(visit: Visit, number: int) -> int:
     """Go on with an operation in the background, and return its number."""
-    _check_writable(visit)
+    visit.operator()
     name = visit.argument("header")
     headers: dict[str, str | None] = {each.removeprefix(VALUE): text for each, text in visit.form.items() if each.startswith(VALUE)}
     if name:
@@ -107,16 +92,11 @@ def resume_one(visit: Visit, number: int) -> int:
     return visit.site.runner.start(lambda database: BulkOperation.resume(database, number, headers), visit.user)
 
 
-def request_cancel(visit: Visit, number: int) -> CancelDocument:
+def cancel(visit: Visit, number: int) -> CancelRequested:
     """Ask an operation to stop, whichever process executes it."""
-    _check_writable(visit)
+    operator = visit.operator()
     with visit.site.pool.connection() as database:
-        return CancelDocument(cancel_operation(database, number, visit.user))
-
-
-def _check_writable(visit: Visit) -> None:
-    if visit.site.read_only:
-        raise PermissionDenied("This dashboard was started with --read-only: nothing was changed.")
+        return request_cancel(database, number, operator.user)
 
 
 # ---------------------------------------------------------------------------------------------- pages
@@ -132,7 +112,7 @@ def _preview(visit: Visit, status: int, wrong: str) -> Response:
         arguments["up_to"] = str(found.up_to)
     given = {name: visit.argument(name) for name in ("to", "header", "value", "reason")}
     return visit.page(
-        "bulk.html", status, kind=kind, found=found, selected=arguments, given=given, wrong=wrong, may=visit.may("receive_message", found.queue),
+        "bulk.html", status, kind=kind, words=WORDS[kind], found=found, selected=arguments, given=given, wrong=wrong, may=visit.may(BulkOperation.right, found.queue),
         searched={name: text for name, text in arguments.items() if name in SELECTED[1:6]},
     )  # fmt: skip
 
@@ -150,20 +130,21 @@ def start_form(visit: Visit) -> Response:
 
 def operations_page(visit: Visit) -> Response:
     """Return the record."""
-    return visit.page("operations.html", page=read_operations(visit))
+    with visit.site.pool.connection() as database:
+        page = operation_page(database, before=visit.number("before"))
+    return visit.page("operations.html", page=page)
 
 
-def operation_page(visit: Visit) -> Response:
+def one_operation_page(visit: Visit) -> Response:
     """One operation, and how far it is."""
     operation = read_operation(visit, visit.request.path_params["number"])
-    return visit.page("operation.html", operation=operation, may=visit.may_call("cancel_operation"), may_resume=visit.may_call("resume_operation"))
+    return visit.page("operation.html", operation=operation, may=visit.may(Right.CANCEL), may_resume=visit.may(Right.RESUME))
 
 
 def cancel_form(visit: Visit) -> Response:
     """Ask an operation to stop."""
     number = visit.request.path_params["number"]
-    done = request_cancel(visit, number).cancelled
-    return visit.back(f"/operation/{number}", "It stops after the messages that it changes now." if done else "It had already ended.")
+    return visit.back(f"/operation/{number}", cancel(visit, number).sentence)
 
 
 def resume_form(visit: Visit) -> Response:
@@ -175,7 +156,7 @@ def resume_form(visit: Visit) -> Response:
 PAGES: tuple[tuple[str, Handler], ...] = (
     ("/failed/all", preview_page),
     ("/operations", operations_page),
-    ("/operation/{number:int}", operation_page),
+    ("/operation/{number:int}", one_operation_page),
 )
 FORMS: tuple[tuple[str, Handler], ...] = (
     ("/failed/all", start_form),

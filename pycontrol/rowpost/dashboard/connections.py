@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rowpost.database.connection import Connection, connect
 from rowpost.errors import DatabaseUnavailable, RowpostError
+from rowpost.operations.rights import Right
 from rowpost.settings.environment import Settings
 from rowpost.wire.address import parse_address, queue_key
 
@@ -18,21 +19,6 @@ __all__ = ["Busy", "Pool", "Rights"]
 SIZE = 4
 STATEMENT_MS, LOCK_MS = 10_000, 500
 WAIT_S, CHECK_AFTER_S, RIGHTS_S = 5.0, 5.0, 30.0
-#: the procedures whose rights decide what the pages offer
-ASKED = (
-    "queue_metrics",
-    "browse_messages",
-    "purge_queue",
-    "receive_message",
-    "subscribe",
-    "unsubscribe",
-    "control_queue",
-    "browse_delayed",
-    "reschedule_delayed",
-    "list_operations",
-    "cancel_operation",
-    "resume_operation",
-)
 
 
 class Busy(DatabaseUnavailable):
@@ -41,14 +27,15 @@ class Busy(DatabaseUnavailable):
 
 @dataclass(frozen=True)
 class Rights:
-    """What the dashboard's login may execute, by the rendered names of procedures."""
+    """What the dashboard's login may do, by the rendered names of procedures."""
 
     engine: str
     executable: frozenset[str]
 
-    def may(self, procedure: str, queue: str) -> bool:
-        """Return whether the login may execute a queue's procedure."""
-        return f"{procedure}:{queue_key(parse_address(queue), self.engine)}" in self.executable
+    def may(self, right: Right, queue: str = "") -> bool:
+        """Return whether the login has a right; `queue` is needed for those of a queue."""
+        name = f"{right.value}:{queue_key(parse_address(queue), self.engine)}" if right.of_queue else right.value
+        return name in self.executable
 
 
 class Pool:
@@ -86,7 +73,7 @@ class Pool:
         known = self._rights
         if known is None or time.monotonic() - known[0] > RIGHTS_S:
             with self.connection() as database, database.translated():
-                names = database.dialect.executable(database.driver_connection, ASKED)
+                names = database.dialect.executable(database.driver_connection, tuple(right.value for right in Right))
             known = self._rights = (time.monotonic(), Rights(self.settings.engine, frozenset(names)))
         return known[1]
 
@@ -107,7 +94,7 @@ class Pool:
             if time.monotonic() - used_at < CHECK_AFTER_S:
                 return database
             with suppress(RowpostError):  # the server may have restarted: another connection is opened
-                database.call("get_version")
+                database.check_schema()
                 return database
             database.close()
 

@@ -2,117 +2,118 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
 
-from rowpost.dashboard import reading
+from rowpost.dashboard.queue_documents import queue_document
+from rowpost.dashboard.rendering import editable_body
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount, MessageError, QueueNotFound
+from rowpost.operations import reading
+from rowpost.operations.delayed import CancelDelayed, SendNow
+from rowpost.operations.failed import DiscardFailed, Edit, Retry
+from rowpost.operations.operation import Operation
+from rowpost.operations.purging import purge as purge_queue
+from rowpost.operations.queues import Controlled, LimitWorkers, Pause, Resume, effect
+from rowpost.operations.rights import Right
 from rowpost.wire.message import decode_headers
 
 __all__ = ["ROUTES"]
 
 LONGEST_REASON = 200
-
-
-def counted(count: int) -> str:
-    """Return a number of messages as a text."""
-    return f"{count:,} message{'' if count == 1 else 's'}"
+#: seconds after which a purge stops between two transactions, so that its page comes back
+LONGEST_S = 8.0
 
 
 def purge(visit: Visit) -> Response:
-    """Delete the messages of a queue, if its name was typed."""
+    """Delete the messages of a queue for at most 8 seconds, if its name was typed."""
     name = visit.request.path_params["name"]
     if visit.argument("confirm") != name:
-        known = visit.site.monitor.find(name)
+        shown = queue_document(visit.site.monitor.find(name), visit.site.settings)
         wrong = f"Nothing was deleted. To purge the queue, type its name: {name}"
-        return visit.page(
-            "purge.html", 400, queue=reading.queue_document(known, visit.site.settings), may=visit.may("purge_queue", name), wrong=wrong
-        )
-    with visit.site.pool.connection() as database:
-        purged = visit.operation(database).purge(name)
-    rest = "" if purged.ended else " More messages wait: purge again to delete them."
-    return visit.back("/", f"Deleted {counted(purged.deleted)} from {name}.{rest}")
+        return visit.page("purge.html", 400, queue=shown, may=visit.may(Right.PURGE, name), wrong=wrong)
+    operator, end = visit.operator(), time.monotonic() + LONGEST_S
+    with visit.site.pool.connection() as database, operator.line("purge", queue=name) as line:
+        purged = purge_queue(database, operator, name, stop=lambda: "done" if time.monotonic() > end else None)
+        line["deleted"] = purged.purged
+    return visit.back("/", purged.sentence + ("" if purged.ended else " More messages wait: purge again to delete them."))
 
 
 def control(visit: Visit) -> Response:
     """Pause, resume or limit a queue."""
-    name, reason = visit.request.path_params["name"], visit.argument("reason")[:LONGEST_REASON] or None
-    limit, shared = visit.number("limit"), bool(visit.argument("shared"))
+    name = visit.request.path_params["name"]
+    said = visit.execute(_control(visit, name)).sentence
     with visit.site.pool.connection() as database:
-        operation = visit.operation(database)
-        match visit.argument("operation"):
-            case "pause":
-                operation.pause(name, reason)
-                text = f"Paused {name}: supervisors receive nothing new from it within a peek delay."
-            case "resume":
-                operation.resume(name, reason)
-                text = f"Resumed {name}."
-            case "limit" if limit:
-                operation.limit(name, limit, reason, shared=shared)
-                text = f"{name} has at most {limit} workers in {'all supervisors together' if shared else 'each supervisor'}."
-            case "clear":
-                operation.limit(name, None, reason, shared=False)
-                text = f"{name} has as many workers as its environments say."
-            case _:
-                raise InvalidCount("The form does not say what to do, or the limit is no number above 0. Nothing was changed.")
-    return visit.back(f"/queue/{quote(name, safe='@[]')}", text)
+        return visit.back(f"/queue/{quote(name, safe='@[]')}", f"{said} {effect(database, [name])}".rstrip())
+
+
+def _control(visit: Visit, name: str) -> Operation[Controlled]:
+    reason, limit = visit.argument("reason")[:LONGEST_REASON] or None, visit.number("limit")
+    match visit.argument("operation"):
+        case "pause":
+            return Pause(queue=name, reason=reason)
+        case "resume":
+            return Resume(queue=name, reason=reason)
+        case "limit" if limit:
+            return LimitWorkers(queue=name, reason=reason, limit=limit, shared=bool(visit.argument("shared")))
+        case "clear":
+            return LimitWorkers(queue=name, reason=reason, limit=None)
+    raise InvalidCount("The form does not say what to do, or the limit is no number above 0. Nothing was changed.")
 
 
 def delayed(visit: Visit) -> Response:
     """Let a delayed message be due now, or cancel it, if the form says why."""
-    name, key, reason = visit.request.path_params["name"], visit.argument("key"), visit.argument("reason")[:LONGEST_REASON]
-    with visit.site.pool.connection() as database:
-        operation = visit.operation(database)
-        match visit.argument("operation"):
-            case "send-now":
-                operation.send_now(name, key)
-                text = "The delayed message is due now: a supervisor of the queue moves it at its next look."
-            case "cancel" if reason:
-                operation.cancel(name, key, reason)
-                text = "Cancelled the delayed message."
-            case "cancel":
-                raise InvalidCount("Nothing was cancelled: write why.")
-            case _:
-                raise InvalidCount("The form does not say what to do. Nothing was changed.")
-    return visit.back(f"/queue/{quote(name, safe='@[]')}", text)
+    name = visit.request.path_params["name"]
+    return visit.back(f"/queue/{quote(name, safe='@[]')}", visit.execute(_delayed(visit, name)).sentence)
+
+
+def _delayed(visit: Visit, name: str) -> Operation[Any]:
+    key, reason = visit.argument("key"), visit.argument("reason")[:LONGEST_REASON]
+    match visit.argument("operation"):
+        case "send-now":
+            return SendNow(queue=name, key=key)
+        case "cancel" if reason:
+            return CancelDelayed(queue=name, key=key, reason=reason)
+        case "cancel":
+            raise InvalidCount("Nothing was cancelled: write why.")
+    raise InvalidCount("The form does not say what to do. Nothing was changed.")
 
 
 def retry(visit: Visit) -> Response:
     """Move a failed message back."""
-    row = visit.request.path_params["row"]
-    with visit.site.pool.connection() as database:
-        to = visit.operation(database).retry(visit.error_queue, row)
-    return visit.back("/failed", f"Moved message {row} to {to}.", queue=visit.error_queue)
+    done = visit.execute(Retry(queue=visit.error_queue, row=visit.request.path_params["row"]))
+    return visit.back("/failed", done.sentence, queue=visit.error_queue)
 
 
 def discard(visit: Visit) -> Response:
     """Remove a failed message for good, if the form says why."""
     row, reason = visit.request.path_params["row"], visit.argument("reason")
-    with visit.site.pool.connection() as database:
-        if not reason and visit.may("receive_message", visit.error_queue):
+    if not reason and visit.may(DiscardFailed.right, visit.error_queue):
+        with visit.site.pool.connection() as database:
             found = reading.failed_detail(database, visit.error_queue, row)
-            return visit.page("discard.html", 400, found=found, queue=visit.error_queue, may=True, wrong="Nothing was discarded: write why.")
-        visit.operation(database).discard(visit.error_queue, row, reason[:LONGEST_REASON])
-    return visit.back("/failed", f"Discarded message {row}.", queue=visit.error_queue)
+        return visit.page("discard.html", 400, found=found, queue=visit.error_queue, may=True, wrong="Nothing was discarded: write why.")
+    done = visit.execute(DiscardFailed(queue=visit.error_queue, row=row, reason=reason[:LONGEST_REASON]))
+    return visit.back("/failed", done.sentence, queue=visit.error_queue)
 
 
 def edit(visit: Visit) -> Response:
     """Send an edited copy of a failed message; a mistake shows the form again, as it was filled."""
     row, to = visit.request.path_params["row"], visit.argument("to") or None
-    may = visit.may("receive_message", visit.error_queue)
+    may = visit.may(Edit.right, visit.error_queue)
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, row)
-        try:
-            headers = decode_headers(visit.form.get("headers", "").strip())
-            done = visit.operation(database).edit(visit.error_queue, row, _body(visit, reading.editable_body(found.message)), headers, to)
-        except (MessageError, QueueNotFound) as error:
-            return visit.page(
-                "edit.html", 400, found=found, queue=visit.error_queue, may=may, problem=str(error),
-                headers=visit.form.get("headers", ""), body=visit.form.get("body"), to=to or "",
-            )  # fmt: skip
-    return visit.back("/failed", f"Sent the edited copy of message {row} to {done}.", queue=visit.error_queue)
+    try:
+        headers = decode_headers(visit.form.get("headers", "").strip())
+        done = visit.execute(Edit(queue=visit.error_queue, row=row, body=_body(visit, editable_body(found.message)), headers=headers, to=to))
+    except (MessageError, QueueNotFound) as error:
+        return visit.page(
+            "edit.html", 400, found=found, queue=visit.error_queue, may=may, problem=str(error),
+            headers=visit.form.get("headers", ""), body=visit.form.get("body"), to=to or "",
+        )  # fmt: skip
+    return visit.back("/failed", done.sentence, queue=visit.error_queue)
 
 
 def _body(visit: Visit, original: str | None) -> bytes | None:

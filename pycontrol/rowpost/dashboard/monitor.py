@@ -10,17 +10,16 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rowpost.dashboard.connections import Pool
-from rowpost.database.connection import Connection
-from rowpost.errors import DatabaseUnavailable, QueueNotFound, RowpostError
+from rowpost.errors import QueueNotFound, RowpostError
+from rowpost.operations.figures import measure, read_overview
+from rowpost.operations.rights import Right
 from rowpost.transport.controls import QueueControl
 from rowpost.transport.maintenance import Metrics
-from rowpost.transport.supervisors import PAGE, presence_of_row
 
-__all__ = ["Monitor", "Point", "QueueState", "Snapshot", "rates_between"]
+__all__ = ["MeasuredQueue", "MeasuredQueues", "Monitor", "Point", "rates_between"]
 
 INTERVAL_S, RATES_S = 5.0, 10.0
 #: measurements that are kept, of one queue and of all together
@@ -40,7 +39,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class MeasuredQueue:
     """A queue as it was measured last. `problem` says why it has no metrics, `control` what operators have set."""
 
     name: str
@@ -60,11 +59,11 @@ class QueueState:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MeasuredQueues:
     """All queues by name, at one time (seconds since 1970)."""
 
     at: float = 0.0
-    queues: dict[str, QueueState] = field(default_factory=dict)
+    queues: dict[str, MeasuredQueue] = field(default_factory=dict)
 
 
 class Monitor:
@@ -73,7 +72,7 @@ class Monitor:
     def __init__(self, pool: Pool, interval_s: float = INTERVAL_S) -> None:
         self._pool, self._interval_s = pool, interval_s
         self._lock = threading.Lock()
-        self._snapshot = Snapshot()
+        self._snapshot = MeasuredQueues()
         self._history: dict[str, deque[Point]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -95,14 +94,14 @@ class Monitor:
         if self._thread is not None:
             self._thread.join(self._interval_s)
 
-    def latest(self, max_age_s: float = 1.0) -> Snapshot:
+    def latest(self, max_age_s: float = 1.0) -> MeasuredQueues:
         """Return figures that are at most so many seconds old. Raises DatabaseUnavailable and others."""
         with self._lock:
             if time.time() - self._snapshot.at > max_age_s:
                 self._measure()
             return self._snapshot
 
-    def find(self, queue: str) -> QueueState:
+    def find(self, queue: str) -> MeasuredQueue:
         """Return a queue's latest figures. Raises QueueNotFound."""
         found = self.latest().queues.get(queue) or self.latest(0).queues.get(queue)  # it may be newer than the figures
         if found is None:
@@ -112,7 +111,7 @@ class Monitor:
     def expire(self) -> None:
         """Measure again for the next page, because something was changed."""
         with self._lock:
-            self._snapshot = Snapshot(0.0, self._snapshot.queues)
+            self._snapshot = MeasuredQueues(0.0, self._snapshot.queues)
 
     def history(self, queue: str) -> list[Point]:
         """Return the measurements of a queue, oldest first."""
@@ -136,21 +135,18 @@ class Monitor:
     def _measure(self) -> None:
         rights = self._pool.rights()
         with self._pool.connection() as database:
-            rows, controlled, present = database.call_all(
-                [("list_queues", None, {}), ("list_controls", None, {}), ("list_supervisors", None, {"count": PAGE})]
-            )
-            controls = {each.queue: each for each in map(QueueControl._make, controlled)}
-            names = [row.queue_name for row in rows if row.kind != "external" and rights.may("queue_metrics", row.queue_name)]
+            rows, controls, present = read_overview(database)
+            names = [row.queue_name for row in rows if row.kind != "external" and rights.may(Right.MEASURE, row.queue_name)]
             now = time.time()
             self._failed = {name: each for name, each in self._failed.items() if now - each[0] < AGAIN_S}
-            measured = _metrics(database, [name for name in names if name not in self._failed])
+            measured = measure(database, [name for name in names if name not in self._failed])
         now = time.time()
         self._failed |= {name: (now, each) for name, each in measured.items() if isinstance(each, RowpostError)}
         measured |= {name: error for name, (_, error) in self._failed.items()}
         self._forget({row.queue_name for row in rows})
         kept = max(2, min(KEPT, KEPT_OF_ALL // max(1, len(rows))))
         queues = {}
-        workers = Counter(worker.queue for each in map(presence_of_row, present) if not each.gone for worker in each.workers)
+        workers = Counter(worker.queue for each in present if not each.gone for worker in each.workers)
         for row in rows:
             found = measured.get(row.queue_name)
             problem = str(found) if isinstance(found, RowpostError) else None
@@ -158,10 +154,10 @@ class Monitor:
             rates: tuple[float | None, float | None] = (None, None)
             if metrics is not None:
                 rates = self._add(row.queue_name, Point(now, metrics, workers[row.queue_name]), kept)
-            queues[row.queue_name] = QueueState(
+            queues[row.queue_name] = MeasuredQueue(
                 row.queue_name, row.kind, bool(row.delayed), row.depth, metrics, *rates, problem, controls.get(row.queue_name)
             )
-        self._snapshot = Snapshot(now, queues)
+        self._snapshot = MeasuredQueues(now, queues)
 
     def _forget(self, known: set[str]) -> None:
         for name in self._history.keys() - known:
@@ -180,25 +176,3 @@ def rates_between(earlier: Point, later: Point) -> tuple[float | None, float | N
     """Return messages in and out per second; None if the engine does not count, or has begun to count anew in between."""
     found = later.metrics.rates(earlier.metrics)
     return tuple(None if rate is None or rate < 0 else rate for rate in found)  # type: ignore[return-value]
-
-
-def _metrics(database: Connection, names: Sequence[str]) -> dict[str, Metrics | RowpostError]:
-    """Measure queues in one round trip. One that cannot be measured costs another round trip, without it.
-
-    Where the driver does not say which one it was, the queues are halved until it is found.
-    """
-    if not names:
-        return {}
-    try:
-        found = database.call_all([("queue_metrics", name, {}) for name in names])
-    except DatabaseUnavailable:
-        raise
-    except RowpostError as error:
-        if len(names) == 1:
-            return {names[0]: error}
-        place = getattr(error.__cause__, "failed_call", None)
-        if place is not None and 0 <= place < len(names):
-            return {names[place]: error, **_metrics(database, [*names[:place], *names[place + 1 :]])}
-        middle = len(names) // 2
-        return {**_metrics(database, names[:middle]), **_metrics(database, names[middle:])}
-    return {name: Metrics(*rows[0]) for name, rows in zip(names, found, strict=True)}

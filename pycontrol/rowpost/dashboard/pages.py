@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from rowpost.dashboard import charts, following, reading
+from rowpost.dashboard import api, charts
 from rowpost.dashboard.bulk import failed_filter
+from rowpost.dashboard.queue_documents import queue_document, queue_page
+from rowpost.dashboard.rendering import editable_body
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import FeatureMissing
+from rowpost.operations import reading
+from rowpost.operations.message_life import conversation
+from rowpost.operations.rights import Right
+from rowpost.operations.sagas import saga_detail, saga_instances
 from rowpost.sagas.instances import as_id
 
 __all__ = ["ROUTES"]
@@ -17,8 +23,8 @@ def queues(visit: Visit) -> Response:
     """All queues."""
     snapshot = visit.site.monitor.latest()
     sort = visit.argument("sort") if visit.argument("sort") in ("waiting", "age") else "name"
-    page = reading.queue_page(snapshot, visit.site.settings, visit.argument("search"), visit.argument("after"), sort)
-    history = {each.name: charts.chart(charts.depths(visit.site.monitor.history(each.name))) for each in page.queues}
+    page = queue_page(snapshot, visit.site.settings, visit.argument("search"), visit.argument("after"), sort)
+    history = {each.queue: charts.chart(charts.depths(visit.site.monitor.history(each.queue))) for each in page.queues}
     return visit.page("queues.html", page=page, sort=sort, history=history, total=len(snapshot.queues))
 
 
@@ -28,14 +34,14 @@ def queue(visit: Visit) -> Response:
     known = visit.site.monitor.find(name)
     with visit.site.pool.connection() as database:
         shown = reading.messages(database, name, after) if known.kind != "external" else None
-        later = reading.delayed(database, name) if known.has_delayed and visit.rights().may("browse_delayed", name) else None
-        hands = reading.in_hand(database, name)
+        later = reading.delayed_messages(database, name) if known.has_delayed and visit.rights().may(Right.READ_DELAYED, name) else None
+        in_flight = reading.in_flight(database, name)
     history = visit.site.monitor.history(name)
     enqueued, dequeued = charts.rates(history)
     return visit.page(
-        "queue.html", queue=reading.queue_document(known, visit.site.settings), page=shown, after=after, may_purge=visit.may("purge_queue", name),
-        may_control=visit.may_call("control_queue"), delayed=later, in_hand=hands,
-        may_reschedule=visit.may("reschedule_delayed", name), is_error=name == visit.site.settings.supervisor.error_queue,
+        "queue.html", queue=queue_document(known, visit.site.settings), page=shown, after=after, may_purge=visit.may(Right.PURGE, name),
+        may_control=visit.may(Right.CONTROL), delayed=later, in_flight=in_flight,
+        may_reschedule=visit.may(Right.CHANGE_DELAYED, name), is_error=name == visit.site.settings.supervisor.error_queue,
         minutes=(history[-1].at - history[0].at) / 60 if history else 0,
         charts=[
             (charts.chart(values, 300, 72), text)
@@ -59,7 +65,7 @@ def purge(visit: Visit) -> Response:
     """Ask before a purge."""
     name = visit.request.path_params["name"]
     known = visit.site.monitor.find(name)
-    return visit.page("purge.html", queue=reading.queue_document(known, visit.site.settings), may=visit.may("purge_queue", name), wrong=None)
+    return visit.page("purge.html", queue=queue_document(known, visit.site.settings), may=visit.may(Right.PURGE, name), wrong=None)
 
 
 def failed(visit: Visit) -> Response:
@@ -69,7 +75,7 @@ def failed(visit: Visit) -> Response:
     with visit.site.pool.connection() as database:
         page = reading.failed_page(database, visit.error_queue, wanted, key, after)
     return visit.page(
-        "failed.html", page=page, key=key, after=after, wanted=wanted, since=visit.argument("since"), may=visit.may("receive_message", page.queue)
+        "failed.html", page=page, key=key, after=after, wanted=wanted, since=visit.argument("since"), may=visit.may(Right.CHANGE_FAILED, page.queue)
     )
 
 
@@ -77,7 +83,7 @@ def failed_message(visit: Visit) -> Response:
     """One failed message."""
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
-    return visit.page("failed_message.html", found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue))
+    return visit.page("failed_message.html", found=found, queue=visit.error_queue, may=visit.may(Right.CHANGE_FAILED, visit.error_queue))
 
 
 def edit(visit: Visit) -> Response:
@@ -85,8 +91,8 @@ def edit(visit: Visit) -> Response:
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
     return visit.page(
-        "edit.html", found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue), problem=None,
-        headers=found.message.headers or {}, body=reading.editable_body(found.message), to=found.failure.failed_queue or "",
+        "edit.html", found=found, queue=visit.error_queue, may=visit.may(Right.CHANGE_FAILED, visit.error_queue), problem=None,
+        headers=found.message.headers or {}, body=editable_body(found.message), to=found.failure.failed_queue or "",
     )  # fmt: skip
 
 
@@ -94,23 +100,20 @@ def discard(visit: Visit) -> Response:
     """Ask before a message is discarded."""
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
-    return visit.page("discard.html", found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue), wrong="")
+    return visit.page("discard.html", found=found, queue=visit.error_queue, may=visit.may(Right.CHANGE_FAILED, visit.error_queue), wrong="")
 
 
 def subscriptions(visit: Visit) -> Response:
     """All subscriptions."""
-    with visit.site.pool.connection() as database:
-        page = reading.subscriptions(database, visit.argument("search"), visit.number("after") or 0)
-    return visit.page("subscriptions.html", page=page)
+    return visit.page("subscriptions.html", page=api.read_subscriptions(visit))
 
 
 def sagas(visit: Visit) -> Response:
     """Return the types of sagas."""
-    with visit.site.pool.connection() as database:
-        try:
-            page = reading.saga_types(database)
-        except FeatureMissing:
-            page = None
+    try:
+        page = api.read_sagas(visit)
+    except FeatureMissing:
+        page = None
     return visit.page("sagas.html", page=page)
 
 
@@ -119,37 +122,31 @@ def saga(visit: Visit) -> Response:
     name, wanted = visit.request.path_params["name"], visit.argument("instance")
     with visit.site.pool.connection() as database:
         if not wanted:
-            return visit.page("saga.html", page=reading.saga_instances(database, name, as_id(visit.argument("after"))))
-        page = following.saga_page(database, name, wanted)
+            return visit.page("saga.html", page=saga_instances(database, name, as_id(visit.argument("after"))))
+        page = saga_detail(database, name, wanted)
     return visit.page("instance.html", saga=name, found=page.found, page=page)
 
 
 def workers(visit: Visit) -> Response:
     """Return the supervisors of all hosts with their workers."""
-    with visit.site.pool.connection() as database:
-        page = reading.supervisors(database)
-    return visit.page("workers.html", page=page)
+    return visit.page("workers.html", page=api.read_supervisors(visit))
 
 
 def follow(visit: Visit) -> Response:
     """Return what is known of one message, or of a conversation; without an id, only the form that asks for one."""
     wanted, named = visit.argument("id"), visit.argument("conversation")
-    life = tree = None
-    if wanted or named:
+    life = api.read_message_life(visit) if wanted and not named else None
+    tree = None
+    if named:
         with visit.site.pool.connection() as database:
-            if named:
-                tree = following.conversation_page(database, named)
-            else:
-                life = following.life_page(database, visit.site.settings, wanted)
-    return visit.page("follow.html", wanted=wanted, life=life, tree=tree, looked_through=following.LOOK_THROUGH)
+            tree = reading.conversation_document(conversation(database, named, look_through=api.LOOK_THROUGH))
+    return visit.page("follow.html", wanted=wanted, life=life, tree=tree, looked_through=api.LOOK_THROUGH)
 
 
 def deployment(visit: Visit) -> Response:
     """Versions, and with `verify` the differences from the plan."""
-    with visit.site.pool.connection() as database:
-        found = reading.read_deployment(database, visit.site.settings, read_only=visit.site.read_only)
-        verified = reading.verification(database, visit.site.settings) if visit.argument("verify") else None
-    return visit.page("deployment.html", found=found, verified=verified)
+    verified = api.read_verification(visit) if visit.argument("verify") else None
+    return visit.page("deployment.html", found=api.read_deployment(visit), verified=verified)
 
 
 ROUTES: tuple[tuple[str, Handler], ...] = (

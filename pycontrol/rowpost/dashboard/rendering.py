@@ -11,11 +11,12 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from rowpost.operations.documents import MessageDocument
 from rowpost.wire.description import UNSAFE, visible
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_STACK_TRACE, TIME_SENT
 from rowpost.wire.message_types import first_type, short_type
 
-__all__ = ["ASSETS", "ENVIRONMENT", "pretty"]
+__all__ = ["ASSETS", "ENVIRONMENT", "editable_body", "pretty"]
 
 STATIC = files("rowpost.dashboard") / "static"
 #: the files that pages load, with their types
@@ -84,6 +85,14 @@ def pretty(text: str | None) -> str:
     except (ValueError, RecursionError):
         return text or ""
     return json.dumps(found, indent=2, ensure_ascii=False) if isinstance(found, dict | list) else text or ""
+
+
+def editable_body(message: MessageDocument) -> str | None:
+    """Return the body if a browser's form gives it back as it is; None for binary data, control characters and mixed ends of lines."""
+    body = message.body
+    if body is None or body.count("\r\n") not in (0, body.count("\n")) or UNSAFE.search(body.replace("\r\n", "\n")):
+        return None
+    return body
 
 
 def shown(value: Any) -> str:

@@ -6,10 +6,11 @@ import logging
 import threading
 from collections.abc import Callable
 
+from rowpost.dashboard.operator import log_operation
 from rowpost.database.connection import Connection, connect
 from rowpost.errors import RowpostError
+from rowpost.operations.bulk import BulkOperation
 from rowpost.settings.environment import Settings
-from rowpost.transport.bulk_operations import BulkOperation
 
 __all__ = ["Runner", "TooManyOperations"]
 
@@ -90,25 +91,6 @@ class Runner:
             database.close()
             self._leave(place)
         counts = operation.counts
-        said = {
-            "event": "Operation",
-            "operation": operation.name,
-            "user": user,
-            "number": counts.number,
-            "outcome": state,
-            "done": counts.done,
-            "gone": counts.gone,
-            "refused": counts.refused,
-        }
-        _log.log(
-            level,
-            "%s by %r %s: operation %d, %d done, %d gone, %d refused",
-            operation.name,
-            user,
-            state,
-            counts.number,
-            counts.done,
-            counts.gone,
-            counts.refused,
-            extra={"operation": said},
-        )
+        became = {"done": counts.done, "gone": counts.gone, "refused": counts.refused}
+        text = f"{state}: operation {counts.number}, {', '.join(f'{count} {name}' for name, count in became.items())}"
+        log_operation(level, operation.name, user, {"number": counts.number, "outcome": state, **became}, text)

@@ -6,7 +6,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -16,19 +16,22 @@ from starlette.responses import RedirectResponse, Response
 from rowpost import errors
 from rowpost.dashboard.access import Access
 from rowpost.dashboard.connections import Pool, Rights
-from rowpost.dashboard.documents import Problem
 from rowpost.dashboard.monitor import Monitor
-from rowpost.dashboard.operations import Operations
+from rowpost.dashboard.operator import CLIENT, VisitingOperator
 from rowpost.dashboard.protection import FIELD, Forgery
 from rowpost.dashboard.refusals import Refusals
 from rowpost.dashboard.rendering import ENVIRONMENT
 from rowpost.dashboard.runner import Runner
+from rowpost.operations.documents import Problem
+from rowpost.operations.operation import Operation, Result
+from rowpost.operations.rights import Right
 from rowpost.settings.environment import Settings
 from rowpost.version import __version__
 
 __all__ = ["Handler", "Site", "Visit"]
 
 NOTICES = 256
+_R = TypeVar("_R", bound=Result)
 
 
 @dataclass
@@ -92,19 +95,20 @@ class Visit:
         """Return the rights of the dashboard's login."""
         return self.site.pool.rights()
 
-    def may(self, procedure: str, queue: str) -> bool:
+    def may(self, right: Right, queue: str = "") -> bool:
         """Return whether an operation is offered: the server allows it, and the dashboard does not only read."""
-        return not self.site.read_only and self.rights().may(procedure, queue)
+        return not self.site.read_only and self.rights().may(right, queue)
 
-    def may_call(self, procedure: str) -> bool:
-        """Return the same for an operation on no queue in particular."""
-        return not self.site.read_only and procedure in self.rights().executable
-
-    def operation(self, database: Any) -> Operations:
-        """Return the operations of this visitor. Raises PermissionDenied if the dashboard only reads."""
+    def operator(self) -> VisitingOperator:
+        """Return who acts. Raises PermissionDenied if the dashboard only reads."""
         if self.site.read_only:
             raise errors.PermissionDenied("This dashboard was started with --read-only: nothing was changed.")
-        return Operations(database, self.user)
+        return VisitingOperator(CLIENT, self.user)
+
+    def execute(self, operation: Operation[_R]) -> _R:
+        """Execute and log an operation of this visitor. Raises PermissionDenied, and what the operation raises."""
+        with self.site.pool.connection() as database:
+            return operation.execute(database, self.operator())
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a template."""

@@ -46,8 +46,6 @@ class DeploymentTransaction:
         """Run what commits together, then write it into the journal in one round trip. `tell` gets the name of each item before it runs."""
         calls = self.drop(part.dropped)
         for change in part.changes:
-            if not change.runs:
-                continue
             tell(change.name)
             if isinstance(change.item, ScriptStep):
                 self.run(change.item)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 from rowpost.database.contract import Contract, Procedure
@@ -84,9 +83,8 @@ class _Entry:
         return cls(**{each: getattr(row, cls.columns.get(each, each)) for each in _columns(cls)})
 
 
-@cache
-def _columns(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind) if each.compare)
+def _columns(kind: type[_Entry]) -> list[str]:
+    return [each.name for each in fields(kind) if each.compare]
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,22 @@ feature's tables are empty. All else stays, is deployed like the rest, and is na
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from operator import is_
 
+from rowpost.database.contract import CORE, FEATURES_OF_QUEUES
 from rowpost.deploy.entries import MOVING, DeclaredFeature, Entry, QueueEntry, SagaEntry
-from rowpost.deploy.plan import Plan, build_plan, deployed_features
+from rowpost.deploy.plan import Plan, build_plan
+from rowpost.deploy.scripts import ScriptSet
 from rowpost.deploy.state import JournalEntry, ServerState
 
-__all__ = ["Kept", "Settled", "settle"]
+__all__ = ["Kept", "Settled", "deployed_features", "settle"]
+
+
+def deployed_features(scripts: ScriptSet, script_names: Iterable[str]) -> frozenset[str]:
+    """Return the features of scripts that ran, by their names in the journal; without the core, and without those that single queues have."""
+    return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE} - FEATURES_OF_QUEUES
 
 
 @dataclass(frozen=True)
@@ -64,11 +71,12 @@ def settle(plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> S
         feature for feature in sorted(present - plan.features)
         if here.judge(DeclaredFeature(feature), f"the feature {feature}", f"add {feature} to `features:`")
     }  # fmt: skip
-    entries = [here.judge_trigger(here.judge_delayed(entry, registered.get(entry.title)), registered.get(entry.title)) for entry in plan.entries]
+    entries = [here.judge_delayed(entry, registered.get(entry.title)) for entry in plan.entries]
     titles = {entry.title for entry in entries}
     entries += [entry for title, entry in registered.items() if title not in titles]
     for entry in entries:
         here.keep_second_correlation(entry)
+    entries = [here.judge_trigger(entry, registered.get(entry.title)) for entry in entries]
     whole = _completed(plan, entries, plan.features | staying)
     return Settled(whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten), tuple(here.left))
 

@@ -19,7 +19,8 @@ from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.deployment import changing
 from rowpost.deploy.entries import describe_queue
-from rowpost.deploy.plan import declared_features, deployed_features
+from rowpost.deploy.features import deployed_features
+from rowpost.deploy.plan import declared_features
 from rowpost.deploy.scripts import Script, load_scripts
 from rowpost.deploy.state import read_state
 from rowpost.settings.environment import QueueSettings, Settings

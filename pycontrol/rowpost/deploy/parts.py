@@ -30,7 +30,7 @@ class DeploymentPart:
     Attributes:
         title: `shared objects`, `queue <name>`, `saga <name>`, or what the part is for.
         environment: for which the features are recorded.
-        changes: items of the plan, in order; those that do not run too.
+        changes: items of the plan that run, in order.
         dropped: scripts whose objects are dropped before the changes run.
         declared: features that are new on record for the environment.
         forgotten: features that are no longer on record for it.
@@ -46,14 +46,14 @@ class DeploymentPart:
 
 def whole_part(diff: PlanDiff, declared: Sequence[DeclaredFeature] = ()) -> DeploymentPart:
     """Return a deployment as one part. `declared` are the features that are not on record yet."""
-    return DeploymentPart("everything", diff.plan.environment, diff.changes, diff.dropped, tuple(declared), diff.forgotten)
+    return DeploymentPart("everything", diff.plan.environment, diff.to_run, diff.dropped, tuple(declared), diff.forgotten)
 
 
 def parts_by_queue(diff: PlanDiff, declared: Sequence[DeclaredFeature] = ()) -> tuple[DeploymentPart, ...]:
     """Return a deployment as parts, in the order in which they run. `declared` as for `whole_part`."""
     environment = diff.plan.environment
     owned = defaultdict[str | None, list[PlanChange]](list)
-    for change in diff.changes:
+    for change in diff.to_run:
         owned[change.owner].append(change)
     dropped, forgotten = list(diff.dropped), list(diff.forgotten)
     parts = []

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from rowpost.database.contract import CORE, FEATURES_OF_QUEUES
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.entries import (
@@ -34,7 +33,7 @@ from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.version import __version__
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE
 
-__all__ = ["Plan", "build_plan", "business_settings", "count_by_feature", "declared_features", "deployed_features", "plan"]
+__all__ = ["Plan", "build_plan", "business_settings", "count_by_feature", "declared_features", "plan"]
 
 HOW_TO_RUN = {
     "sqlserver": "sqlcmd -S <server> -d <database> -b -x -f 65001 -i <this file>",
@@ -144,11 +143,6 @@ def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
     named = {*settings.features, *(name for name, section in of_sections.items() if section)}
     known = scripts.contract.features
     return frozenset(name for name, each in known.items() if name in named or settings.engine in each.always)
-
-
-def deployed_features(scripts: ScriptSet, script_names: Iterable[str]) -> frozenset[str]:
-    """Return the features of scripts that ran, by their names in the journal; without the core, and without those that single queues have."""
-    return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE} - FEATURES_OF_QUEUES
 
 
 def count_by_feature(plan: Plan, script_names: Iterable[str]) -> list[tuple[str, int, str]]:

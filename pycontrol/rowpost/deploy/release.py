@@ -28,8 +28,9 @@ from rowpost.deploy.apply import ApplyResult
 from rowpost.deploy.contract_sql import drop_object
 from rowpost.deploy.deployment import changing
 from rowpost.deploy.diff import compare
+from rowpost.deploy.features import deployed_features
 from rowpost.deploy.parts import whole_part
-from rowpost.deploy.plan import Plan, build_plan, deployed_features
+from rowpost.deploy.plan import Plan, build_plan
 from rowpost.deploy.scripts import Script, load_scripts, read_script
 from rowpost.deploy.state import JournalEntry, ServerState, read_state
 from rowpost.deploy.steps import ScriptStep

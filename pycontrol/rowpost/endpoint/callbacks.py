@@ -31,6 +31,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from rowpost.database.connection import Connection, connect
+from rowpost.database.dialects.protocol import Commit
 from rowpost.deploy.queues import create_queue
 from rowpost.errors import (
     DatabaseError,
@@ -49,7 +50,7 @@ from rowpost.settings.environment import Settings
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Operation, Outgoing
+from rowpost.wire.outgoing import AddressedMessage, Outgoing
 
 __all__ = ["Callbacks", "Requester", "opener"]
 
@@ -79,8 +80,8 @@ class Requester(Sender, Protocol):
     def typed(self, message: Message) -> Any:
         """Return a reply decoded to its class."""
 
-    def dispatch(self, database: Connection, operations: list[Outgoing], *, begin: bool = False, commit: bool = False) -> None:
-        """Send operations in one round trip."""
+    def dispatch(self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False) -> None:
+        """Send messages in one round trip."""
 
 
 class Callbacks:
@@ -196,13 +197,13 @@ class Callbacks:
                 self._sending = self._connect()
             bus = Bus(self.endpoint, self._sending)
             bus.send(message, to, headers={**(extra or {}), REPLY_TO_ADDRESS: self._address})
-            (request,) = (each for each in bus.operations if isinstance(each, Operation))
+            (request,) = (each for each in bus.outgoing if isinstance(each, AddressedMessage))
             correlation_id = str(request.headers.get(CORRELATION_ID) or "")
             if not correlation_id or correlation_id in self._pending:
                 raise InvalidMessage(f"The request cannot be sent: it needs a {CORRELATION_ID} of its own. Do not set this header.")
             self._pending[correlation_id] = future  # before it is sent: the reply may be faster than this thread
             try:
-                self.endpoint.dispatch(self._sending, bus.operations, begin=True, commit=True)
+                self.endpoint.dispatch(self._sending, [bus.outgoing], begin=True, commit=True)
             except BaseException:
                 del self._pending[correlation_id]
                 raise

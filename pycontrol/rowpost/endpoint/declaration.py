@@ -1,105 +1,61 @@
 """Declare an endpoint: its options, handlers, sagas, routes and subscriptions.
 
-`Declaration` holds what an author writes down. It starts nothing and opens no connection. `endpoint.Endpoint` adds what runs.
+`EndpointDeclaration` holds what an author writes down. It starts nothing and opens no connection. `endpoint.Endpoint` adds what runs.
 Provisioning and hosting read declarations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
+from rowpost.endpoint.options import EndpointOptions
 from rowpost.errors import InvalidMessage, SettingsError
-from rowpost.handling.audit import NotAudited
 from rowpost.handling.audit import not_audited as find_not_audited
-from rowpost.handling.checks import OWN_NAMES, Check, CheckFunction
+from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
-from rowpost.settings.compat import StrategyName
 from rowpost.settings.environment import EndpointSettings, SagaSettings, Settings
-from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch
-from rowpost.transactions.scope import MODES
 from rowpost.wire.address import Address, Naming, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import find_class, named_types, split_enclosed_types, type_key, type_name, type_names
 from rowpost.wire.return_codes import read_return_code
-from rowpost.wire.serialization import Serializer, Serializers
+from rowpost.wire.serialization import Serializers
 
-__all__ = ["MODES", "Declaration"]
+__all__ = ["EndpointDeclaration"]
 
 
-class Declaration:
-    """What an endpoint is. For the arguments see `endpoint.Endpoint`.
+class EndpointDeclaration:
+    """What an endpoint is. For the arguments and errors see `options.EndpointOptions`."""
 
-    Raises:
-        SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or the mode does not allow an outbox.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        transaction_mode: str = "sends_atomic_with_receive",
-        participants: Mapping[str, str] | None = None,
-        outbox: Outbox | str | None = None,
-        error_queue: str = "error",
-        audit_queue: str | None = None,
-        audit_time_to_be_received: timedelta | None = None,
-        not_audited: Iterable[str] | NotAudited | None = None,
-        recoverability: Recoverability | None = None,
-        serializers: Iterable[Serializer] = (),
-        send_only: bool = False,
-        limit: int | None = None,
-        strategy: StrategyName | None = None,
-        instance: str | None = None,
-        time_limit: timedelta | None = None,
-        batch: str | int | None = None,
-        reply_to: Literal["registered"] | Iterable[str] | None = None,
-        takes_subscriptions: bool = False,
-    ) -> None:
-        _check(name, transaction_mode, strategy, limit, batch, has_outbox=outbox is not None)
-        _check_subscriptions(name, takes_subscriptions, send_only)
-        self.name = name
+    def __init__(self, options: EndpointOptions) -> None:
+        self.options = options
+        self.name, self.instance, self.send_only = options.name, options.instance, options.send_only
         self.default_schema: str | None = None
-        self.outbox = Outbox(outbox) if isinstance(outbox, str) else outbox
-        self.batch = batch
-        self.reply_to = _reply_addresses(name, reply_to)
-        self.takes_subscriptions = takes_subscriptions
-        self.limit = limit
-        self.strategy = strategy
-        self.instance = instance
-        self.time_limit = time_limit
-        self.transaction_mode = transaction_mode
-        self.participants: Mapping[str, str] = dict(participants or {})
-        self._copies = (error_queue, audit_queue)
+        self.transaction_mode = options.transaction_mode
+        self.participants: Mapping[str, str] = dict(options.participants or {})
+        self.outbox = Outbox(options.outbox) if isinstance(options.outbox, str) else options.outbox
+        self._reply_to = frozenset(options.reply_to) if options.reply_to is not None and options.reply_to != "registered" else options.reply_to
         self._take_names(None)
-        self.audit_time_to_be_received = audit_time_to_be_received
-        self.not_audited = None if not_audited is None else find_not_audited(name, not_audited, audit_queue)
-        self.recoverability = recoverability or Recoverability()
-        if self.recoverability.policy is not None:
-            check_runs(self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",))
-        if callable(not_audited):
-            check_runs(not_audited, SettingsError, f"not_audited of {name}", takes=("headers",))
-        self.serializers = Serializers(*serializers)
-        self.send_only = send_only
-        self.host = Host.here(name)
-        self._handlers = HandlerRegistry(name, self.serializers)
-        self._declare_nothing()
-        self._sagas = HostedSagas(name, transaction_mode, has_outbox=outbox is not None)
-
-    def _declare_nothing(self) -> None:
+        self.not_audited = None if options.not_audited is None else find_not_audited(self.name, options.not_audited, options.audit_queue)
+        self.recoverability = options.recoverability or Recoverability()
+        self.serializers = Serializers(*options.serializers)
+        self.host = Host.here(self.name)
+        self._handlers = HandlerRegistry(self.name, self.serializers)
+        self._sagas = HostedSagas(self.name, self.transaction_mode, has_outbox=self.outbox is not None)
         #: those of the code, and with them those of the environment
         self._routes: dict[str, str] = {}
         self._all_routes: dict[str, str] = {}
         self._environment = EndpointSettings(self.name)
         #: what the supervisor reports to ServiceControl
-        self.checks: list[Check] = []
+        self.checks: list[CustomCheck] = []
         self._subscriptions: set[str] = set()
         self._expected: dict[str, type] = {}
 
@@ -153,7 +109,7 @@ class Declaration:
 
         def declare(function: CheckFunction) -> CheckFunction:
             check_runs(function, SettingsError, f"The check {name!r} of {self.name}", takes=())
-            self.checks.append(Check(name, category or self.name, every, function))
+            self.checks.append(CustomCheck(name, category or self.name, every, function))
             return function
 
         return declare
@@ -174,9 +130,10 @@ class Declaration:
         """Give the names of the declaration the schema that an environment means; None for the engine's own default."""
         self._naming = naming
         self.default_schema = None if naming is None else naming.schema
-        error, audit = self._copies
+        error, audit = self.options.error_queue, self.options.audit_queue
         #: the endpoint's queue
         self.queue = self.resolve(self.name)
+        vars(self).pop("address", None)  # it is computed when it is asked for
         self.error_queue = self.resolve(error)
         self.audit_queue = None if audit is None else self.resolve(audit)
 
@@ -199,7 +156,7 @@ class Declaration:
             self._check_route(name, to)
         self._all_routes = {**dict(self._environment.routes), **self._routes}
 
-    @property
+    @cached_property
     def address(self) -> Address:
         """The address of the endpoint's queue. Raises InvalidQueueName."""
         return parse_address(self.queue)
@@ -263,48 +220,3 @@ class Declaration:
             if cls is not None:
                 return self._handlers.decode(message, cls)
         return message.body
-
-
-def _check(name: str, mode: str, strategy: str | None, limit: int | None, batch: str | int | None, *, has_outbox: bool) -> None:
-    """Check the options of an endpoint.
-
-    Raises:
-        SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or the mode does not allow an outbox.
-    """
-    if mode not in MODES:
-        raise SettingsError(f"The endpoint {name!r} cannot have the mode {mode!r}: there is no such mode. Use one of: {', '.join(MODES)}.")
-    if strategy is not None and strategy not in STRATEGIES:
-        raise SettingsError(
-            f"The endpoint {name!r} cannot have the strategy {strategy!r}: there is no such strategy. Use one of: {', '.join(STRATEGIES)}."
-        )
-    if limit is not None and not 1 <= limit <= LARGEST_LIMIT:
-        raise SettingsError(f"The endpoint {name!r} cannot have the limit {limit}: a queue has from 1 to {LARGEST_LIMIT:,} workers.")
-    if batch is not None:
-        check_batch(batch)
-    if has_outbox:
-        _check_outbox_mode(name, mode)
-
-
-def _reply_addresses(name: str, reply_to: str | Iterable[str] | None) -> str | frozenset[str] | None:
-    if isinstance(reply_to, str) and reply_to != "registered":
-        raise SettingsError(f'The endpoint {name!r} cannot have reply_to={reply_to!r}. Write "registered", or a list: [{reply_to!r}].')
-    return reply_to if reply_to is None or isinstance(reply_to, str) else frozenset(reply_to)
-
-
-def _check_subscriptions(name: str, taken: bool, send_only: bool) -> None:
-    if taken and send_only:
-        raise SettingsError(f"The endpoint {name!r} cannot take subscriptions: it only sends and has no queue. Leave out one of the two.")
-
-
-def _check_outbox_mode(endpoint: str, mode: str) -> None:
-    """Check that an outbox is used in mode `receive_only`. Raises SettingsError."""
-    reasons = {
-        "none": "the message is removed before it is handled, so that after a crash nothing would send what the outbox contains",
-        "sends_atomic_with_receive": "what is sent commits with the removal of the message already, and would be sent twice",
-        "transaction_scope": "the business database commits together with the message, and needs no outbox",
-    }
-    if mode in reasons:
-        raise SettingsError(
-            f"The endpoint {endpoint!r} has an outbox and the transaction mode {mode}, in which {reasons[mode]}. "
-            "An outbox needs transaction_mode='receive_only'. Without an outbox, omit outbox=."
-        )

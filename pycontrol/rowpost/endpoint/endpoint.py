@@ -9,7 +9,7 @@
 
 `rowpost run shop.app:sales` runs it. `sales.process_one(database)` handles one message in a test.
 
-`Endpoint` adds to its `declaration.Declaration` what runs: it processes messages for a pipeline (`handling.processor.Processor`), it
+`Endpoint` adds to its `declaration.EndpointDeclaration` what runs: it processes messages for a pipeline (`handling.processor.Processor`), it
 sends (`handling.sender.Sender`), and it starts what a program without a supervisor needs.
 """
 
@@ -18,123 +18,54 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.endpoint.callbacks import Callbacks, opener
-from rowpost.endpoint.declaration import MODES, Declaration
+from rowpost.endpoint.declaration import EndpointDeclaration
+from rowpost.endpoint.options import EndpointOptions, takes_options
 from rowpost.endpoint.provisioning import open_temporary, prepare, subscribe
 from rowpost.endpoint.session import Sessions
-from rowpost.handling.audit import NotAudited, acknowledgement, audited, forwarded
+from rowpost.errors import SubscriptionRefused
+from rowpost.handling.audit import acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
 from rowpost.handling.observer import SendObserver
 from rowpost.handling.processor import Caused, control_message
 from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused, take_subscription
-from rowpost.outbox.operations import Outbox
 from rowpost.pipeline.observer import EndpointObserver
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Outcome
-from rowpost.recoverability.policy import Recoverability
-from rowpost.settings.compat import StrategyName
 from rowpost.settings.environment import Settings
 from rowpost.settings.service_control import ServiceControlSettings
-from rowpost.transactions.scope import Scope
+from rowpost.transactions.scope import MODES, Scope
 from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.wire.address import SUBSCRIPTION_TABLE, parse_address
 from rowpost.wire.headers import CONTROL_MESSAGE, FORWARD_DESTINATION, RETRY_UNIQUE_MESSAGE_ID
 from rowpost.wire.message import Message, decode_headers
-from rowpost.wire.operation import Call, Outgoing
-from rowpost.wire.serialization import Serializer
+from rowpost.wire.outgoing import Call, Outgoing
 
 __all__ = ["MODES", "Endpoint"]
 
 
-class Endpoint(Declaration):
+class Endpoint(EndpointDeclaration):
     """A named endpoint. Its input queue has its name.
 
-    Args:
-        name: the name of the endpoint and its queue, also in subscriptions and diagnostics.
-        transaction_mode: one of MODES.
-        participants: for mode `transaction_scope`: URLs by name of databases that may take part, `${VARIABLE}` for secrets. On SQL
-            Server: names of databases, see `transactions.scope`. The environment's participants are added.
-        outbox: the business database, if it is not the queue's database: a name or an `Outbox`. Needs mode `receive_only`.
-        error_queue: where messages go that cannot be handled.
-        audit_queue: where copies of handled messages go; None for no audit.
-        audit_time_to_be_received: copies in the audit queue expire after this time; None if they do not.
-        not_audited: messages without such a copy: full names of their types, or a function of the headers that returns True for them.
-        recoverability: how often and when a failing message is retried.
-        serializers: by content type. The first one is the default; JSON if none is given.
-        send_only: the endpoint has no queue; it only sends and publishes.
-        limit: how many messages are handled at the same time at most; None uses the environment's setting.
-        strategy: how workers are started and stopped: fixed, adaptive or peek; None uses the environment's setting.
-        instance: names this process among those of the endpoint. Replies to its requests arrive in the queue
-            `<name>.<instance>`, see `endpoint.callbacks`.
-        batch: how many messages may share a transaction, see `pipeline.batch_size`; None uses the environment's setting.
-        reply_to: where handlers may reply: None for every address that a message names, "registered" for queues of this database, or
-            names of queues. Other replies raise ReplyRefused, and the message moves to the error queue.
-        time_limit: a handler that runs longer is killed together with its worker process, which is a failed attempt. None uses the
-            environment's setting.
-        takes_subscriptions: whether Subscribe and Unsubscribe messages of endpoints without native publish and subscribe are followed.
-            If not, they move to the error queue.
-
-    Raises:
-        SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or the mode does not allow an outbox.
+    For the arguments and errors see `endpoint.options.EndpointOptions`.
     """
 
-    #: an endpoint ignores control messages itself, after it has checked whether they are to be forwarded
-    sees_control_messages = True
     #: made when they are needed first
     _embedded: Connection | None = None
     _pipeline: Pipeline | None = None
     _callbacks: Callbacks | None = None
     _sessions: Sessions | None = None
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        transaction_mode: str = "sends_atomic_with_receive",
-        participants: Mapping[str, str] | None = None,
-        outbox: Outbox | str | None = None,
-        error_queue: str = "error",
-        audit_queue: str | None = None,
-        audit_time_to_be_received: timedelta | None = None,
-        not_audited: Iterable[str] | NotAudited | None = None,
-        recoverability: Recoverability | None = None,
-        serializers: Iterable[Serializer] = (),
-        send_only: bool = False,
-        limit: int | None = None,
-        strategy: StrategyName | None = None,
-        instance: str | None = None,
-        time_limit: timedelta | None = None,
-        batch: str | int | None = None,
-        reply_to: Literal["registered"] | Iterable[str] | None = None,
-        takes_subscriptions: bool = False,
-    ) -> None:
-        super().__init__(
-            name,
-            transaction_mode=transaction_mode,
-            participants=participants,
-            outbox=outbox,
-            error_queue=error_queue,
-            audit_queue=audit_queue,
-            audit_time_to_be_received=audit_time_to_be_received,
-            not_audited=not_audited,
-            recoverability=recoverability,
-            serializers=serializers,
-            send_only=send_only,
-            limit=limit,
-            strategy=strategy,
-            instance=instance,
-            time_limit=time_limit,
-            batch=batch,
-            reply_to=reply_to,
-            takes_subscriptions=takes_subscriptions,
-        )
+    @takes_options(EndpointOptions)
+    def __init__(self, options: EndpointOptions) -> None:
+        super().__init__(options)
         self.metrics_instance: str | None = None
         self.tracing: SendObserver | None = None
         self._observer: EndpointObserver | None = None
@@ -176,7 +107,7 @@ class Endpoint(Declaration):
         finally:
             collected = bus.end()
         alone = not database.join()
-        self.dispatch(database, collected, begin=alone, commit=alone)
+        self.dispatch(database, [collected], begin=alone, commit=alone)
 
     def process_one(self, database: Connection | None = None) -> Outcome:
         """Move due delayed messages, then receive and handle at most one message in this process. Useful in tests.
@@ -193,8 +124,8 @@ class Endpoint(Declaration):
         with self._lock:
             database = database or self._own_database()
             if self._pipeline is None or self._pipeline.database is not database:
-                observer = None if self._observer is None else self._observer.pipeline(self.name, self.instance or "")
-                self._pipeline = Pipeline(database, self.queue, self, reconnect=database.open_second, host=self.host, observer=observer)
+                observers = [] if self._observer is None else [self._observer.pipeline(self.name, self.instance or "")]
+                self._pipeline = Pipeline(database, self.queue, self, reconnect=database.open_second, host=self.host, observers=observers)
             if self._directory.find(database, self.queue).delays:
                 move_due(database, self.queue, error_queue=self.error_queue, directory=self._directory, host=self.host)
             return self._pipeline.process_one()
@@ -293,63 +224,57 @@ class Endpoint(Declaration):
             discard = self._handlers.run(message, context)
             audit_headers = context.audit_headers
         finally:
-            operations = context.end()
+            outgoing = context.end()
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
-            operations += acknowledgement(headers, self.resolve)
+            outgoing += acknowledgement(headers, self.resolve)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             if self.not_audited is None or not self.not_audited(original):
                 copied = {**original, **audit_headers}
-                operations.append(audited(message, self.audit_queue, self.host, started, copied, self.audit_time_to_be_received))
-        return Caused(operations, discard)
+                outgoing.append(audited(message, self.audit_queue, self.host, started, copied, self.options.audit_time_to_be_received))
+        return Caused(outgoing, discard)
 
     def _control(self, headers: Mapping[str, str | None], database: Connection) -> Caused:
         if not asks_for_subscription(headers):
             return Caused([], control_message(headers))
-        if not self.takes_subscriptions:
-            raise subscription_refused(self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True).")
+        if not self.options.takes_subscriptions:
+            raise self._subscription_refused(headers)
         take_subscription(self.address, database, headers, self.resolve)
         return Caused([*acknowledgement(headers, self.resolve)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
 
-    def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+    def _subscription_refused(self, headers: Mapping[str, str | None]) -> SubscriptionRefused:
+        return subscription_refused(self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True).")
+
+    def store(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Store at once what sagas store, and return what is left to send."""
-        return self._sagas.store(database, operations)
+        return self._sagas.store(database, outgoing)
 
     def in_lock_order(self, messages: list[Message]) -> list[Message]:
         """Return the messages of a batch in an order in which all workers lock instances of sagas."""
         return self._sagas.in_lock_order(messages, self._handlers.read)
 
     def dispatch(
-        self,
-        database: Connection,
-        operations: list[Outgoing],
-        *,
-        begin: bool = False,
-        commit: bool = False,
-        also: Iterable[Call] = (),
+        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False, also: Iterable[Call] = ()
     ) -> None:
-        """Send operations in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
-        self._dispatch(database, [operations], begin=begin, commit=commit, also=also)
-
-    def dispatch_groups(self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False) -> None:
-        """Send the operations of several messages in one round trip, together with `also` and COMMIT."""
-        self._dispatch(database, groups, commit=commit, also=also)
-
-    def _dispatch(self, database: Connection, groups: list[list[Outgoing]], **how: Any) -> None:
+        """Send what one or several messages caused, a group for each, in one round trip with BEGIN, COMMIT and the calls of `also`."""
         dispatch(
-            database, groups, self._directory, own_queue=None if self.send_only else self.queue, error_queue=self.error_queue, host=self.host, **how
+            database,
+            groups,
+            self._directory,
+            own_queue=None if self.send_only else self.queue,
+            error_queue=self.error_queue,
+            host=self.host,
+            begin=begin,
+            commit=commit,
+            also=also,
         )
 
     # -------------------------------------------------------------- what a bus calls: Sender, with route_of
     def may_reply_to(self, database: Connection, address: str) -> bool:
         """Return whether handlers may reply to an address. Raises InvalidQueueName: it is none."""
-        if self.reply_to is None:
+        if self._reply_to is None:
             return True
         place = self._directory.find(database, self.resolve(address))
-        if self.reply_to == "registered":
+        if self._reply_to == "registered":
             return place.registered
-        return place.name in {self._directory.find(database, self.resolve(each)).name for each in self.reply_to}
-
-    def dispatch_isolated(self, database: Connection, operations: list[Outgoing]) -> None:
-        """Send operations in a transaction of their own, on a second connection."""
-        self.dispatch(database.second_connection(), operations, begin=True, commit=True)
+        return place.name in {self._directory.find(database, self.resolve(each)).name for each in self._reply_to}

@@ -16,7 +16,7 @@ from dataclasses import replace
 from rowpost.database.connection import Connection
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import features_of, queue_name, registered_sagas
-from rowpost.endpoint.resolve import resolve_handler
+from rowpost.endpoint.resolve import resolve_endpoint, resolve_handler
 from rowpost.errors import HandlerNotFound, SagaNotDeployed, SettingsError
 from rowpost.settings.compat import compat_of
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings, with_partitions
@@ -24,6 +24,7 @@ from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 __all__ = [
     "check_outboxes",
     "check_sagas",
+    "endpoints_of",
     "needed_queues",
     "subscribe_all",
     "undeclared_queues",
@@ -68,12 +69,12 @@ def with_sagas(settings: Settings, unknown: Callable[[HandlerNotFound], None] = 
         SettingsError: two sagas share a table, or the environment's file declares it with another correlation.
     """
     sagas = {saga.name: saga for saga in settings.sagas}
-    for worker, endpoint in _endpoints(settings, unknown):
-        for saga in endpoint.sagas if endpoint is not None else ():
+    for queue, endpoint in endpoints_of(settings, lambda _, error: unknown(error)):
+        for saga in endpoint.sagas:
             needed = replace(saga, name=queue_name(settings, saga.name))
             if sagas.setdefault(needed.name, needed) != needed:
                 raise SettingsError(
-                    f"The saga table {needed.name!r} of {worker.handler} is declared twice and differently: as {needed} and "
+                    f"The saga table {needed.name!r} of {queue.worker and queue.worker.handler} is declared twice and differently: as {needed} and "
                     f"as {sagas[needed.name]}. Give one of the sagas another table, or correct the environment's file."
                 )
     return replace(settings, sagas=tuple(sagas.values()))
@@ -97,7 +98,7 @@ def check_outboxes(settings: Settings) -> bool:
         SettingsError: a URL is not known.
     """
     known = {each.name: each.url for each in settings.outboxes}
-    outboxes = [endpoint.outbox for _, endpoint in _endpoints(settings) if endpoint is not None and endpoint.outbox is not None]
+    outboxes = [endpoint.outbox for _, endpoint in endpoints_of(settings) if endpoint.outbox is not None]
     for outbox in outboxes:
         outbox.find_url(known)
     return bool(outboxes)
@@ -106,15 +107,15 @@ def check_outboxes(settings: Settings) -> bool:
 def needed_queues(settings: Settings) -> tuple[str, ...]:
     """Return the queues that must exist before the workers start: the input, error and audit queues.
 
-    A worker whose handler is a plain function, or cannot be imported, uses the environment's error queue.
+    A worker whose handler cannot be imported uses the environment's error queue.
     """
-    endpoints = {worker.handler: endpoint for worker, endpoint in _endpoints(settings)}
+    endpoints = {queue.name: endpoint for queue, endpoint in endpoints_of(settings)}
     names: dict[str, None] = {}
     for queue in settings.queues:
         if queue.worker is None:
             continue
         names[queue.name] = None
-        endpoint = endpoints.get(queue.worker.handler)
+        endpoint = endpoints.get(queue.name)
         if endpoint is None:
             names[settings.supervisor.error_queue] = None
         else:
@@ -132,7 +133,7 @@ def with_needs(settings: Settings) -> Settings:
         SettingsError: two sagas share a table, or the environment's file declares it with another correlation.
     """
     more = tuple(QueueSettings(name, delayed=False) for name in undeclared_queues(settings))
-    features = {name for _, endpoint in _endpoints(settings) if endpoint is not None for name in features_of(endpoint)}
+    features = {name for _, endpoint in endpoints_of(settings) for name in features_of(endpoint)}
     named = f"{settings.environment} (run --install)"
     return with_sagas(replace(settings, environment=named, queues=(*settings.queues, *more), features=tuple({*settings.features, *features})))
 
@@ -144,51 +145,35 @@ def undeclared_queues(settings: Settings) -> tuple[str, ...]:
 
 def subscribe_all(settings: Settings, database: Connection) -> None:
     """Subscribe all endpoints of these settings before any of them starts, so that no event is missed."""
-    for _, endpoint in _endpoints(settings):
-        if endpoint is not None:
-            endpoint.subscribe(database, settings.subscription_table)
+    for _, endpoint in endpoints_of(settings):
+        endpoint.subscribe(database, settings.subscription_table)
 
 
-def _endpoints(
-    settings: Settings, unknown: Callable[[HandlerNotFound], None] = lambda error: None
-) -> Iterator[tuple[WorkerSettings, Endpoint | None]]:
-    """Yield the workers of these settings, each with its endpoint, or None if its handler is a plain function.
+def endpoints_of(
+    settings: Settings, unknown: Callable[[str, HandlerNotFound], None] = lambda queue, error: None
+) -> Iterator[tuple[QueueSettings, Endpoint]]:
+    """Yield the queues of these settings that have a worker, each with its endpoint.
 
     Args:
         settings: the environment.
-        unknown: is called for each handler that cannot be imported here. Its worker is skipped.
+        unknown: is called with each queue whose handler cannot be imported here, and with the error. The queue is skipped.
 
     Raises:
         SettingsError: a worker whose handler is an endpoint has the setting `attempts`.
     """
+    error_queue = settings.naming.explicit(settings.supervisor.error_queue)
     for queue in settings.queues:
-        if queue.worker is None:
-            continue
-        try:
-            handler = resolve_handler(queue.worker.handler)
-        except HandlerNotFound as error:
-            unknown(error)
-        else:
-            if isinstance(handler, Endpoint) and queue.worker.attempts is not None:
-                raise _two_policies(queue.name, queue.worker.handler, queue.worker.attempts)
-            yield queue.worker, handler if isinstance(handler, Endpoint) else None
-
-
-def _two_policies(queue: str, handler: str, attempts: int) -> SettingsError:
-    return SettingsError(
-        f"queues.{queue}.worker.attempts: {attempts} would be ignored, because {handler} is an Endpoint, which decides itself how often a "
-        "message is tried. Remove the key. For this number of attempts without delays, give the Endpoint "
-        f"recoverability=Recoverability(immediate_retries={attempts - 1}, delayed_retries=0)."
-    )
+        if queue.worker is not None:
+            try:
+                endpoint = resolve_handler(queue.worker.handler, queue.name, attempts=queue.worker.attempts, error_queue=error_queue)
+            except HandlerNotFound as error:
+                unknown(queue.name, error)
+            else:
+                yield queue, endpoint
 
 
 def _resolve(name: str) -> Endpoint:
-    endpoint = resolve_handler(name)
-    if not isinstance(endpoint, Endpoint):
-        raise HandlerNotFound(
-            f"{name} cannot be run: it is a {type(endpoint).__name__}, not an Endpoint. To run a plain function, name it in an "
-            "environment's file: worker: {handler: …} under its queue."
-        )
+    endpoint = resolve_endpoint(name)
     if endpoint.send_only:
         raise SettingsError(f"{name} cannot be run: the endpoint {endpoint.name!r} is send-only and has no queue. Run another endpoint.")
     return endpoint
@@ -199,8 +184,8 @@ def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerS
     return replace(
         base,
         handler=name,
-        limit=endpoint.limit or base.limit,
-        strategy=endpoint.strategy or base.strategy,
+        limit=endpoint.options.limit or base.limit,
+        strategy=endpoint.options.strategy or base.strategy,
         attempts=base.attempts if base.handler == name else None,  # else they were written for another handler, a function
     )
 

@@ -14,11 +14,11 @@ from rowpost.database.connection import Connection, connect_url
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
-from rowpost.endpoint.declaration import Declaration
+from rowpost.endpoint.declaration import EndpointDeclaration
 from rowpost.errors import FeatureMissing, InvalidQueueName, SchemaMissing, SettingsError
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, parse_address, queue_key
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["features_of", "in_table", "open_temporary", "prepare", "queue_name", "registered_sagas", "subscribe"]
 
@@ -37,7 +37,7 @@ def open_temporary(application_name: str, schema: str | None = None) -> Connecti
     return database
 
 
-def prepare(endpoint: Declaration, database: Connection) -> None:
+def prepare(endpoint: EndpointDeclaration, database: Connection) -> None:
     """Deploy the endpoint's queues and the tables of its sagas if they are missing, and subscribe it."""
     default_schema = endpoint.default_schema or DEFAULT_SCHEMA[database.engine]
     # under a name of its own, so that no environment of this database takes what others declare for its own
@@ -52,13 +52,13 @@ def prepare(endpoint: Declaration, database: Connection) -> None:
         subscribe(endpoint, database)
 
 
-def features_of(endpoint: Declaration) -> tuple[str, ...]:
+def features_of(endpoint: EndpointDeclaration) -> tuple[str, ...]:
     """Return the features that the endpoint's own declaration needs, apart from its sagas'."""
     needs = {"outbox": endpoint.outbox is not None, "transactions": endpoint.transaction_mode == "transaction_scope"}
     return tuple(feature for feature, needed in needs.items() if needed)
 
 
-def subscribe(endpoint: Declaration, database: Connection, table: str = SUBSCRIPTION_TABLE) -> None:
+def subscribe(endpoint: EndpointDeclaration, database: Connection, table: str = SUBSCRIPTION_TABLE) -> None:
     """Subscribe an endpoint to what its handlers declare, in one round trip. All its processes share the subscription.
 
     `table` is the environment's table of subscriptions, `Settings.subscription_table`.
@@ -101,7 +101,7 @@ def _deployed_queues(database: Connection) -> set[str]:
         return set()
 
 
-def _has_sagas(endpoint: Declaration, database: Connection) -> bool:
+def _has_sagas(endpoint: EndpointDeclaration, database: Connection) -> bool:
     if not endpoint.sagas:
         return True
     return {astuple(saga) for saga in endpoint.sagas} <= registered_sagas(database)

@@ -1,52 +1,103 @@
-"""Resolve the text `module:function` of settings to the function or endpoint that handles messages."""
+"""Resolve the text `module:function` of settings to the endpoint that handles messages.
+
+A plain function becomes an endpoint here (`endpoint.function`). Nothing behind this place asks which of the two a handler was.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
 import traceback
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.errors import HandlerNotFound
+from rowpost.endpoint.function import FunctionEndpoint
+from rowpost.errors import HandlerNotFound, SettingsError
 from rowpost.handling.handlers import check_runs
-from rowpost.pipeline.plain_handler import Handler
 
-__all__ = ["resolve_handler"]
+__all__ = ["resolve_endpoint", "resolve_function", "resolve_handler"]
 
 
-def resolve_handler(name: str, takes: tuple[str, ...] = ("message", "connection")) -> Handler | Endpoint:
-    """Import the module and return the function or the Endpoint. Dots after the colon lead into classes.
+def resolve_handler(name: str, queue: str, *, attempts: int | None = None, error_queue: str = "error") -> Endpoint:
+    """Import a module and return the endpoint that a name leads to. A plain function is wrapped in one.
 
     Args:
-        name: `module:function`.
-        takes: what a function is called with.
+        name: `module:function` or `module:endpoint`. Dots after the colon lead into classes.
+        queue: the queue whose messages are handled, for a function.
+        attempts: the setting of the queue's worker: how often a message of a function is tried; None for the default.
+        error_queue: where messages of a function go that cannot be handled.
 
     Raises:
-        HandlerNotFound: the text has another form, the module or the object does not exist, or the function does not take
-            that, or is async or a generator, which is never run. An error that the module raises while it is imported is the cause.
+        HandlerNotFound: the text has another form, the module or the object does not exist, or the function does not take a message and a
+            connection, or is async or a generator, which is never run. An error that the module raises while it is imported is the cause.
+        SettingsError: the name leads to an endpoint, which decides itself how often a message is tried, and `attempts` is given.
+    """
+    found = _find(name)
+    if not isinstance(found, Endpoint):
+        return FunctionEndpoint(_checked(found, name, ("message", "connection")), queue, attempts=attempts, error_queue=error_queue)
+    if attempts is not None:
+        raise SettingsError(
+            f"queues.{queue}.worker.attempts: {attempts} would be ignored, because {name} is an Endpoint, which decides itself how often a "
+            "message is tried. Remove the key. For this number of attempts without delays, give the Endpoint "
+            f"recoverability=Recoverability(immediate_retries={attempts - 1}, delayed_retries=0)."
+        )
+    return found
 
-    >>> resolve_handler("operator:eq")(1, 1)
+
+def resolve_endpoint(name: str) -> Endpoint:
+    """Return the Endpoint that `module:endpoint` leads to. Raises HandlerNotFound as `resolve_handler`, and for a plain function."""
+    found = _find(name)
+    if not isinstance(found, Endpoint):
+        raise HandlerNotFound(
+            f"{name} cannot be run: it is a {type(found).__name__}, not an Endpoint. To run a plain function, name it in an "
+            "environment's file: worker: {handler: …} under its queue."
+        )
+    return found
+
+
+def resolve_function(name: str, takes: tuple[str, ...]) -> Callable[..., Any]:
+    """Return the plain function that `module:function` leads to.
+
+    Args:
+        name: `module:function`. Dots after the colon lead into classes.
+        takes: what the function is called with.
+
+    Raises:
+        HandlerNotFound: as `resolve_handler`, and for an Endpoint.
+
+    >>> resolve_function("operator:eq", ("a", "b"))(1, 1)
     True
     """
+    found = _find(name)
+    if isinstance(found, Endpoint):
+        raise HandlerNotFound(f"{name!r} is an Endpoint. Name a function of ({', '.join(takes)}) that returns a value, or a message's header.")
+    return _checked(found, name, takes)
+
+
+def _checked(found: Any, name: str, takes: tuple[str, ...]) -> Callable[..., Any]:
+    """Return what a name leads to if it can be called so. Raises HandlerNotFound."""
+    if not callable(found):
+        raise HandlerNotFound(f"handler {name!r} is a {type(found).__name__}: it must be a function, or an Endpoint with handlers")
+    check_runs(found, HandlerNotFound, f"handler {name!r}", takes=takes)
+    function: Callable[..., Any] = found
+    return function
+
+
+def _find(name: str) -> Any:
+    """Import the module of a name and return the object that the name leads to. Raises HandlerNotFound."""
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
         raise HandlerNotFound(f"handler {name!r} is not of the form module:function, such as shop.handlers:place_order")
     module = _import(name, module_name)
     try:
-        handler: Any = reduce(getattr, path.split("."), module)
+        return reduce(getattr, path.split("."), module)
     except AttributeError as error:
         if (hidden := _hidden_file(module_name)) is not None:
             raise HandlerNotFound(f"handler {name!r}: {hidden}") from error
         raise HandlerNotFound(f"handler {name!r}: module {module_name!r} has no {path!r}; is the function's name spelt so?") from error
-    if not callable(handler) and not isinstance(handler, Endpoint):
-        raise HandlerNotFound(f"handler {name!r} is a {type(handler).__name__}: it must be a function, or an Endpoint with handlers")
-    if not isinstance(handler, Endpoint):
-        check_runs(handler, HandlerNotFound, f"handler {name!r}", takes=takes)
-    found: Handler | Endpoint = handler
-    return found
 
 
 def _hidden_file(module_name: str) -> str | None:

@@ -21,11 +21,11 @@ from rowpost.errors import QueueNotFound, RowpostError, SettingsError
 from rowpost.handling.context import Bus
 from rowpost.handling.sender import Sender
 from rowpost.outbox.cleanup import send_stored
-from rowpost.outbox.operations import Outbox, encode_operations, named, open_business
+from rowpost.outbox.declaration import Outbox, encode_outgoing, named, open_business
 from rowpost.settings.environment import Settings
 from rowpost.transport.directory import Directory
 from rowpost.wire.message import new_id
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["SessionBus", "Sessions"]
 
@@ -55,10 +55,10 @@ class SessionBus(Bus):
 
     def store(self) -> None:
         """Store the messages in the caller's transaction; without one, commit and send them."""
-        if not self.operations:
+        if not self.outgoing:
             return
         alone = not self._business.join()
-        stored = {**self._key, "operations": encode_operations(self.operations)}
+        stored = {**self._key, "operations": encode_outgoing(self.outgoing)}
         with named(self._sessions.outbox.database):
             self._business.call_all([Call("record_handled", None, self._key), Call("store_operations", None, stored)], begin=alone, commit=alone)
         self._stored = True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import SettingsError
-from rowpost.pipeline.observer import PipelineObserver
+from rowpost.pipeline.observer import Observer
 from rowpost.settings.environment import Settings
 from rowpost.version import install_command
 
@@ -39,7 +39,7 @@ class RunningTelemetry:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def pipeline(self, queue: str, discriminator: str = "") -> PipelineObserver | None:
+    def pipeline(self, queue: str, discriminator: str = "") -> Observer | None:
         """Return the observer of a pipeline, or None. See `EndpointObserver.pipeline`."""
         return None if self._telemetry is None else self._telemetry.pipeline(queue, discriminator)
 

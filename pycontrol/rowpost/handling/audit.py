@@ -1,6 +1,6 @@
 """Build the messages that follow a handled message: its audit copy, a forwarded copy, and ServiceControl's acknowledgement.
 
-All functions are pure. They return operations, which are sent in the transaction of the handled message. The headers are those
+All functions are pure. They return outgoing messages, which are sent in the transaction of the handled message. The headers are those
 that ServiceControl reads.
 """
 
@@ -30,7 +30,7 @@ from rowpost.wire.headers import (
 )
 from rowpost.wire.message import Message, format_timestamp, storable, timestamp_now
 from rowpost.wire.message_types import split_enclosed_types, type_key
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 
 __all__ = ["NotAudited", "acknowledgement", "audited", "forwarded", "not_audited"]
 
@@ -63,7 +63,9 @@ def not_audited(endpoint: str, what: Iterable[str] | NotAudited, audit_queue: st
     return lambda headers: not types.isdisjoint(map(type_key, split_enclosed_types(headers.get(ENCLOSED_MESSAGE_TYPES))))
 
 
-def audited(message: Message, queue: str, host: Host, started: datetime, headers: Headers, time_to_be_received: timedelta | None = None) -> Operation:
+def audited(
+    message: Message, queue: str, host: Host, started: datetime, headers: Headers, time_to_be_received: timedelta | None = None
+) -> AddressedMessage:
     """Return the copy of a message for the audit queue.
 
     Args:
@@ -86,16 +88,16 @@ def audited(message: Message, queue: str, host: Host, started: datetime, headers
     }
     if headers.get(RETRY_UNIQUE_MESSAGE_ID) and headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE):
         copy[RETRY_ACKNOWLEDGEMENT_SENT] = "true"
-    return Operation(copy, message.body, queue, time_to_be_received=time_to_be_received)
+    return AddressedMessage(copy, message.body, queue, time_to_be_received=time_to_be_received)
 
 
-def forwarded(message: Message, headers: Headers, destination: str) -> Operation:
+def forwarded(message: Message, headers: Headers, destination: str) -> AddressedMessage:
     """Return a delayed message for its destination, without the header that names the destination."""
     kept = {name: value for name, value in headers.items() if name != FORWARD_DESTINATION}
-    return Operation(kept, message.body, destination)
+    return AddressedMessage(kept, message.body, destination)
 
 
-def acknowledgement(headers: Headers, resolve: Callable[[str], str]) -> list[Operation]:
+def acknowledgement(headers: Headers, resolve: Callable[[str], str]) -> list[AddressedMessage]:
     """Return the message that tells ServiceControl that a message it retried was handled; none if it asked for none.
 
     `resolve` gives the queue's name the schema that the environment means, if it has none.
@@ -109,4 +111,4 @@ def acknowledgement(headers: Headers, resolve: Callable[[str], str]) -> list[Ope
         CONTROL_MESSAGE: "True",
         TIME_SENT: timestamp_now(),
     }
-    return [Operation(confirmation, b"", resolve(queue))]
+    return [AddressedMessage(confirmation, b"", resolve(queue))]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-__all__ = ["OWN_NAMES", "Check", "CheckFunction"]
+__all__ = ["OWN_NAMES", "CheckFunction", "CustomCheck"]
 
 #: the checks that rowpost brings for each queue
 OWN_NAMES = ("Schema", "Clock", "Oldest message")
@@ -16,7 +16,7 @@ CheckFunction = Callable[[], str | None]
 
 
 @dataclass(frozen=True)
-class Check:
+class CustomCheck:
     """One check of an endpoint.
 
     Attributes:

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import HandlerEnded, InvalidMessage, ReplyRefused, SettingsError
 from rowpost.handling.arguments import check_delay, check_flag, check_headers, check_named, check_text, check_time
-from rowpost.handling.collecting import Collecting
 from rowpost.handling.observer import SendSpan
 from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
 from rowpost.transactions.guard import used_late
 from rowpost.transactions.scope import Scope
+from rowpost.transport.duplicates import check_same
 from rowpost.wire.address import parse_address
 from rowpost.wire.dotnet_values import time_span
 from rowpost.wire.headers import (
@@ -46,14 +46,37 @@ from rowpost.wire.headers import (
 )  # fmt: skip
 from rowpost.wire.message import Message, format_timestamp, moment_after, new_id, timestamp_now
 from rowpost.wire.message_types import enclosed_type_names, named_types, time_to_be_received_of
-from rowpost.wire.operation import Operation, Outgoing
+from rowpost.wire.outgoing import AddressedMessage, Outgoing
 from rowpost.wire.return_codes import as_return_code
 
 __all__ = ["Bus", "Context"]
 
+#: what is gone after the end; the message itself and its headers can still be read
+_ENDS = frozenset({"endpoint", "database", "outgoing", "discards", "audit_headers", "scope"})
 
-class Bus(Collecting):
-    """Sends and publishes for an endpoint, outside of handlers. Its arguments are checked when it is called."""
+
+class Bus:
+    """Sends and publishes for an endpoint, outside of handlers. Its arguments are checked when it is called.
+
+    What it collects is sent at the end. What came later would never be sent, and SQL on its connection would be part of another message's
+    transaction. So `end` takes away everything that sending and SQL need. A use of it raises `HandlerEnded` then, and while the message is
+    handled nothing has to be checked.
+
+    Attributes:
+        endpoint: the sending endpoint.
+        database: the connection on which the messages will be sent.
+        outgoing: what was collected so far.
+    """
+
+    #: the endpoint's name, after the end
+    _ended: str | None = None
+
+    def __init__(self, endpoint: Sender, database: Connection) -> None:
+        self.endpoint = endpoint
+        self.database = database
+        self.outgoing: list[Outgoing] = []
+        #: by message id
+        self._collected: dict[str, list[AddressedMessage]] = {}
 
     @property
     def connection(self) -> Any:
@@ -188,7 +211,6 @@ class Bus(Collecting):
                     self, message, intent, extra, immediate, destination=destination, topics=topics, delay=delay,
                     time_to_be_received=time_to_be_received, span=started,
                 )  # fmt: skip
-        check_flag("immediate", immediate)
         if intent == "Reply":
             message, extra = as_return_code(message, extra)
         headers = self._headers(message, intent)
@@ -210,11 +232,12 @@ class Bus(Collecting):
         body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(check_named(message, headers))
         if delay is not None:
             headers.setdefault(DELIVER_AT, format_timestamp(moment_after(delay)))
-        operation = Operation(headers, body, destination, topics, delay, time_to_be_received)
-        if immediate:
-            self.endpoint.dispatch_isolated(self.database, [operation])
+        addressed = AddressedMessage(headers, body, destination, topics, delay, time_to_be_received)
+        if immediate is False:
+            self._add(addressed)
         else:
-            self._add(operation)
+            check_flag("immediate", immediate)
+            self.endpoint.dispatch(self.database.second_connection(), [[addressed]], begin=True, commit=True)
         return str(headers[MESSAGE_ID])
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
@@ -240,6 +263,54 @@ class Bus(Collecting):
 
     def _conversation(self) -> str:
         return new_id()
+
+    # -------------------------------------------------------------- what was collected
+    def end(self) -> list[Outgoing]:
+        """End the use of this object, and return what was collected. Can be called again, which returns nothing."""
+        if self._ended is not None:
+            return []
+        self._ended, outgoing = self.endpoint.name, self.outgoing
+        del self.outgoing, self.database, self.endpoint
+        return outgoing
+
+    def _used_late(self, endpoint: str) -> HandlerEnded:
+        """Return the error for a use after the end."""
+        return HandlerEnded(
+            f"The bus of the endpoint {endpoint!r} was used after its block had ended. Nothing was sent or executed. Send within the block, or "
+            "open another one: endpoint.open(…)."
+        )
+
+    def _add(self, addressed: AddressedMessage) -> None:
+        """Collect a message.
+
+        Raises:
+            InvalidMessage: another message has the same id and the same destination.
+            HandlerEnded: the handler or the block has ended meanwhile, in another thread.
+        """
+        outgoing = self.outgoing
+        message_id = addressed.headers.get(MESSAGE_ID)
+        if message_id:
+            known = self._collected.get(message_id)
+            if known is None:
+                self._collected[message_id] = [addressed]
+            else:
+                for each in known:
+                    if self._place(each) == self._place(addressed):
+                        check_same(each, addressed)
+                known.append(addressed)
+        outgoing.append(addressed)
+        self.outgoing  # noqa: B018 -- raises if `end` came between: then nobody may have seen the message in the list
+
+    def _place(self, addressed: AddressedMessage) -> Any:
+        return None if addressed.destination is None else self.database.local(parse_address(addressed.destination))
+
+    if not TYPE_CHECKING:  # a type checker would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise HandlerEnded for what is gone after the end."""
+            if self._ended is not None and name in _ENDS:
+                raise self._used_late(self._ended)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 class Context(Bus):
@@ -355,7 +426,7 @@ class Context(Bus):
         """Send a copy of the message, with its original headers and body, to another queue."""
         destination = self.endpoint.resolve(check_text("destination", destination))
         parse_address(destination)
-        self._add(Operation(dict(self._incoming_headers), self.incoming.body, destination))
+        self._add(AddressedMessage(dict(self._incoming_headers), self.incoming.body, destination))
 
     def _used_late(self, endpoint: str) -> HandlerEnded:
         return used_late("The context", self.incoming, endpoint)

@@ -1,24 +1,25 @@
-"""What the pipeline needs of the endpoint or function that processes its messages: the protocol `Processor`.
+"""What the pipeline needs of the endpoint that processes its messages: the protocol `Processor`, and `Receiver` with what its modes share.
 
-An endpoint and a plain function (`pipeline.plain_handler`) implement it. The pipeline works with this protocol only.
+`endpoint.endpoint.Endpoint` implements the protocol. It is here so that the pipeline and the outbox import nothing above them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
-from rowpost.recoverability.outcome import Discard
+from rowpost.recoverability.outcome import Discard, InterruptedAttempt
 from rowpost.recoverability.policy import Recoverability
+from rowpost.recoverability.retries import Retries
 from rowpost.transactions.scope import Scope
 from rowpost.wire.headers import MESSAGE_INTENT, RETURN_CODE
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Call, Outgoing
+from rowpost.wire.outgoing import Call, Outgoing
 
-__all__ = ["Caused", "Processor", "control_message"]
+__all__ = ["Caused", "Processor", "Receiver", "control_message"]
 
 
 @dataclass(slots=True)
@@ -26,11 +27,11 @@ class Caused:
     """What the handlers of one message caused.
 
     Attributes:
-        operations: what they sent and what their sagas store. Nothing of it is sent yet.
+        outgoing: what they sent and what their sagas store. Nothing of it is sent yet.
         discard: why they discarded the message; None if at least one of them handled it.
     """
 
-    operations: list[Outgoing]
+    outgoing: list[Outgoing]
     discard: Discard | None = None
 
 
@@ -49,10 +50,9 @@ class Processor(Protocol):
     Attributes:
         transaction_mode: what a transaction spans; one of `transactions.scope.MODES`.
         participants: URLs or names, by name, of the databases that may take part in mode `transaction_scope`.
-        outbox: the `outbox.operations.Outbox`, if the business data is in another database; else None.
+        outbox: the `outbox.declaration.Outbox`, if the business data is in another database; else None.
         recoverability: how often and when a failing message is retried.
         error_queue: the queue for messages that cannot be handled.
-        sees_control_messages: whether `handle` gets messages of the transport itself. If not, the pipeline drops them.
     """
 
     transaction_mode: str
@@ -60,7 +60,6 @@ class Processor(Protocol):
     outbox: Any
     recoverability: Recoverability
     error_queue: str
-    sees_control_messages: bool
 
     def handle(self, message: Message, database: Connection, scope: Scope) -> Caused:
         """Run the handlers of a message; return what they caused. Nothing is sent yet.
@@ -69,22 +68,43 @@ class Processor(Protocol):
             Exception: whatever a handler raises.
         """
 
-    def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
-        """Make the calls among the operations now; return the messages, which are sent later."""
+    def store(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
+        """Make the calls among the outgoing messages now; return the messages, which are sent later."""
 
     def in_lock_order(self, messages: list[Message]) -> list[Message]:
         """Return the messages of a batch in the order in which all workers lock what they share."""
 
     def dispatch(
-        self,
-        database: Connection,
-        operations: list[Outgoing],
-        *,
-        begin: bool = False,
-        commit: bool = False,
-        also: Iterable[Call] = (),
+        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False, also: Iterable[Call] = ()
     ) -> None:
-        """Send operations in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
+        """Send what one or several messages caused, a group for each, in one round trip with BEGIN, COMMIT and the calls of `also`."""
 
-    def dispatch_groups(self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False) -> None:
-        """Send the operations of several messages, a group for each, in one round trip."""
+
+@dataclass
+class Receiver:
+    """What a pipeline and its mode share.
+
+    Attributes:
+        database: the receiving connection. It is replaced if a handler closes it.
+        queue: the queue's name.
+        processor: runs the handlers.
+        retries: treats failed attempts.
+        reconnect: opens a new receiving connection; None if that is not possible.
+        steps: are called with the name of each step of a message.
+        interrupted: the message whose handler was running when the connection was lost.
+        broken: set if a handler may have committed the transaction of a batch, and with it the removal of other messages.
+    """
+
+    database: Connection
+    queue: str
+    processor: Processor
+    retries: Retries
+    reconnect: Callable[[], Connection] | None
+    steps: tuple[Callable[[str], None], ...] = ()
+    interrupted: InterruptedAttempt | None = None
+    broken: BaseException | None = None
+
+    def step(self, name: str) -> None:
+        """Tell the observers about a step of a message."""
+        for step in self.steps:
+            step(name)

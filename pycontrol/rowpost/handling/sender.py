@@ -10,10 +10,11 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from rowpost.database.connection import Connection
+from rowpost.database.dialects.protocol import Commit
 from rowpost.handling.observer import SendObserver
 from rowpost.recoverability.policy import Host
 from rowpost.wire.address import Address
-from rowpost.wire.operation import Outgoing
+from rowpost.wire.outgoing import Outgoing
 from rowpost.wire.serialization import Serializers
 
 __all__ = ["Requests", "Sender"]
@@ -62,8 +63,8 @@ class Sender(Protocol):
     def route_of(self, cls: type) -> str:
         """Return the destination of a message class. Raises InvalidMessage if there is none."""
 
-    def dispatch_isolated(self, database: Connection, operations: list[Outgoing]) -> None:
-        """Send operations in a transaction of their own, on a second connection."""
+    def dispatch(self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False) -> None:
+        """Send messages in one round trip together with BEGIN and COMMIT."""
 
     def callbacks(self, where: Connection) -> Requests:
         """Return the receiver of replies to this process's requests."""

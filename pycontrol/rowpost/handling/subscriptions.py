@@ -1,7 +1,7 @@
 """Subscribe and Unsubscribe messages, with which endpoints without native publish and subscribe ask a publisher for its events.
 
 They are control messages of NServiceBus, see its `MessageDrivenSubscriptions`. `take_subscription` does what such a message asks. An
-endpoint that does not take them, and a plain function, refuse them with `subscription_refused`: a sender would wait for events in vain.
+endpoint that does not take them refuses them with `subscription_refused`: a sender would wait for events in vain.
 """
 
 from __future__ import annotations

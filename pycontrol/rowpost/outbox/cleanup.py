@@ -1,11 +1,11 @@
 """Maintain outboxes: send what a worker left behind, and delete old records. Used by every supervisor and by the command line.
 
-    send_left_behind(database, business, ["Sales"])    # operations of handled messages that were not sent
+    send_left_behind(database, business, ["Sales"])    # what the handlers of messages sent, and what was not sent yet
     clean(business, retention), clean_dispatches(database, retention)
 
-A worker that dies after the business commit leaves its message in the queue. When the message is received again, its operations are sent. Only if
-the message was purged, has expired or is in the error queue, its operations stay in the outbox. Then this module sends them.
-That is safe while workers run, because `record_dispatch` lets no operations be sent twice.
+A worker that dies after the business commit leaves its message in the queue. When the message is received again, its outgoing messages are sent. Only if
+the message was purged, has expired or is in the error queue, its outgoing messages stay in the outbox. Then this module sends them.
+That is safe while workers run, because `record_dispatch` lets no outgoing messages be sent twice.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import AlreadyDispatched, DatabaseUnavailable, Deadlock, RowpostError
-from rowpost.outbox.operations import decode_operations
+from rowpost.outbox.declaration import decode_outgoing
 from rowpost.recoverability.policy import Host
 from rowpost.settings.endpoint import HostSettings
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = [
     "LEFT_BEHIND_AFTER_SECONDS", "SentLeftBehind", "clean", "clean_dispatches", "list_left_behind", "send_left_behind", "send_stored", "why_unsent",
@@ -40,8 +40,8 @@ class SentLeftBehind:
     """The result of `send_left_behind`.
 
     Attributes:
-        sent: messages whose operations were sent now.
-        settled: messages whose operations had been sent before.
+        sent: handled messages whose outgoing messages were sent now.
+        settled: handled messages whose outgoing messages had been sent before.
         failed: error texts by message, for all that cannot be sent.
     """
 
@@ -60,7 +60,7 @@ def send_left_behind(
     host_of: Callable[[str], HostSettings] = lambda queue: HostSettings(),
     goes_on: Callable[[], bool] = lambda: True,
 ) -> SentLeftBehind:
-    """Send the operations of all handled messages that were not sent in time, the oldest first.
+    """Send the outgoing messages of all handled messages that were not sent in time, the oldest first.
 
     A message that cannot be sent, and one of another environment that shares the business database, holds up no other. It is safe at any
     time, while workers run and from several processes.
@@ -99,7 +99,7 @@ def send_left_behind(
 
 
 def list_left_behind(business: Connection, queues: Collection[str], older_than: int = LEFT_BEHIND_AFTER_SECONDS) -> Iterator[tuple[str, str]]:
-    """Yield endpoint and id of the messages of these queues whose operations were not sent in time, the oldest first, page by page.
+    """Yield endpoint and id of the messages of these queues whose outgoing messages were not sent in time, the oldest first, page by page.
 
     Between two of them no transaction is open. What another session has locked is left out.
     """
@@ -118,11 +118,11 @@ def list_left_behind(business: Connection, queues: Collection[str], older_than: 
 
 
 def why_unsent(database: Connection, business: Connection, queue: str, message_id: str, *, error_queue: str | None = None) -> str | None:
-    """Return why the operations of a handled message cannot be sent; None if they can be. Sends nothing: it tries, and rolls back.
+    """Return why the outgoing messages of a handled message cannot be sent; None if they can be. Sends nothing: it tries, and rolls back.
 
     Raises:
         DatabaseUnavailable: one of the databases cannot be reached.
-        PermissionDenied: the login may not read the operations.
+        PermissionDenied: the login may not read the outgoing messages.
     """
     key = {"endpoint": queue, "message_id": message_id}
     try:
@@ -130,7 +130,7 @@ def why_unsent(database: Connection, business: Connection, queue: str, message_i
         if not rows or rows[0][0] is None:
             return None
         try:
-            dispatch(database, [decode_operations(*rows[0])], Directory(), own_queue=queue, error_queue=error_queue, begin=True)
+            dispatch(database, [decode_outgoing(*rows[0])], Directory(), own_queue=queue, error_queue=error_queue, begin=True)
         except (DatabaseUnavailable, Deadlock):
             raise
         except RowpostError as error:
@@ -149,7 +149,7 @@ def _roll_back(*connections: Connection) -> None:
 def send_stored(
     database: Connection, business: Connection, directory: Directory, key: dict[str, str], error_queue: str | None, host: Host | None = None
 ) -> bool | None:
-    """Send the operations of one message, by its endpoint and id.
+    """Send what the handlers of one message sent, by its endpoint and id.
 
     Returns:
         True if they were sent now, False if before; None if there are none, because another process has settled them or because their
@@ -163,9 +163,9 @@ def send_stored(
         return None
     sent, record = True, Call("record_dispatch", None, key)
     try:
-        operations = decode_operations(*rows[0])
+        outgoing = decode_outgoing(*rows[0])
         queues = {"own_queue": key["endpoint"], "error_queue": error_queue}
-        dispatch(database, [operations], directory, **queues, host=host, begin=True, commit=True, also=[record])
+        dispatch(database, [outgoing], directory, **queues, host=host, begin=True, commit=True, also=[record])
     except AlreadyDispatched:
         sent = False
     business.call_all([Call("settle_operations", None, key)], commit=True)

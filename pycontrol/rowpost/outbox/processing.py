@@ -11,28 +11,25 @@
     queue      forget_dispatch                                 together with a later message, or when the queue is empty
 
 If a worker dies before the business commit, nothing has happened. If it dies after it, the message is received again and is found to be
-handled: its operations are sent, and no handler runs. `record_dispatch` commits together with the sent messages, so that two
-workers with the same operations never both send them. A worker that sends what another one stored keeps the dispatch for the
+handled: its outgoing messages are sent, and no handler runs. `record_dispatch` commits together with the sent messages, so that two
+workers with the same outgoing messages never both send them. A worker that sends what another one stored keeps the dispatch for the
 retention time, because the other one may be about to send.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.database.dialects.protocol import Begin, Guard, NoGuard
+from rowpost.database.dialects.protocol import Begin
 from rowpost.errors import (
     AlreadyDispatched,
     AlreadyHandled,
-    DatabaseError,
     DatabaseUnavailable,
     Deadlock,
-    HandlerBrokeTransaction,
     InvalidMessage,
     InvalidMessageId,
     LoginRefused,
@@ -40,15 +37,15 @@ from rowpost.errors import (
     RowpostError,
     SchemaMissing,
 )
-from rowpost.handling.processor import Caused, Processor
+from rowpost.handling.processor import Caused, Receiver
 from rowpost.outbox.business import BusinessDatabase
-from rowpost.outbox.operations import Outbox, decode_operations, encode_operations, named, open_business
+from rowpost.outbox.declaration import decode_outgoing, encode_outgoing, named, open_business
 from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
 from rowpost.recoverability.policy import in_words
-from rowpost.recoverability.retries import Retries, roll_back
-from rowpost.transactions.guard import broken_transaction, connection_guard
+from rowpost.recoverability.retries import roll_back
+from rowpost.transactions.judgement import Fate, HandlerTransaction
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Call, Outgoing
+from rowpost.wire.outgoing import Call, Outgoing
 
 __all__ = ["OutboxProcessing"]
 
@@ -56,7 +53,7 @@ logger = logging.getLogger("rowpost")
 
 #: errors that no message causes: the message stays in its queue until an operator has removed the cause
 _NOT_THE_MESSAGE = (DatabaseUnavailable, LoginRefused, PermissionDenied, SchemaMissing)
-#: the same while its operations are sent: there a right that is missing is one to the destination
+#: the same while its outgoing messages are sent: there a right that is missing is one to the destination
 _NOT_THE_DESTINATION = (DatabaseUnavailable, LoginRefused, SchemaMissing)
 
 
@@ -64,13 +61,8 @@ class OutboxProcessing:
     """Handles the messages of one endpoint, one after the other, with one connection to the business database.
 
     Args:
-        processor: runs the handlers and sends.
-        outbox: says which business database.
-        queue: the endpoint's queue.
+        receiver: what the pipeline and this mode share.
         urls: URLs of the environment's business databases, by name.
-        retries: treats failed attempts.
-        step: is called with the name of each step of a message.
-        database: the receiving connection.
     """
 
     begin: Begin = True
@@ -78,25 +70,16 @@ class OutboxProcessing:
     takes_expired = True
     handler_seconds = 0.0
 
-    def __init__(
-        self,
-        processor: Processor,
-        outbox: Outbox,
-        queue: str,
-        urls: Mapping[str, str],
-        retries: Retries,
-        step: Callable[[str], None],
-        database: Connection,
-    ) -> None:
-        self._processor, self._outbox, self._queue = processor, outbox, queue
-        self._url = outbox.find_url(urls)
-        self._retries, self._step = retries, step
-        self._database = database
-        self._guard: Guard = NoGuard()
-        self._scope = BusinessDatabase(outbox.database, processor.transaction_mode)
+    def __init__(self, receiver: Receiver, urls: Mapping[str, str]) -> None:
+        self._processor, self._outbox, self._queue = receiver.processor, receiver.processor.outbox, receiver.queue
+        self._url = self._outbox.find_url(urls)
+        self._retries, self._step = receiver.retries, receiver.step
+        self._database = receiver.database
+        self._transaction: HandlerTransaction  # set with the connection to the business database
+        self._scope = BusinessDatabase(self._outbox.database, self._processor.transaction_mode)
         #: whether record_handled was called before the handler (pessimistic)
         self._recorded = False
-        #: ids of messages whose operations were sent, and of those that are settled in the business database too
+        #: ids of messages whose outgoing messages were sent, and of those that are settled in the business database too
         self._dispatched: list[str] = []
         self._settled: list[str] = []
 
@@ -130,7 +113,7 @@ class OutboxProcessing:
             raise
 
     def _find(self, business: Connection, message: Message) -> tuple[Any, ...] | None:
-        """Begin the business transaction. Return the stored operations and their age, or None if the message was not handled."""
+        """Begin the business transaction. Return the stored outgoing messages and their age, or None if the message was not handled."""
         self._recorded = False
         key = self._key(message.message_id)
         if self._outbox.pessimistic and not message.expired:
@@ -148,15 +131,15 @@ class OutboxProcessing:
 
     def _first(self, message: Message, database: Connection, business: Connection) -> Outcome:
         row = self._retries.set_savepoint(database)
-        caused, error, committed = self._run(message, database, business)
-        operations = caused.operations
+        caused, error, ended = self._run(message, database, business)
+        outgoing = caused.outgoing
         if error is not None:
             roll_back(business)
-            return self._retries.failed(database, message, error, RowState.GONE if committed else row)
+            return self._retries.failed(database, message, error, RowState.GONE if ended else row)
         self._step("handled")
         try:
             with named(self._outbox.database):
-                self._store(business, message, operations)
+                self._store(business, message, outgoing)
         except AlreadyHandled:  # another worker was faster: what it stored is valid
             business.rollback()
             known = business.call("find_handled", begin=True, **self._key(message.message_id))[0]
@@ -169,57 +152,30 @@ class OutboxProcessing:
             roll_back(business)
             return self._retries.failed(database, message, trouble, row)
         self._step("stored")
-        failed = self._send(message, database, operations)
-        if failed is None and operations:
+        failed = self._send(message, database, outgoing)
+        if failed is None and outgoing:
             self._dispatched.append(message.message_id)
         return failed or Outcome.done(message, caused.discard)
 
     def _run(self, message: Message, database: Connection, business: Connection) -> tuple[Caused, BaseException | None, bool]:
-        """Run the handler. Return what it caused, or its error and whether it may have committed something."""
+        """Run the handler. Return what it caused, or its error and whether it has ended the business transaction, which may be committed."""
         caused, failure = Caused([]), None
-        self._guard.start(message, in_place=business.handed_out)
-        business.guard = self._guard
+        self._transaction.start(message)
         try:
             caused = self._processor.handle(message, database, self._scope)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         finally:
-            self._guard.stop()
-            business.guard = None
-            if not self._guard.changed <= {"transaction"} and not business.closed:
-                with suppress(DatabaseUnavailable):  # the commit finds that the session is over
-                    business.reset_session(self._guard.changed)
-        return caused, *self._judge(business, failure)
-
-    def _judge(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:
-        """Find out what the handler did to the business transaction. Return the error, and whether it may have committed."""
-        if getattr(business.raw_connection, "broken", False):
-            return self._lost(business, error), False
+            self._transaction.stop()  # if the session is over, the commit finds that
         try:
-            return self._judge_connected(business, error)
+            if failure is None and self._transaction.can_commit(True, sure=True):
+                return caused, None, False
+            fate, reason = self._transaction.judge(failure, True)
+            if fate is Fate.OPEN:
+                roll_back(business)
         except DatabaseUnavailable:  # pyodbc learns only now that the connection is lost
-            return self._lost(business, error), False
-
-    def _judge_connected(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:
-        if business.closed:
-            return self._broken("closed the connection", error), False
-        if self._guard.ended is None and self._is_open(business):
-            if error is None and business.engine == "postgresql" and not business.is_intact(begin=True):
-                return self._broken("returned as if nothing had happened after a statement failed, which doomed the transaction"), False
-            return error, False
-        if self._is_undone(business, error):
-            return error, False
-        broken = error if isinstance(error, HandlerBrokeTransaction) else self._broken("ended the transaction", error)
-        return broken, self._guard.ended != "ROLLBACK"
-
-    def _is_open(self, business: Connection) -> bool:
-        """Return whether the handler's transaction is still open. On SQL Server it may be another one, which the handler has begun."""
-        return business.is_intact(begin=True) if business.engine == "sqlserver" else business.in_transaction
-
-    def _is_undone(self, business: Connection, error: BaseException | None) -> bool:
-        """Return whether an error has rolled back the transaction, as errors of SQL Server often do by themselves."""
-        known = isinstance(error, (DatabaseError, business.dialect.driver_error()))
-        return business.engine == "sqlserver" and known and not business.in_transaction
+            fate, reason = Fate.LOST, failure
+        return caused, self._lost(business, failure) if fate is Fate.LOST else reason, fate is Fate.ENDED
 
     def _lost(self, business: Connection, error: BaseException | None) -> DatabaseUnavailable:
         """Return the error for a lost connection, if another one can be opened: the message itself may have ended the first one.
@@ -246,47 +202,44 @@ class OutboxProcessing:
         self._undo()
         return self._retries.failed(database, message, lost)
 
-    def _broken(self, what: str, cause: BaseException | None = None) -> HandlerBrokeTransaction:
-        return broken_transaction(self._queue, what, cause)
-
-    def _store(self, business: Connection, message: Message, operations: list[Outgoing]) -> None:
+    def _store(self, business: Connection, message: Message, outgoing: list[Outgoing]) -> None:
         key = self._key(message.message_id)
         calls: list[Call] = [] if self._recorded else [Call("record_handled", None, key)]
-        if operations:
-            calls.append(Call("store_operations", None, {**key, "operations": encode_operations(operations)}))
+        if outgoing:
+            calls.append(Call("store_operations", None, {**key, "operations": encode_outgoing(outgoing)}))
         self._settle(business, calls)
 
     def _repeat(self, message: Message, database: Connection, business: Connection, stored: str | None, age_ms: int) -> Outcome:
-        """Treat a message that was handled before: send its operations now if they were not sent. Its outbox row is locked meanwhile."""
+        """Treat a message that was handled before: send its outgoing messages now if they were not sent. Its outbox row is locked meanwhile."""
         if stored is None or message.message_id in self._dispatched:
             business.commit()
             logger.info("%s: message %s was handled before. The duplicate is dropped.", self._queue, message.message_id)
             return self._send(message, database, []) or Outcome.done(message, None)
         self._step("repeating")
-        operations: list[Outgoing] = [*decode_operations(stored, age_ms)]
+        outgoing: list[Outgoing] = [*decode_outgoing(stored, age_ms)]
         settle = [Call("settle_operations", None, self._key(message.message_id))]
         try:
-            failed = self._send(message, database, operations)
+            failed = self._send(message, database, outgoing)
         except AlreadyDispatched:
             roll_back(database)
             self._settle(business, settle)
             return DEADLOCKED
         if failed is None:
             self._settle(business, settle)
-            logger.info("%s: message %s was handled before. Its operations were sent now.", self._queue, message.message_id)
+            logger.info("%s: message %s was handled before. Its outgoing messages were sent now.", self._queue, message.message_id)
             return Outcome.done(message, None)
         roll_back(business)
         return failed
 
-    def _send(self, message: Message, database: Connection, operations: list[Outgoing]) -> Outcome | None:
-        """Send the operations and remove the message, in one transaction of the queue's database. Return an outcome if that failed."""
+    def _send(self, message: Message, database: Connection, outgoing: list[Outgoing]) -> Outcome | None:
+        """Send the outgoing messages and remove the message, in one transaction of the queue's database. Return an outcome if that failed."""
         forget = [Call("forget_dispatch", None, self._key(each)) for each in self._settled]
         try:
             if message.id in self._retries.counted:
                 self._retries.forget(database, message)
-            if operations:
+            if outgoing:
                 record = Call("record_dispatch", None, self._key(message.message_id))
-                self._processor.dispatch(database, operations, commit=True, also=[*forget, record])
+                self._processor.dispatch(database, [outgoing], commit=True, also=[*forget, record])
             elif forget:
                 database.call_all(forget, commit=True)
             else:
@@ -304,7 +257,7 @@ class OutboxProcessing:
 
     # -------------------------------------------------------------- afterwards
     def _settle(self, business: Connection, calls: list[Call], *, begin: bool = False) -> None:
-        """Commit calls, and settle the operations of earlier messages with them."""
+        """Commit calls, and settle the outgoing messages of earlier messages with them."""
         calls = [*calls, *(Call("settle_operations", None, self._key(each)) for each in self._dispatched)]
         if calls:
             business.call_all(calls, begin=begin, commit=True)
@@ -350,7 +303,7 @@ class OutboxProcessing:
                 business.close()
                 raise
             self._scope.connection = business
-            self._guard = connection_guard(business, self._queue)
+            self._transaction = HandlerTransaction(business, self._queue)
         return business
 
     def _rehearse(self, business: Connection) -> None:

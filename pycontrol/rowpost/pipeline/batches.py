@@ -29,7 +29,7 @@ from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import roll_back
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Call, Outgoing
+from rowpost.wire.outgoing import Call, Outgoing
 
 __all__ = ["Batches"]
 
@@ -138,8 +138,7 @@ class Batches:
                 started, headers = time.time(), message.headers
                 caused = pipeline.attempt(message)
                 if isinstance(caused, Outcome):
-                    if pipeline.recorder is not None:
-                        pipeline.recorder.ended(caused.kind, headers, started, time.time())
+                    pipeline.measured(caused.kind, [(headers, started)])
                     return caused
                 if caused.discard is None:
                     outcome = Outcome(Kind.HANDLED, message.row_version, message.id)
@@ -147,8 +146,8 @@ class Batches:
                 else:
                     outcome = Outcome.done(message, caused.discard)
                     batch.discarded.append((headers, started))
-                if caused.operations:
-                    batch.groups.append(caused.operations)
+                if caused.outgoing:
+                    batch.groups.append(caused.outgoing)
         except MessageCorrupt as error:
             outcome = Outcome(Kind.CORRUPT, message.row_version, message.id, 1, in_words(error))
             batch.calls.append(pipeline.retries.copies.unchanged(message).call)
@@ -185,8 +184,6 @@ class Batches:
             pipeline.note_broken(error)
             return self._rescue(batch.messages) or [DEADLOCKED]
         pipeline.retries.forgot(batch.messages)
-        now = time.time()
-        pipeline.stopwatch.add(batch.times, now)
-        if pipeline.recorder is not None:
-            pipeline.recorder.completed([*batch.times, *batch.discarded], now)
+        pipeline.measured(Kind.HANDLED, batch.times)
+        pipeline.measured(Kind.DISCARDED, batch.discarded)
         return []

@@ -1,19 +1,18 @@
 """Collect critical times and processing times as histograms, by message type, for metrics.
 
-A pipeline has a `TypedStopwatch` instead of a `Stopwatch` only if its environment serves metrics. Otherwise the way of a message makes no
-call for it. `TypedStopwatch.take_histograms` returns what was measured since its last call; the supervisor adds it up with `merge`.
-
-The times and the messages that count are those of `pipeline.timings`. The type is the first one of the header EnclosedMessageTypes.
+A worker has the observer `TypedStopwatch` only if its environment serves metrics. `TypedStopwatch.take` returns what was measured since its last
+call; the supervisor adds it up with `merge`. Handled messages count. The type is the first one of the header EnclosedMessageTypes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rowpost.pipeline.timings import Stopwatch
+from rowpost.pipeline.observer import Measurement, Observer
+from rowpost.recoverability.outcome import Kind
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message_types import first_type
 
@@ -88,18 +87,19 @@ class _Values:
         return TypeTimes(Histogram.of(self.critical), Histogram.of(self.processing))
 
 
-class TypedStopwatch(Stopwatch):
-    """A stopwatch that collects histograms too. Values are counted when they are taken, all at once, because that costs least."""
+class TypedStopwatch(Observer):
+    """Collects the times of handled messages by type. Values are counted when they are taken, all at once, because that costs least."""
 
     def __init__(self) -> None:
-        super().__init__()
         #: by the header's text, because finding the type in it for each message would cost more than all else here
         self._by_header: dict[str, _Values] = {}
 
-    def add(self, begun: Sequence[tuple[Mapping[str, str | None], float]], completed: float) -> None:
-        """Add handled messages. See `Stopwatch.add`."""
-        processing, waits = self._sum_up(begun, completed)
-        names = [headers.get(ENCLOSED_MESSAGE_TYPES) for headers, _ in begun]
+    def measured(self, measurement: Measurement) -> None:
+        """Add handled messages. Others do not count."""
+        if measurement.kind is not Kind.HANDLED:
+            return
+        processing, waits = measurement.processing, measurement.critical
+        names = [headers.get(ENCLOSED_MESSAGE_TYPES) for headers in measurement.headers]
         if names and names.count(names[0]) == len(names):  # the usual case: a batch of one type
             values = self._values_of(names[0])
             values.processing += processing
@@ -111,7 +111,7 @@ class TypedStopwatch(Stopwatch):
             if wait is not None:
                 values.critical.append(wait)
 
-    def take_histograms(self) -> Histograms | None:
+    def take(self) -> Histograms | None:
         """Return the histograms since the last call; None if no message was handled."""
         taken, self._by_header = self._by_header, {}
         if not taken:

@@ -1,9 +1,9 @@
 """Record single measurements for ServiceControl's monitoring: critical time, processing time, and retries, by message type.
 
-A worker has a `Recorder` only if the environment sends metrics. `Recorder.take` returns what was recorded since its last call as
+A worker has the observer `Recorder` only if the environment sends metrics. `Recorder.take` returns what was recorded since its last call as
 `Measurements`, which go to the supervisor with the worker's report. The names and rules are those of the plugin NServiceBus.Metrics:
 
-- A message counts when it is done, also if its handlers discarded it. The sums in `timings` count handled messages only.
+- A message counts when it is done, also if its handlers discarded it. The sums of a `timings.Stopwatch` count handled messages only.
 - A failed attempt counts as a retry if the message is tried again, at once or after a delay.
 - The type is the header EnclosedMessageTypes as it arrived.
 
@@ -13,17 +13,14 @@ A retry after the loss of a process or of a connection is not recorded, because 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rowpost.pipeline.timings import critical_time, due_at
+from rowpost.pipeline.observer import Headers, Measurement, Observer
 from rowpost.recoverability.outcome import Kind
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.metrics import CRITICAL_TIME, METRICS, PROCESSING_TIME, RETRIES, ticks_at
 
 __all__ = ["LONGEST_TYPE", "Measurements", "Recorder"]
-
-Headers = Mapping[str, str | None]
 
 #: the most characters of a recorded type; a longer one, which any sender may write, counts as none
 LONGEST_TYPE = 4000
@@ -44,36 +41,25 @@ class Measurements:
     values: dict[str, array[int]]
 
 
-class Recorder:
+class Recorder(Observer):
     """Records measurements between two reports."""
 
     def __init__(self) -> None:
         self._types: dict[str, int] = {}
         self._values = _empty()
 
-    def ended(self, kind: Kind, headers: Headers, started: float, ended: float) -> None:
-        """Record the end of an attempt to handle a message.
-
-        Args:
-            kind: its outcome.
-            headers: those of the message.
-            started: when its handler started.
-            ended: when its transaction ended. Both times are in seconds since 1970.
-        """
-        if kind in _DONE:
-            self.completed([(headers, started)], ended)
-        elif kind in _RETRIED:
-            self._values[RETRIES].extend((ticks_at(ended), self._type(headers), 1))
-
-    def completed(self, begun: Sequence[tuple[Headers, float]], completed: float) -> None:
-        """Record messages that were committed together. The arguments are those of `timings.Stopwatch.add`."""
-        ticks = ticks_at(completed)
-        for headers, started in begun:
-            place = self._type(headers)
-            self._values[PROCESSING_TIME].extend((ticks, place, _milliseconds(completed - started)))
-            waited = critical_time(due_at(headers), completed)
-            if waited is not None:
-                self._values[CRITICAL_TIME].extend((ticks, place, _milliseconds(waited)))
+    def measured(self, measurement: Measurement) -> None:
+        """Record messages whose transaction has ended."""
+        ticks, values = ticks_at(measurement.ended), self._values
+        if measurement.kind in _RETRIED:
+            for headers in measurement.headers:
+                values[RETRIES].extend((ticks, self._type(headers), 1))
+        elif measurement.kind in _DONE:
+            for headers, processing, critical in zip(measurement.headers, measurement.processing, measurement.critical, strict=True):
+                place = self._type(headers)
+                values[PROCESSING_TIME].extend((ticks, place, _milliseconds(processing)))
+                if critical is not None:
+                    values[CRITICAL_TIME].extend((ticks, place, _milliseconds(critical)))
 
     def take(self) -> Measurements | None:
         """Return what was recorded since the last call; None if that is nothing."""
@@ -94,4 +80,4 @@ def _empty() -> dict[str, array[int]]:
 
 
 def _milliseconds(seconds: float) -> int:
-    return max(0, int(seconds * 1000))
+    return int(seconds * 1000)

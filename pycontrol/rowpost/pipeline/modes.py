@@ -14,23 +14,24 @@ The modes with a receiving transaction share `within_transaction.WithinTransacti
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
 from rowpost.errors import DatabaseUnavailable, RowpostError
-from rowpost.handling.processor import Caused
+from rowpost.handling.processor import Caused, Receiver
 from rowpost.outbox.processing import OutboxProcessing
-from rowpost.pipeline.within_transaction import ReceiveOnly, Receiver, SendsAtomicWithReceive, WithinTransaction
+from rowpost.pipeline.within_transaction import ReceiveOnly, SendsAtomicWithReceive, WithinTransaction
 from rowpost.recoverability.outcome import Outcome, RowState
 from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.coordinator import Coordinator
 from rowpost.transactions.guard import broken_transaction, connection_guard
 from rowpost.transactions.scope import NamedDatabases, OneDatabase, Scope, begin_scope
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Outgoing
+from rowpost.wire.outgoing import Outgoing
 
-__all__ = ["Mode", "NoTransaction", "TransactionScope", "choose_mode"]
+__all__ = ["Mode", "NoTransaction", "OtherDatabases", "TransactionScope", "choose_mode"]
 
 
 class Mode(Protocol):
@@ -61,22 +62,34 @@ class Mode(Protocol):
         """Do what is left and close other connections. The caller closes the receiving connection."""
 
 
-def choose_mode(receiver: Receiver, participants: Mapping[str, str], outboxes: Mapping[str, str]) -> Mode:
+@dataclass(frozen=True)
+class OtherDatabases:
+    """The databases of an environment that handlers may use beside the queue's, by name.
+
+    Attributes:
+        participants: the URLs of participants in distributed transactions. An endpoint's own are added.
+        outboxes: the URLs of business databases.
+    """
+
+    participants: Mapping[str, str] = field(default_factory=dict)
+    outboxes: Mapping[str, str] = field(default_factory=dict)
+
+
+def choose_mode(receiver: Receiver, others: OtherDatabases) -> Mode:
     """Return the mode of a processor.
 
     Args:
         receiver: what the pipeline and the mode share.
-        participants: URLs of the environment's participants, by name. The processor's own are added.
-        outboxes: URLs of the environment's business databases, by name.
+        others: the environment's other databases.
 
     Raises:
         SettingsError: the business database of an outbox is not known, or a participant is not usable.
     """
     processor = receiver.processor
     if processor.outbox is not None:
-        return OutboxProcessing(processor, processor.outbox, receiver.queue, outboxes, receiver.retries, receiver.step, receiver.database)
+        return OutboxProcessing(receiver, others.outboxes)
     if processor.transaction_mode == "transaction_scope":
-        return TransactionScope(receiver, resolve_participants(participants, processor.participants))
+        return TransactionScope(receiver, resolve_participants(others.participants, processor.participants))
     classes: dict[str, Callable[[Receiver], Mode]] = {
         "none": NoTransaction,
         "receive_only": ReceiveOnly,
@@ -112,8 +125,8 @@ class NoTransaction:
             receiver.step("handled")
             if not database.closed and database.in_transaction:
                 failure = broken_transaction(receiver.queue, "left a transaction open on the connection")
-            elif caused.operations and not database.closed:
-                receiver.processor.dispatch(database, caused.operations, begin=True, commit=True)
+            elif caused.outgoing and not database.closed:
+                receiver.processor.dispatch(database, [caused.outgoing], begin=True, commit=True)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         if database.closed:
@@ -187,16 +200,16 @@ class TransactionScope(WithinTransaction):
             if self._coordinator is not None and self._coordinator.active:  # not committed, whatever the reason
                 self._coordinator.rollback()
 
-    def _handler_ended(self, database: Connection, batched: bool) -> DatabaseUnavailable | None:
-        lost = super()._handler_ended(database, batched)
+    def _handler_ended(self, batched: bool) -> DatabaseUnavailable | None:
+        lost = super()._handler_ended(batched)
         if self._coordinator is not None:
             self._coordinator.stop_guards()
         return lost
 
-    def _before_commit(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+    def _before_commit(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         if self._coordinator is not None and self._coordinator.active:
             self._coordinator.prepare(database)
-        return operations
+        return outgoing
 
     def _after_commit(self) -> None:
         if self._coordinator is not None and self._coordinator.active:
@@ -209,7 +222,7 @@ class TransactionScope(WithinTransaction):
         return super()._commit_failed(message, error)
 
     def _failed(self, message: Message, error: BaseException | None, row: RowState, batched: bool) -> Outcome:
-        if not self._receiver.database.closed and self._guard.ended is None:
+        if not self._receiver.database.closed and self._transaction.ended is None:
             self._check_outage(error)
         return super()._failed(message, error, row, batched)
 

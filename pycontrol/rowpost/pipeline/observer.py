@@ -1,44 +1,93 @@
-"""What observes the attempts of a pipeline for OpenTelemetry: protocols, so that the pipeline itself imports no OpenTelemetry.
+"""What observes the messages of a pipeline: `Observer`, of which a pipeline has a list.
 
-A pipeline has an observer only if its environment has the section `telemetry`. The pipeline chooses once, when it is made, whether it calls
-the mode's methods or the observer's. `pipeline.telemetry.observer` implements the protocols.
+    Pipeline(database, "Sales", endpoint, observers=[Stopwatch()])
+
+A worker's observers are the in-flight message that its supervisor reads, and what takes the measurements of messages: `timings.Stopwatch` for
+status and events, `histograms.TypedStopwatch` for Prometheus, `measurements.Recorder` for ServiceControl, and
+`telemetry.observer.QueueTelemetry` for OpenTelemetry. Times are measured once for all of them, by `timings.measure`.
+
+A pipeline calls only the methods that an observer overrides. What nobody observes costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from rowpost.database.connection import Connection
 from rowpost.handling.observer import HandlerObserver, SendObserver
 from rowpost.handling.processor import Caused
-from rowpost.recoverability.outcome import Outcome, RowState
-from rowpost.recoverability.retries import Retries
+from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.wire.message import Message
 
-__all__ = ["EndpointObserver", "ObservedRetries", "PipelineObserver"]
+__all__ = ["Begun", "EndpointObserver", "Headers", "Measurement", "Observer", "Observers"]
+
+Headers = Mapping[str, str | None]
+#: for each message, its headers, and when its handler started in seconds since 1970
+Begun = Sequence[tuple[Headers, float]]
 
 
-class PipelineObserver(Protocol):
-    """Observes the messages of one pipeline. Not for several threads at once."""
+class Measurement(NamedTuple):
+    """The times of messages whose transaction has ended, and which ended in the same way.
 
-    def handle(self, handle: Callable[[Message], Outcome], message: Message) -> Outcome:
-        """Handle one message in a transaction of its own: call `handle`, and return its outcome. Raises what it raises."""
+    Attributes:
+        kind: how they ended.
+        headers: the headers of each message.
+        processing: each one's processing time in seconds.
+        critical: each one's critical time in seconds; None for a message that has none.
+        ended: when the transaction ended, in seconds since 1970.
+    """
 
-    def attempt(self, attempt: Callable[..., Caused | Outcome], message: Message, row: RowState, *, batched: bool) -> Caused | Outcome:
-        """Handle one message of a batch: call `attempt` with the other arguments, and return its result. Raises what it raises."""
+    kind: Kind
+    headers: Sequence[Headers]
+    processing: Sequence[float]
+    critical: Sequence[float | None]
+    ended: float
+
+
+class Observer:
+    """Observes the messages of one pipeline, in the pipeline's thread. Override the methods that you need; the others do nothing."""
+
+    def began(self) -> None:
+        """Note that a transaction begins in which messages are received. What was not measured before is rolled back."""
+
+    def step(self, name: str) -> None:
+        """Note a step of a message, such as "received" or "before commit". Tests stop a process there."""
+
+    def starting(self, message: Message) -> None:
+        """Note that the handlers of a message run next."""
 
     def failed(self, error: BaseException) -> None:
-        """Note why the current attempt has failed."""
+        """Note why the current attempt has failed, before the failure is counted."""
 
-    def batch_began(self) -> None:
-        """Note that another batch begins. What was not committed is rolled back."""
+    def ended(self, result: Caused | Outcome) -> None:
+        """Note the end of what `starting` began: the outcome, or in a batch what the handlers caused; its commit comes later."""
 
-    def committed(self) -> None:
-        """Note that the batch was committed."""
+    def aborted(self, error: BaseException) -> None:
+        """Note that an error has ended the current attempt without an outcome: the connection is lost, or rowpost is at fault."""
+
+    def measured(self, measurement: Measurement) -> None:
+        """Take the times of messages whose transaction has ended."""
 
     def close(self) -> None:
-        """Note that the pipeline ends. What was not committed is rolled back."""
+        """Note that the pipeline ends. What was not measured is rolled back."""
+
+
+class Observers:
+    """The methods of a pipeline's observers that do something, by their names."""
+
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        def of(name: str) -> tuple[Callable[..., Any], ...]:
+            return tuple(getattr(each, name) for each in observers if getattr(type(each), name) is not getattr(Observer, name))
+
+        observers = tuple(observers)
+        self.began: tuple[Callable[[], None], ...] = of("began")
+        self.steps: tuple[Callable[[str], None], ...] = of("step")
+        self.starting: tuple[Callable[[Message], None], ...] = of("starting")
+        self.failed: tuple[Callable[[BaseException], None], ...] = of("failed")
+        self.ended: tuple[Callable[[Caused | Outcome], None], ...] = of("ended")
+        self.aborted: tuple[Callable[[BaseException], None], ...] = of("aborted")
+        self.measured: tuple[Callable[[Measurement], None], ...] = of("measured")
+        self.close: tuple[Callable[[], None], ...] = of("close")
 
 
 class EndpointObserver(HandlerObserver, SendObserver, Protocol):
@@ -50,23 +99,10 @@ class EndpointObserver(HandlerObserver, SendObserver, Protocol):
 
     traces: bool
 
-    def pipeline(self, queue: str, discriminator: str = "") -> PipelineObserver:
+    def pipeline(self, queue: str, discriminator: str = "") -> Observer:
         """Return the observer of a pipeline.
 
         Args:
             queue: the name of its queue.
             discriminator: names this instance of the endpoint among others; empty if it has no name.
         """
-
-
-class ObservedRetries(Retries):
-    """Retries that tell an observer why each attempt failed."""
-
-    def __init__(self, observer: PipelineObserver, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._observer = observer
-
-    def failed(self, database: Connection, message: Message, error: BaseException, row: RowState = RowState.RETURNED) -> Outcome:
-        """Tell the observer, then count the failed attempt and treat the message accordingly."""
-        self._observer.failed(error)
-        return super().failed(database, message, error, row)

@@ -1,22 +1,31 @@
-"""Measure critical time and processing time of handled messages, in seconds.
+"""Measure critical time and processing time of messages, in seconds.
 
 Critical time lasts from when a message was due (header DeliverAt, else TimeSent) until its commit. Processing time lasts from the start of its
-handler until its commit. Only handled messages count. A message without these headers has no critical time. Due times come from
-the sender's clock. If that clock is ahead, a time counts as 0. `Stopwatch` collects the times, `Times` sums them up.
+handler until its commit. A message without these headers has no critical time. Due times come from the sender's clock. If that clock is
+ahead, a time counts as 0.
+
+A pipeline measures its messages once for all of its observers: `measure` returns a `Measurement`. The observer `Stopwatch` sums up the
+times of handled messages for status and events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from rowpost.pipeline.observer import Begun, Measurement, Observer
+from rowpost.recoverability.outcome import Kind
 from rowpost.wire.headers import DELIVER_AT, TIME_SENT
 from rowpost.wire.message import parse_timestamp
 
-__all__ = ["Stopwatch", "Times", "critical_time", "due_at"]
+__all__ = ["Stopwatch", "Times", "measure"]
 
-Headers = Mapping[str, str | None]
+
+def measure(kind: Kind, begun: Begun, ended: float) -> Measurement:
+    """Measure messages of a transaction that ended at `ended`, in seconds since 1970."""
+    headers = [each for each, _ in begun]
+    processing = [max(0.0, ended - started) for _, started in begun]
+    return Measurement(kind, headers, processing, [critical_time(each.get(DELIVER_AT) or each.get(TIME_SENT), ended) for each in headers], ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +60,17 @@ class Times:
         return self.critical_sum / self.critical if self.critical else None
 
 
-class Stopwatch:
-    """Collects times between two reports. `add` is called for every message, so it must be cheap."""
+class Stopwatch(Observer):
+    """Sums up the times of handled messages between two reports."""
 
     def __init__(self) -> None:
         self._times = Times()
 
-    def add(self, begun: Sequence[tuple[Headers, float]], completed: float) -> None:
-        """Add handled messages.
-
-        Args:
-            begun: for each message, its headers, and when its handler started.
-            completed: when the messages were committed. Both times are in seconds since 1970.
-        """
-        self._sum_up(begun, completed)
-
-    def _sum_up(self, begun: Sequence[tuple[Headers, float]], completed: float) -> tuple[list[float], list[float | None]]:
-        """Add the messages to the sums, and return the processing time and the critical time of each in seconds."""
-        processing = [max(0.0, completed - started) for _, started in begun]
-        waits = [critical_time(due_at(headers), completed) for headers, _ in begun]
-        waited = [wait for wait in waits if wait is not None]
-        self._times += Times(len(processing), sum(processing), max(processing, default=0.0), len(waited), sum(waited), max(waited, default=0.0))
-        return processing, waits
+    def measured(self, measurement: Measurement) -> None:
+        """Add handled messages. Others do not count."""
+        if measurement.kind is Kind.HANDLED:
+            processing, waited = measurement.processing, [each for each in measurement.critical if each is not None]
+            self._times += Times(len(processing), sum(processing), max(processing), len(waited), sum(waited), max(waited, default=0.0))
 
     def take(self) -> Times:
         """Return the times since the last call."""
@@ -80,18 +78,13 @@ class Stopwatch:
         return times
 
 
-def due_at(headers: Headers) -> str | None:
-    """Return when a message was due, in the format of headers; None if its headers do not say that."""
-    return headers.get(DELIVER_AT) or headers.get(TIME_SENT)
-
-
-def critical_time(due: str | None, completed: float) -> float | None:
+def critical_time(due: object, completed: float) -> float | None:
     """Return the seconds between a time in the format of headers and one in seconds since 1970; None if there is none.
 
     >>> critical_time("1970-01-01 00:00:55:000000 Z", 60.0)
     5.0
     """
-    if not due:
+    if not isinstance(due, str):  # a handler may have written anything into the headers
         return None
     if due[19:20] != ":" or due[26:] != " Z" or not due.isascii() or not due[20:26].isdecimal():  # another sender's format
         return None

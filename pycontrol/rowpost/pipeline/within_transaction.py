@@ -8,62 +8,22 @@ say what is sent when. The caller's `ReceiveTransaction` owns the transaction: n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
-from rowpost.errors import (
-    CatalogueError,
-    DatabaseError,
-    DatabaseUnavailable,
-    Deadlock,
-    HandlerBrokeTransaction,
-    SagaConflict,
-)
-from rowpost.handling.processor import Caused, Processor
+from rowpost.errors import DatabaseUnavailable, Deadlock, SagaConflict
+from rowpost.handling.processor import Caused, Receiver
 from rowpost.recoverability.lost_sessions import is_waiting
-from rowpost.recoverability.outcome import DEADLOCKED, Interrupted, Outcome, RowState
+from rowpost.recoverability.outcome import DEADLOCKED, InterruptedAttempt, Outcome, RowState
 from rowpost.recoverability.policy import in_words
-from rowpost.recoverability.retries import Retries, roll_back
-from rowpost.transactions.guard import broken_transaction, connection_guard
+from rowpost.recoverability.retries import roll_back
+from rowpost.transactions.guard import broken_transaction
+from rowpost.transactions.judgement import Fate, HandlerTransaction
 from rowpost.transactions.scope import OneDatabase, Scope
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Outgoing
+from rowpost.wire.outgoing import Outgoing
 
-__all__ = ["ReceiveOnly", "Receiver", "SendsAtomicWithReceive", "Step", "WithinTransaction", "no_step"]
-
-#: called with the name of each step on a message's way, for tests that end the process there
-Step = Callable[[str], None]
-
-
-def no_step(_: str) -> None:
-    """Ignore the steps of a message."""
-
-
-@dataclass
-class Receiver:
-    """What a pipeline and its mode share.
-
-    Attributes:
-        database: the receiving connection. It is replaced if a handler closes it.
-        queue: the queue's name.
-        processor: runs the handlers.
-        retries: treats failed attempts.
-        reconnect: opens a new receiving connection; None if that is not possible.
-        step: is called at each step of a message.
-        interrupted: the message whose handler was running when the connection was lost.
-        broken: set if a handler may have committed the transaction of a batch, and with it the removal of other messages.
-    """
-
-    database: Connection
-    queue: str
-    processor: Processor
-    retries: Retries
-    reconnect: Callable[[], Connection] | None
-    step: Step
-    interrupted: Interrupted | None = None
-    broken: HandlerBrokeTransaction | None = None
+__all__ = ["ReceiveOnly", "SendsAtomicWithReceive", "WithinTransaction"]
 
 
 class WithinTransaction:
@@ -82,10 +42,7 @@ class WithinTransaction:
     def __init__(self, receiver: Receiver, scope: Scope | None = None) -> None:
         self._receiver = receiver
         self._scope = scope or OneDatabase(self.name)
-        self._guarded = receiver.database
-        self._guard = connection_guard(receiver.database, receiver.queue)
-        #: whether any handler asked for the driver's connection so far
-        self._connection_was_used = False
+        self._transaction = HandlerTransaction(receiver.database, receiver.queue)
         self.handler_seconds = 0.0
 
     # -------------------------------------------------------------- success
@@ -109,42 +66,29 @@ class WithinTransaction:
             transaction is over.
         """
         receiver, database = self._receiver, self._receiver.database
-        if database is not self._guarded:  # a handler closed the one before
-            self._guarded, self._guard = database, connection_guard(database, receiver.queue)
-        self._guard.start(message, in_place=database.handed_out)
-        database.guard = self._guard
-        database.lent, started = False, time.perf_counter()
+        if database is not self._transaction.database:  # a handler closed the one before
+            self._transaction = HandlerTransaction(database, receiver.queue)
+        self._transaction.start(message)
+        started = time.perf_counter()
         try:
             caused = receiver.processor.handle(message, database, self._scope)
-            if batched:  # the next message of the batch may belong to the same saga
-                caused.operations = receiver.processor.store(database, caused.operations)
-            elif caused.operations:
-                caused.operations = self._before_send(database, caused.operations)
+            if caused.outgoing:  # in a batch, the next message may belong to the same saga
+                caused.outgoing = (receiver.processor.store if batched else self._before_send)(database, caused.outgoing)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
-            self._handler_ended(database, batched)
+            self._handler_ended(batched)
             return self._failed(message, error, row, batched)
         except BaseException:
-            self._handler_ended(database, batched)
+            self._handler_ended(batched)
             roll_back(database)
             raise
         self.handler_seconds = time.perf_counter() - started
-        lost = self._handler_ended(database, batched)
-        receiver.step("handled")
-        return caused if self._can_commit(batched, bool(caused.operations)) else self._failed(message, lost, row, batched)
-
-    def _can_commit(self, batched: bool, sends: bool) -> bool:
-        """Return whether the transaction is still open and can be committed.
-
-        PostgreSQL's driver knows that. SQL Server must be asked, which costs a round trip. Its COMMIT fails if the transaction is
-        not open or another one, so it is asked only if a handler ever used the connection, and only if messages share the transaction or
-        `sends` leave before its COMMIT.
-        """
-        database = self._receiver.database
-        if self._guard.ended is not None:
-            return False
-        if database.engine == "sqlserver" and not ((batched or (sends and self.sends_first)) and self._connection_was_used):
-            return not database.closed
-        return database.is_intact("commit_guarded" if batched else self.begin)
+        lost = self._handler_ended(batched)
+        for step in receiver.steps:
+            step("handled")
+        sure = batched or (self.sends_first and bool(caused.outgoing))
+        if self._transaction.can_commit("commit_guarded" if batched else self.begin, sure=sure):
+            return caused
+        return self._failed(message, lost, row, batched)
 
     def commit(self, message: Message, caused: Caused) -> Outcome:
         """Commit the removal, the handler's SQL and, depending on the mode, what was sent."""
@@ -152,49 +96,36 @@ class WithinTransaction:
         try:
             if message.id in receiver.retries.counted:
                 receiver.retries.forget(database, message)
-            operations = self._before_commit(database, caused.operations)
-            receiver.step("before commit")
-            if operations:
-                receiver.processor.dispatch(database, operations, commit=True)
+            outgoing = self._before_commit(database, caused.outgoing)
+            for step in receiver.steps:
+                step("before commit")
+            if outgoing:
+                receiver.processor.dispatch(database, [outgoing], commit=True)
             else:
                 database.commit()
         except DatabaseUnavailable as lost:
             return self._session_ended(message, lost)
         except Exception as error:  # noqa: BLE001 whatever a message makes the commit raise is a failed attempt at it
             return self._commit_failed(message, error)
-        receiver.step("committed")
+        for step in receiver.steps:
+            step("committed")
         self._after_commit()
         return Outcome.done(message, caused.discard)
 
     # -------------------------------------------------------------- what differs by mode
-    def _before_send(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+    def _before_send(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Make calls that must not wait for the commit. Part of the attempt: if it fails, the attempt has failed."""
-        return operations
+        return outgoing
 
-    def _before_commit(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+    def _before_commit(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Do what comes before the commit, and return what is sent together with it."""
-        return operations
+        return outgoing
 
     def _after_commit(self) -> None: ...
 
-    def _handler_ended(self, database: Connection, batched: bool) -> DatabaseUnavailable | None:
-        """Stop guarding. What a handler set until the transaction's end stays for its commit, unless other messages share the transaction.
-
-        Returns:
-            The error if the session was over when it was reset.
-        """
-        self._connection_was_used |= database.lent
-        self._guard.stop()
-        database.guard = None
-        changed = self._guard.changed
-        if database.engine == "sqlserver" and not self._connection_was_used:
-            return None  # its guard sees nothing, and takes each handler for one that changed something
-        if changed and (batched or changed != {"transaction"}) and not database.closed:
-            try:
-                database.reset_session(changed)
-            except DatabaseUnavailable as lost:
-                return lost
-        return None
+    def _handler_ended(self, batched: bool) -> DatabaseUnavailable | None:
+        """Stop guarding the connection. Return the error if the session was over when it was reset."""
+        return self._transaction.stop(everything=batched)
 
     # -------------------------------------------------------------- failure
     def _failed(self, message: Message, error: BaseException | None, row: RowState, batched: bool) -> Outcome:
@@ -206,61 +137,40 @@ class WithinTransaction:
             row: the state of the row, if the handler left the transaction open.
             batched: the transaction is commit-guarded and contains other messages too.
         """
-        database, retries = self._receiver.database, self._receiver.retries
-        if database.closed and self._guard.ended != "COMMIT":
-            return self._closed(message, error)
-        if batched and error is not None and self._guard.ended in (None, "ROLLBACK") and self._is_conflict(error):
+        receiver, database = self._receiver, self._receiver.database
+        if batched and error is not None and not database.closed and self._transaction.ended != "COMMIT" and self._is_conflict(error):
             roll_back(database)  # the locks of the batch's other messages may be the cause: alone it may succeed
             return DEADLOCKED
-        if self._guard.ended is None and self._is_open(error, batched):
-            what = "returned as if nothing had happened after a statement failed, which doomed the transaction"
-            outcome = retries.failed(database, message, error or self._broken(what), row)
-            if database.closed:  # the roll back has found that the server had ended the session
-                self._replace(database)
-            return outcome
-        if not isinstance(error, HandlerBrokeTransaction):
-            error = self._broken("ended the transaction", error)
-        row = RowState.RETURNED if self._guard.ended == "ROLLBACK" else RowState.GONE
-        if batched and row is RowState.GONE:
-            self._receiver.broken = error  # its messages may be in no queue
-            row = RowState.RETURNED if is_waiting(database, self._receiver.queue, message.row_version) else RowState.GONE
-        outcome = retries.failed(database, message, error, row)
-        if database.closed:
+        fate, error = self._transaction.judge(error, "commit_guarded" if batched else self.begin)
+        if fate is Fate.LOST or error is None:
+            raise self._lost(message, error) from error
+        if fate is Fate.CLOSED:
+            return self._closed(message, error)
+        if fate is Fate.ROLLED_BACK:
+            row = RowState.RETURNED
+        elif fate is Fate.ENDED:
+            row = RowState.GONE
+            if batched:
+                receiver.broken = error  # its messages may be in no queue
+                row = RowState.RETURNED if is_waiting(database, receiver.queue, message.row_version) else RowState.GONE
+        outcome = receiver.retries.failed(database, message, error, row)
+        if database.closed:  # the roll back has found that the server had ended the session
             self._replace(database)
         return outcome
 
-    def _is_open(self, error: BaseException | None, batched: bool) -> bool:
-        """Return whether the handler left its transaction open. An error of SQL Server often rolls back by itself."""
-        database = self._receiver.database
-        if database.engine != "sqlserver":
-            return database.in_transaction and not (batched and self._connection_was_used and self._was_replaced(database))
-        if error is None:
-            return False
-        if self._connection_was_used and self._was_replaced(database):
-            return False
-        from_database = (DatabaseError, CatalogueError, database.dialect.driver_error())
-        return isinstance(error, from_database) or database.in_transaction
+    def _lost(self, message: Message, error: BaseException | None) -> DatabaseUnavailable:
+        """Return the error for a lost connection, which cannot count the attempt.
 
-    def _was_replaced(self, database: Connection) -> bool:
-        try:
-            with database.translated():
-                return database.dialect.was_replaced(database.raw_connection)
-        except DatabaseUnavailable:
-            return False  # the server has rolled back
-
-    def _closed(self, message: Message, error: BaseException | None) -> Outcome:
-        """Treat a message whose connection was lost, or closed by its handler, without a COMMIT: the server has rolled back.
-
-        A lost connection cannot count the attempt. The worker does that on its next connection, because the message itself may be
-        the cause: a query can end its server process.
+        The worker does that on its next connection, because the message itself may be the cause: a query can end its server process.
         """
+        said = "" if error is None else f" {in_words(self._translated(error))}"
+        lost = DatabaseUnavailable(f"The connection was lost while a message of queue {self._receiver.queue!r} was handled.{said}")
+        self._receiver.interrupted = InterruptedAttempt(message.id, message.row_version, lost)
+        return lost
+
+    def _closed(self, message: Message, broken: BaseException) -> Outcome:
+        """Treat a message whose handler closed the connection: the server has rolled back."""
         receiver = self._receiver
-        if getattr(receiver.database.raw_connection, "broken", False):
-            said = "" if error is None else f" {in_words(self._translated(error))}"
-            lost = DatabaseUnavailable(f"The connection was lost while a message of queue {receiver.queue!r} was handled.{said}")
-            receiver.interrupted = Interrupted(message.id, message.row_version, lost)
-            raise lost from error
-        broken = self._broken("closed the connection", error)
         if receiver.reconnect is None:
             raise broken
         receiver.database = receiver.reconnect()
@@ -287,7 +197,7 @@ class WithinTransaction:
         if database.in_transaction or self._rolled_back_by_server(error):
             roll_back(database)  # before counting: forget_failure may hold a lock on the count's row
             return retries.failed(database, message, error)
-        return retries.failed(database, message, self._broken("ended the transaction", error), RowState.GONE)
+        return retries.failed(database, message, broken_transaction(self._receiver.queue, "ended the transaction", error), RowState.GONE)
 
     def _rolled_back_by_server(self, error: Exception) -> bool:
         """Return whether a failed commit has rolled back the transaction that the handler left open.
@@ -303,9 +213,6 @@ class WithinTransaction:
     def _translated(self, error: BaseException) -> BaseException:
         dialect = self._receiver.database.dialect
         return dialect.translate(error) if isinstance(error, dialect.driver_error()) else error
-
-    def _broken(self, what: str, cause: BaseException | None = None) -> HandlerBrokeTransaction:
-        return broken_transaction(self._receiver.queue, what, cause)
 
     # -------------------------------------------------------------- outside of messages
     def settle(self) -> None: ...
@@ -325,11 +232,12 @@ class ReceiveOnly(WithinTransaction):
     name = "receive_only"
     sends_first = True
 
-    def _before_send(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
-        return self._receiver.processor.store(database, operations)
+    def _before_send(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
+        return self._receiver.processor.store(database, outgoing)
 
-    def _before_commit(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
-        if operations:
-            self._receiver.processor.dispatch(database.second_connection(), operations, begin=True, commit=True)
-            self._receiver.step("sent")
+    def _before_commit(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
+        if outgoing:
+            self._receiver.processor.dispatch(database.second_connection(), [outgoing], begin=True, commit=True)
+            for step in self._receiver.steps:
+                step("sent")
         return []

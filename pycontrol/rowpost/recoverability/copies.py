@@ -1,6 +1,6 @@
 """Build the copy of a failed message that is stored in the error queue or in the delayed table.
 
-`Copies` builds the copies for one queue. A copy must always be possible: a message that cannot be moved because of the text of its error
+`FailedCopies` builds the copies for one queue. A copy must always be possible: a message that cannot be moved because of the text of its error
 would be tried again and again, and would block its queue. So a copy whose headers cannot be built is stored unchanged.
 """
 
@@ -15,9 +15,9 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Failure, Host, delayed_headers, describe, failure_headers, in_words
 from rowpost.wire.headers import MESSAGE_ID
 from rowpost.wire.message import Message, decode_headers, encode_headers
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
-__all__ = ["Copies", "Copy"]
+__all__ = ["Copy", "FailedCopies"]
 
 logger = logging.getLogger("rowpost")
 
@@ -34,7 +34,7 @@ class Copy(NamedTuple):
     call: Call
 
 
-class Copies:
+class FailedCopies:
     """Builds the copies of failed messages.
 
     Args:

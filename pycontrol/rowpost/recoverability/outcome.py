@@ -11,7 +11,7 @@ from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import split_enclosed_types
 
-__all__ = ["DEADLOCKED", "EMPTY", "Discard", "Interrupted", "Kind", "Outcome", "RowState", "identity_of"]
+__all__ = ["DEADLOCKED", "EMPTY", "Discard", "InterruptedAttempt", "Kind", "Outcome", "RowState", "identity_of"]
 
 
 class Kind(Enum):
@@ -106,7 +106,7 @@ def identity_of(message: Message) -> tuple[str | None, str | None]:
         return None, None
 
 
-class Interrupted(NamedTuple):
+class InterruptedAttempt(NamedTuple):
     """A message whose handler was running when its connection was lost. The attempt is not counted yet.
 
     Attributes:

@@ -31,12 +31,12 @@ from rowpost.errors import (
     QueueNotFound,
     RowpostError,
 )
-from rowpost.recoverability.copies import Copies, Copy
+from rowpost.recoverability.copies import Copy, FailedCopies
 from rowpost.recoverability.lost_sessions import check_attempt, receive_again
 from rowpost.recoverability.outcome import Kind, Outcome, RowState
 from rowpost.recoverability.policy import Decision, Failure, Host, Recoverability, delayed_rounds, in_words
 from rowpost.wire.message import Message, decode_headers
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["Retries", "roll_back"]
 
@@ -65,6 +65,7 @@ class Retries:
         open_second: opens a second connection to count failures. Without it, a failure is counted after the rollback, and other
             workers may make some attempts too many.
         clock: monotonic time in seconds.
+        observers: are called with the error of each failed attempt, before it is counted.
     """
 
     def __init__(
@@ -78,11 +79,13 @@ class Retries:
         host: Host | None = None,
         open_second: Callable[[], Connection] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        observers: Iterable[Callable[[BaseException], None]] = (),
     ) -> None:
         self._queue, self._key = queue, key
+        self._observers = tuple(observers)
         self._recoverability, self._error_queue = recoverability, error_queue
         #: builds what is stored of a failed message
-        self.copies = Copies(queue, address, error_queue, host)
+        self.copies = FailedCopies(queue, address, error_queue, host)
         self._open_second = open_second
         self._second: Connection | None = None
         self._clock = clock
@@ -137,6 +140,8 @@ class Retries:
             DatabaseError: the attempt could not be counted. If `row` is HELD, the receiving transaction is still open. The
                 caller's `ReceiveTransaction` rolls it back, so that the message is in its queue again.
         """
+        for failed in self._observers:
+            failed(error)
         self._savepoints_until = self._clock() + SAVEPOINTS_FOR_SECONDS
         if row in _IN_MEMORY:
             with suppress(RowpostError):  # what stores the message opens another connection if this one is not usable

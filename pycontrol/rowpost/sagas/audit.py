@@ -33,18 +33,18 @@ from rowpost.wire.headers import (
 )
 from rowpost.wire.message import encode_headers, parse_timestamp
 from rowpost.wire.message_types import split_enclosed_types
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 from rowpost.wire.saga_audit import SagaChangeInitiator, SagaChangeOutput, SagaUpdatedMessage
 from rowpost.wire.service_control import report
 
-__all__ = ["Change", "SagaAudit"]
+__all__ = ["InstanceChange", "SagaAudit"]
 
 logger = logging.getLogger("rowpost")
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Change:
+class InstanceChange:
     """What a message did to an instance.
 
     Attributes:
@@ -107,7 +107,7 @@ class SagaAudit:
         if not database.closed:
             database.rollback()
 
-    def call(self, change: Change, context: Context, message_type: str) -> list[Call]:
+    def call(self, change: InstanceChange, context: Context, message_type: str) -> list[Call]:
         """Return the call that reports a change, and note the change in the message's audit copy.
 
         Args:
@@ -137,7 +137,7 @@ class SagaAudit:
         return [self._place.send({"headers": encode_headers(sent.headers), "body": sent.body})]
 
 
-def _state(change: Change) -> str:
+def _state(change: InstanceChange) -> str:
     """Return the state as JSON, with the properties that each saga of NServiceBus has."""
     fields: dict[str, Any] = {}
     try:

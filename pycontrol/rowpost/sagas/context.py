@@ -36,7 +36,7 @@ class SagaContext(Context):
         self, outer: Context, saga_id: UUID, saga_type: str, metadata: Mapping[str, str], sent: list[SagaChangeOutput] | None = None
     ) -> None:
         super().__init__(outer.endpoint, outer.database, outer.incoming, outer.scope)
-        self.operations, self.headers, self.discards = outer.operations, outer.headers, outer.discards
+        self.outgoing, self.headers, self.discards = outer.outgoing, outer.headers, outer.discards
         self._collected, self.audit_headers = outer._collected, outer.audit_headers
         self._saga_id, self._saga_type = saga_id, saga_type
         self._metadata = metadata

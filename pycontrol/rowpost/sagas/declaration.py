@@ -23,7 +23,7 @@ from rowpost.settings.saga import CorrelationType
 from rowpost.wire.dotnet_values import property_name
 from rowpost.wire.message_types import type_name
 
-__all__ = ["Declaration", "Method", "Saga", "handles", "starts"]
+__all__ = ["Method", "Saga", "SagaDeclaration", "handles", "starts"]
 
 State = TypeVar("State")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -68,7 +68,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Declaration:
+class SagaDeclaration:
     """The checked declaration of a saga class. `name` is its type in headers, `property` the state's correlation field."""
 
     name: str
@@ -121,7 +121,7 @@ class Saga(Generic[State]):
         SettingsError: the declaration is invalid.
     """
 
-    declaration: ClassVar[Declaration]
+    declaration: ClassVar[SagaDeclaration]
     state: State
     id: UUID
     completed: bool = False
@@ -167,7 +167,7 @@ def _declare(
     removed: tuple[str, ...] = (),
     version: str = "1.0.0",
     without_instance: str = "discard",
-) -> Declaration:
+) -> SagaDeclaration:
     problem = _Problem(cls.__name__)
     if concurrency not in ("pessimistic", "optimistic"):
         raise problem(f"has the unknown concurrency {concurrency!r}. Use pessimistic or optimistic.")
@@ -184,7 +184,7 @@ def _declare(
     required = [f.name for f in dataclasses.fields(state) if f.name != by and _needs_value(f)]
     if required:
         raise problem(f"starts with no value but {by}. Give these fields of {state.__name__} a default: {', '.join(required)}.")
-    return Declaration(
+    return SagaDeclaration(
         name=type_name(cls),
         state=state,
         property=by,

@@ -15,7 +15,7 @@ from rowpost.settings.environment import SagaSettings
 from rowpost.transport.directory import Place
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import type_name
-from rowpost.wire.operation import Call, Outgoing
+from rowpost.wire.outgoing import Call, Outgoing
 
 __all__ = ["HostedSagas"]
 
@@ -95,14 +95,14 @@ class HostedSagas:
 
         return sorted(messages, key=key)
 
-    def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+    def store(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Make the calls that store what sagas changed, and return the messages.
 
         In mode `receive_only` and in batches, this must not wait until the messages are sent. Otherwise the calls are made together
         with what is sent.
         """
-        calls = [each for each in operations if isinstance(each, Call)]
+        calls = [each for each in outgoing if isinstance(each, Call)]
         if not calls:
-            return operations
+            return outgoing
         database.call_all(calls)
-        return [each for each in operations if not isinstance(each, Call)]
+        return [each for each in outgoing if not isinstance(each, Call)]

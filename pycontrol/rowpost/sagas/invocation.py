@@ -18,7 +18,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCorrelation, LockTimeout, SagaNotDeployed
 from rowpost.handling.context import Context
 from rowpost.recoverability.outcome import Discard
-from rowpost.sagas.audit import Change, SagaAudit
+from rowpost.sagas.audit import InstanceChange, SagaAudit
 from rowpost.sagas.context import SagaContext
 from rowpost.sagas.correlation import correlation_text
 from rowpost.sagas.declaration import Method, Saga
@@ -33,7 +33,7 @@ from rowpost.wire.headers import (
     SAGA_TYPE,
 )
 from rowpost.wire.message_types import type_name, without_assembly
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 from rowpost.wire.saga_audit import SagaChangeOutput
 
 __all__ = ["SagaInvocation", "SagaTables"]
@@ -70,7 +70,7 @@ class SagaInvocation:
         self.__qualname__ = f"{saga.__qualname__}.{method.name}"
 
     def __call__(self, message: Any, context: Context) -> Any:
-        """Run the method, and add the calls that store the state to the context's operations.
+        """Run the method, and add the calls that store the state to the context's outgoing messages.
 
         Raises:
             InvalidCorrelation: the message does not identify an instance, or the method changed the correlation value.
@@ -99,11 +99,11 @@ class SagaInvocation:
         self._check_correlation_unchanged(saga, before)
         calls = self._store(saga, row, metadata, name)
         if sent is not None:
-            change = Change(self._declared.name, saga.id, saga.state, metadata, row is None, saga.completed, started, sent)
+            change = InstanceChange(self._declared.name, saga.id, saga.state, metadata, row is None, saga.completed, started, sent)
             calls += self._audit.call(change, context, type_name(self._method.cls))
         # before the messages: a conflict must fail the call before anything is sent
         for place, call in enumerate(calls):
-            context.operations.insert(place, call)
+            context.outgoing.insert(place, call)
         invoked = [context.audit_headers.get(INVOKED_SAGAS), f"{self._declared.name}:{saga.id}"]
         context.audit_headers[INVOKED_SAGAS] = ";".join(filter(None, invoked))
         return returned

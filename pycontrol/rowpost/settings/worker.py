@@ -16,6 +16,7 @@ from rowpost.settings.yaml_node import LONGEST_S, Count, Node, Seconds, decode
 
 __all__ = [
     "ADAPTIVE",
+    "DEFAULT_ATTEMPTS",
     "LARGEST_BATCH",
     "LARGEST_LIMIT",
     "MINIMUM_PEEK_DELAY",

@@ -31,7 +31,7 @@ from rowpost.transactions.recovery import recover
 from rowpost.transactions.scope import unknown_participant
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["Coordinator", "Step"]
 

@@ -25,9 +25,9 @@ from rowpost.database.dialects.postgresql.two_phase import (
     transaction_prefix,
 )
 from rowpost.errors import ParticipantFailed, RowpostError
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
-__all__ = ["InDoubt", "Recovered", "list_in_doubt", "recover"]
+__all__ = ["InDoubt", "RecoveryResult", "list_in_doubt", "recover"]
 
 OURS = "rowpost_"
 
@@ -52,7 +52,7 @@ class InDoubt:
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveryResult:
     """The result of one recovery.
 
     Attributes:
@@ -78,7 +78,7 @@ def list_in_doubt(database: Connection, participants: Mapping[str, str]) -> tupl
         return _judge(database, reached, unreachable), unreachable
 
 
-def recover(database: Connection, participants: Mapping[str, str]) -> Recovered:
+def recover(database: Connection, participants: Mapping[str, str]) -> RecoveryResult:
     """End what is in doubt at the participants, and delete decisions that all of them have carried out.
 
     It is safe at any time and from several processes at once. On SQL Server there is nothing to do.
@@ -86,7 +86,7 @@ def recover(database: Connection, participants: Mapping[str, str]) -> Recovered:
     Raises:
         RowpostError: the queue's database reported an error. What was not ended stays in doubt.
     """
-    result = Recovered()
+    result = RecoveryResult()
     if database.engine != "postgresql":
         return result
     old = {row.transaction_id: set(json.loads(row.participants)) for row in database.call("list_decisions")}
@@ -108,7 +108,7 @@ def recover(database: Connection, participants: Mapping[str, str]) -> Recovered:
     return result
 
 
-def _end(participant: Participant, each: InDoubt, result: Recovered) -> bool:
+def _end(participant: Participant, each: InDoubt, result: RecoveryResult) -> bool:
     """Commit or roll back. Return False if it is unknown whether the transaction is over."""
     commit = each.state == "decided"
     try:

@@ -1,6 +1,6 @@
 """What is done to failed messages: retry, discard, move to a queue, or edit their headers.
 
-    ErrorQueue(database).change_all(rows, Change("move", to="Billing"))
+    ErrorQueue(database).change_all(rows, FailureChange("move", to="Billing"))
 
 A change of many messages takes them in batches. Each batch is one transaction with whatever the caller reports in it. If a batch is refused,
 its messages are changed one by one, so that only those stay that cannot be changed.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rowpost.errors import InvalidMessage
 
-__all__ = ["BATCH", "KINDS", "Change", "Changed", "Report"]
+__all__ = ["BATCH", "KINDS", "Changed", "FailureChange", "Report"]
 
 #: messages that are changed in one transaction
 BATCH = 100
@@ -21,7 +21,7 @@ KINDS = ("retry", "discard", "move", "edit")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FailureChange:
     """What is done to a message.
 
     Attributes:
@@ -49,7 +49,7 @@ class Change:
     def apply(self, headers: Mapping[str, str | None]) -> dict[str, str | None]:
         """Return the headers of a message after the edit.
 
-        >>> Change("edit", headers={"Tenant": "b", "Old": None}).apply({"Tenant": "a", "Old": "x", "Kept": "y"})
+        >>> FailureChange("edit", headers={"Tenant": "b", "Old": None}).apply({"Tenant": "a", "Old": "x", "Kept": "y"})
         {'Tenant': 'b', 'Kept': 'y'}
         """
         kept = {name: value for name, value in headers.items() if name not in self.headers}

@@ -26,9 +26,9 @@ from rowpost.recoverability.policy import Host, failure_headers
 from rowpost.transport.directory import Directory, canonical_or_as_given
 from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
 from rowpost.wire.message import decode_headers, encode_headers
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
-__all__ = ["Moved", "move_due", "wait_after_peek"]
+__all__ = ["DueRound", "move_due", "wait_after_peek"]
 
 #: messages that a mover moves at a time, in one transaction
 BATCH = 500
@@ -41,7 +41,7 @@ Row = tuple[datetime, str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class DueRound:
     """The result of one round of a mover.
 
     Attributes:
@@ -61,7 +61,7 @@ class Moved:
     def wait(self, lateness: float) -> float:
         """Return the seconds until the next round.
 
-        >>> Moved(moved=100, next_due=0.0).wait(1.0), Moved(next_due=0.3).wait(1.0), Moved(next_due=60.0).wait(1.0)
+        >>> DueRound(moved=100, next_due=0.0).wait(1.0), DueRound(next_due=0.3).wait(1.0), DueRound(next_due=60.0).wait(1.0)
         (0.0, 0.3, 1.0)
         """
         if not self.elected or self.next_due is None:
@@ -97,7 +97,7 @@ def move_due(
     batch: int = BATCH,
     directory: Directory | None = None,
     host: Host | None = None,
-) -> Moved:
+) -> DueRound:
     """Move one batch of due messages in one transaction.
 
     Raises:
@@ -110,7 +110,7 @@ def move_due(
         # an idle queue costs one round trip; messages to forward take a second call, in a transaction that stays open
         ((moved, forwards, next_due_ms),) = database.call_all([move], begin=several, commit=several)[0]
         next_due = None if next_due_ms is None else next_due_ms / 1000
-        done = Moved(moved or 0, next_due=next_due, elected=moved is not None)
+        done = DueRound(moved or 0, next_due=next_due, elected=moved is not None)
         if moved is None or not forwards:
             return done
         ((more, forwards, _),) = database.call_all([move], begin=True)[0]
@@ -122,16 +122,16 @@ def move_due(
         return replace(rest, moved=rest.moved + moved)
 
 
-def _forward(database: Connection, forwarder: _Forwarder, moved: int, count: int) -> Moved:
+def _forward(database: Connection, forwarder: _Forwarder, moved: int, count: int) -> DueRound:
     """Forward messages to other queues. `next_due` is 0, because the next round finds out when the next message is due."""
     try:
-        return Moved(moved, forwarder.forward_all(count), next_due=0.0)
+        return DueRound(moved, forwarder.forward_all(count), next_due=0.0)
     except (DatabaseUnavailable, Deadlock):
         raise
     except RowpostError:  # a destination does not exist; forwarding one by one shows which one
         database.rollback()  # the messages that were moved with them are moved in the next round
     forwarded, failed = forwarder.forward_each(count)
-    return Moved(0, forwarded, failed, 0.0)
+    return DueRound(0, forwarded, failed, 0.0)
 
 
 class _Forwarder:

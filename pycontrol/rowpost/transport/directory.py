@@ -8,7 +8,7 @@ from typing import Any
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidQueueName
 from rowpost.wire.address import Address, parse_address
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["Directory", "Place", "canonical_or_as_given", "local_or_as_given", "names_of", "send_unregistered", "table_of"]
 

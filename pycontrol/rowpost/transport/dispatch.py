@@ -1,6 +1,6 @@
 """Send what handlers caused: find out where each message goes, and send all of them in one round trip.
 
-`dispatch` takes operations (messages) and calls (of procedures) and turns them into calls:
+`dispatch` takes outgoing messages and calls (of procedures) and turns them into calls:
 
     registered queue         one `send_message`, or `send_messages` for several messages to the same queue
     unregistered address     `send_unregistered`, one guarded INSERT
@@ -27,7 +27,7 @@ from rowpost.transport.subscriber_copies import SubscriberCopies
 from rowpost.wire.address import Address
 from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
 from rowpost.wire.message import encode_headers
-from rowpost.wire.operation import Call, Operation, Outgoing
+from rowpost.wire.outgoing import AddressedMessage, Call, Outgoing
 
 __all__ = ["dispatch"]
 
@@ -46,14 +46,14 @@ def dispatch(
     commit: Commit = False,
     also: Iterable[Call] = (),
 ) -> None:
-    """Send the operations of one or several messages in one round trip.
+    """Send what one or several messages caused in one round trip.
 
     Within a group, a message id is sent to the same destination, or published, only once. Each queue receives its messages in the order of
-    the operations. An event with subscribers whose queues are not registered in this database takes a second round trip.
+    the group. An event with subscribers whose queues are not registered in this database takes a second round trip.
 
     Args:
         database: the connection to send on.
-        groups: the operations and calls that each handled message caused.
+        groups: the outgoing messages and calls that each handled message caused.
         directory: the registered queues of this database.
         own_queue: the sender's queue. Its delayed table keeps delayed messages to destinations that have none. None if the
             sender has no queue.
@@ -82,7 +82,7 @@ def dispatch(
 
 
 def _add_group(batch: _Batch, database: Connection, group: Iterable[Outgoing], directory: Directory, own_queue: str | None) -> None:
-    seen: dict[tuple[str, str], Operation] = {}
+    seen: dict[tuple[str, str], AddressedMessage] = {}
     for outgoing in group:
         if isinstance(outgoing, Call):
             batch.add(outgoing)
@@ -108,8 +108,8 @@ def _publish_and_send(database: Connection, batch: _Batch, copies: SubscriberCop
     rows = database.call_all(batch.calls, begin=begin)
     try:
         calls = [
-            copies.copy(row[0], _content(operation) | {"time_to_be_received_ms": _milliseconds(operation.time_to_be_received)}, operation.headers)
-            for place, operation in batch.events
+            copies.copy(row[0], _content(addressed) | {"time_to_be_received_ms": _milliseconds(addressed.time_to_be_received)}, addressed.headers)
+            for place, addressed in batch.events
             for row in rows[place]
             if not row[1]
         ]
@@ -132,11 +132,11 @@ class _Batch:
 
     def __init__(self, also: Iterable[Call]) -> None:
         #: events with the index of their call
-        self.events: list[tuple[int, Operation]] = []
+        self.events: list[tuple[int, AddressedMessage]] = []
         self._calls: list[Call] = list(also)
         self._rows: dict[str, list[Row]] = {}
 
-    def publish(self, event: Operation) -> None:
+    def publish(self, event: AddressedMessage) -> None:
         self._flush()
         self.events.append((len(self._calls), event))
         time_ms = _milliseconds(event.time_to_be_received)
@@ -165,10 +165,10 @@ class _Batch:
         self._rows = {}
 
 
-def _row(database: Connection, operation: Operation) -> Row:
+def _row(database: Connection, addressed: AddressedMessage) -> Row:
     """Return the row that a message becomes in a registered queue."""
-    legacy = legacy_values(operation.headers) if database.legacy_columns else ()
-    return Row(encode_headers(operation.headers), operation.body, None, _milliseconds(operation.time_to_be_received), *legacy)
+    legacy = legacy_values(addressed.headers) if database.legacy_columns else ()
+    return Row(encode_headers(addressed.headers), addressed.body, None, _milliseconds(addressed.time_to_be_received), *legacy)
 
 
 def _send_one(queue: str, row: Row) -> Call:
@@ -179,30 +179,30 @@ def _send_one(queue: str, row: Row) -> Call:
     return Call("send_message", queue, arguments)
 
 
-def _delay(database: Connection, operation: Operation, place: Place, directory: Directory, own_queue: str | None) -> Call:
+def _delay(database: Connection, addressed: AddressedMessage, place: Place, directory: Directory, own_queue: str | None) -> Call:
     """Store a message in the delayed table of its destination, or in the sender's, which forwards it when it is due."""
-    arguments = {**_content(operation), "delay_ms": _milliseconds(operation.delay)}
+    arguments = {**_content(addressed), "delay_ms": _milliseconds(addressed.delay)}
     if place.delays:
         return Call("delay_message", place.name, arguments)
     own = None if own_queue is None else directory.find(database, own_queue)
     if own is None or not own.delays:
         sender = "the sender has no queue" if own_queue is None else f"the sender's queue {own_queue!r} has none either"
         raise DelayNotSupported(
-            f"The delayed message to {operation.destination!r} cannot be stored: the destination has no delayed table in this "
+            f"The delayed message to {addressed.destination!r} cannot be stored: the destination has no delayed table in this "
             f"database, and {sender}: write `delayed: true` at one of them below `queues:` in the environment's file and run rowpost "
             "apply, or send without a delay."
         )
-    headers = {**operation.headers, FORWARD_DESTINATION: operation.destination}
+    headers = {**addressed.headers, FORWARD_DESTINATION: addressed.destination}
     return Call("delay_message", own.name, {**arguments, "headers": encode_headers(headers)})
 
 
-def _send_unregistered(table: Address, operation: Operation) -> Call:
-    time_ms = _milliseconds(operation.time_to_be_received)
-    return send_unregistered(table, {**_content(operation), "time_to_be_received_ms": time_ms})
+def _send_unregistered(table: Address, addressed: AddressedMessage) -> Call:
+    time_ms = _milliseconds(addressed.time_to_be_received)
+    return send_unregistered(table, {**_content(addressed), "time_to_be_received_ms": time_ms})
 
 
-def _content(operation: Operation) -> dict[str, Any]:
-    return {"headers": encode_headers(operation.headers), "body": operation.body}
+def _content(addressed: AddressedMessage) -> dict[str, Any]:
+    return {"headers": encode_headers(addressed.headers), "body": addressed.body}
 
 
 def _milliseconds(time: timedelta | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Decide whether two operations with one message id are the same message, of which one row is enough."""
+"""Decide whether two outgoing messages with one message id are the same message, of which one row is enough."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from rowpost.errors import InvalidMessage
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 
 __all__ = ["check_same"]
 
@@ -14,8 +14,8 @@ __all__ = ["check_same"]
 _ABOUT_THE_SAME = timedelta(seconds=1)
 
 
-def check_same(first: Operation, second: Operation) -> None:
-    """Check that two operations with the same message id and the same destination are the same message.
+def check_same(first: AddressedMessage, second: AddressedMessage) -> None:
+    """Check that two outgoing messages with the same message id and the same destination are the same message.
 
     Raises:
         InvalidMessage: they differ in type, body, delay or time to be received: dropping one of them would lose a message.
@@ -30,7 +30,7 @@ def check_same(first: Operation, second: Operation) -> None:
     )
 
 
-def _difference(first: Operation, second: Operation) -> str | None:
+def _difference(first: AddressedMessage, second: AddressedMessage) -> str | None:
     if first.headers.get(ENCLOSED_MESSAGE_TYPES) != second.headers.get(ENCLOSED_MESSAGE_TYPES):
         return "type"
     if first.body != second.body:

@@ -27,13 +27,13 @@ from rowpost.errors import (
     PermissionDenied,
     QueueNotFound,
 )
-from rowpost.transport.changes import BATCH, Change, Changed, Report
+from rowpost.transport.changes import BATCH, Changed, FailureChange, Report
 from rowpost.transport.directory import Directory, local_or_as_given
 from rowpost.transport.failed_message import FailedMessage, edited_headers
 from rowpost.transport.queue import Queue
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, FAILED_QUEUE
 from rowpost.wire.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers, parse_timestamp
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["ErrorQueue", "Filter"]
 
@@ -167,12 +167,12 @@ class ErrorQueue:
         """
         rows, done = [message.row_version for message in self.list(wanted)], Changed()
         for start in range(0, len(rows), BATCH):
-            done = sum(self.change_all(rows[start : start + BATCH], Change("retry")), done)
+            done = sum(self.change_all(rows[start : start + BATCH], FailureChange("retry")), done)
             if progress:
                 progress(min(start + BATCH, len(rows)))
         return done
 
-    def change_all(self, rows: Sequence[int], change: Change, report: Report | None = None) -> Iterator[Changed]:
+    def change_all(self, rows: Sequence[int], change: FailureChange, report: Report | None = None) -> Iterator[Changed]:
         """Change messages in parts, and yield what became of each part when it is committed. Messages that cannot be changed stay.
 
         Args:
@@ -195,7 +195,7 @@ class ErrorQueue:
         if not self._directory.find(self.database, queue).registered:
             raise QueueNotFound(f"There is no queue {queue!r} to which messages could be moved. `rowpost queue list` shows the queues.")
 
-    def _change_or_refuse(self, row: int, change: Change, report: Report | None) -> Changed:
+    def _change_or_refuse(self, row: int, change: FailureChange, report: Report | None) -> Changed:
         try:
             return self._change([row], change, report)
         except REFUSALS as error:
@@ -254,7 +254,7 @@ class ErrorQueue:
             raise self._missing(str(row_version))
         return _failed(rows[0]), rows[0][4]
 
-    def _change(self, rows: Sequence[int], change: Change, report: Report | None) -> Changed:
+    def _change(self, rows: Sequence[int], change: FailureChange, report: Report | None) -> Changed:
         """Change the rows in one transaction and a few round trips. A transaction that is the victim of a deadlock is repeated twice."""
         for _ in range(DEADLOCKS):
             try:
@@ -264,7 +264,7 @@ class ErrorQueue:
                     raise
         return self._change_once(rows, change, report)
 
-    def _change_once(self, rows: Sequence[int], change: Change, report: Report | None) -> Changed:
+    def _change_once(self, rows: Sequence[int], change: FailureChange, report: Report | None) -> Changed:
         with self.database.transaction():
             taken = self.database.call_all([("receive_message", self.queue.name, {"row_version": row}) for row in rows])
             found = [row for row, *_ in filter(None, taken)]
@@ -298,7 +298,7 @@ def _failed(row: tuple[Any, ...]) -> FailedMessage:
     return FailedMessage(BrowsedMessage(row_id, row_version, bool(expired), None, raw_headers, body, len(body)))
 
 
-def _outgoing(failed: FailedMessage, body: bytes | None, change: Change) -> OutgoingMessage:
+def _outgoing(failed: FailedMessage, body: bytes | None, change: FailureChange) -> OutgoingMessage:
     """Return the message that is sent in place of a failed one. Raises InvalidMessage."""
     if change.kind != "edit":
         return OutgoingMessage(body, failed.browsed.raw_headers, failed.id)

@@ -22,7 +22,7 @@ from datetime import datetime
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError
 
-__all__ = ["Metrics", "Step", "maintain_queue", "queue_metrics", "waiting"]
+__all__ = ["MaintenanceStep", "Metrics", "maintain_queue", "queue_metrics", "waiting"]
 
 _COUNTED = 10_000  # above this peek_queue does not count
 
@@ -59,7 +59,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MaintenanceStep:
     """One step of maintenance. `state` is done, waits (for a person or a right), todo, or failed with `error`."""
 
     action: str
@@ -80,7 +80,7 @@ def waiting(database: Connection, queue: str, limit: int) -> int:
     return database.call("peek_queue", queue, count=min(limit + 1, _COUNTED))[0].waiting if estimate is None else estimate
 
 
-def maintain_queue(database: Connection, queue: str, *, offline: bool = False, at_most: int | None = None) -> list[Step]:
+def maintain_queue(database: Connection, queue: str, *, offline: bool = False, at_most: int | None = None) -> list[MaintenanceStep]:
     """Execute the maintenance steps that a queue needs, and return them. Call it outside of a transaction.
 
     If a step fails, its `error` gives the reason, and the next step is executed.
@@ -93,8 +93,8 @@ def maintain_queue(database: Connection, queue: str, *, offline: bool = False, a
         QueueNotFound: no such queue.
         PermissionDenied: the login may not maintain the queue.
     """
-    steps = [Step(*row) for row in database.call("maintain_queue", queue, offline=offline)]
-    done: list[Step] = []
+    steps = [MaintenanceStep(*row) for row in database.call("maintain_queue", queue, offline=offline)]
+    done: list[MaintenanceStep] = []
     ran = 0
     for step in steps:
         if step.state == "todo" and (at_most is None or ran < at_most):
@@ -105,7 +105,7 @@ def maintain_queue(database: Connection, queue: str, *, offline: bool = False, a
     return done
 
 
-def _execute(database: Connection, step: Step) -> Step:
+def _execute(database: Connection, step: MaintenanceStep) -> MaintenanceStep:
     try:
         with database.translated():
             # the login's limit is for statements of handlers: an index that is never rebuilt to its end leaves a new remnant each time

@@ -20,7 +20,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCount, MessageCorrupt, PermissionDenied, QueueNotFound
 from rowpost.transport.queue import browsed_message
 from rowpost.wire.message import BrowsedMessage, Headers
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["LOOK_THROUGH", "FoundMessage", "Search", "row_id", "search"]
 

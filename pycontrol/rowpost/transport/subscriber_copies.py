@@ -19,7 +19,7 @@ from rowpost.recoverability.policy import Host, failure_headers
 from rowpost.transport.directory import Directory, canonical_or_as_given, names_of, table_of
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from rowpost.wire.message import encode_headers
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["SubscriberCopies"]
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from rowpost.database.connection import Connection
 
-__all__ = ["PAGE", "SupervisorPresence", "Worker", "presence_of_row", "supervisors_of"]
+__all__ = ["PAGE", "ReportedWorker", "SupervisorPresence", "presence_of_row", "supervisors_of"]
 
 #: a supervisor that has been silent for so many seconds is shown as gone; watch_queue divides no limit among those
 GONE_AFTER_S = 30.0
@@ -24,7 +24,7 @@ LONGEST_S = 1e10
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class ReportedWorker:
     """A worker process at the time of its supervisor's report.
 
     Attributes:
@@ -64,7 +64,7 @@ class SupervisorPresence:
     seen_at: datetime
     silent: float
     queues: tuple[str, ...]
-    workers: tuple[Worker, ...]
+    workers: tuple[ReportedWorker, ...]
     unreadable: bool = False
     too_long: bool = False
 
@@ -91,7 +91,7 @@ def supervisors_of(database: Connection) -> list[SupervisorPresence]:
 def presence_of_row(row: Any) -> SupervisorPresence:
     """Return a row of list_supervisors as a SupervisorPresence. A report that cannot be read is `unreadable`, as any login may have written it."""
     queues: tuple[str, ...] = ()
-    workers: tuple[Worker, ...] = ()
+    workers: tuple[ReportedWorker, ...] = ()
     too_long, unreadable = row.workers is None, False
     try:
         if not too_long:
@@ -122,9 +122,9 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _worker(document: dict[str, Any]) -> Worker:
+def _worker(document: dict[str, Any]) -> ReportedWorker:
     """Return the worker of a report. What a newer release adds to it is left out. Raises TypeError or ValueError if it is none."""
-    made = Worker(**{key: value for key, value in document.items() if key in Worker.__slots__})
+    made = ReportedWorker(**{key: value for key, value in document.items() if key in ReportedWorker.__slots__})
     texts = isinstance(made.queue, str) and isinstance(made.state, str) and isinstance(made.message, str | None)
     if not texts or type(made.process_id) is not int or not all(map(_is_duration, (made.seconds, made.message_seconds or 0))):
         raise ValueError(f"not a worker: {made!r:.60}")

@@ -1,6 +1,6 @@
 """Draw one conversation as a text tree or as a Mermaid sequence diagram.
 
-The functions take a sequence of `Step` and perform no I/O.
+The functions take a sequence of `ConversationStep` and perform no I/O.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from itertools import islice
 
 from rowpost.wire.message_types import short_type
 
-__all__ = ["Step", "depth", "mermaid", "tree", "walk"]
+__all__ = ["ConversationStep", "depth", "mermaid", "tree", "walk"]
 
 _UNKNOWN = "(unknown)"
 _UNSAFE = re.compile(r"[^\w.,:()' /-]")
 
 
 @dataclass(frozen=True)
-class Step:
+class ConversationStep:
     """One message at one endpoint.
 
     Attributes:
@@ -69,11 +69,11 @@ def depth(steps: Iterable[tuple[str | None, str | None]]) -> int:
     return max(levels.values(), default=0)
 
 
-def tree(steps: Sequence[Step]) -> list[str]:
+def tree(steps: Sequence[ConversationStep]) -> list[str]:
     """Return one line for each step: message type, sender, receiver and processing time, indented below its cause.
 
-    >>> tree([Step("a", None, "Shop.Place", endpoint="Sales", sending_endpoint="Web", took_ms=2.0),
-    ...       Step("b", "a", "Shop.Placed", "Publish", "Sales", "Billing", failed=True)])
+    >>> tree([ConversationStep("a", None, "Shop.Place", endpoint="Sales", sending_endpoint="Web", took_ms=2.0),
+    ...       ConversationStep("b", "a", "Shop.Placed", "Publish", "Sales", "Billing", failed=True)])
     ['Place  Web → Sales  2.0 ms', '└─ Placed  Sales → Billing  FAILED  (Publish)']
     """
     lines: list[str] = []
@@ -91,10 +91,10 @@ def tree(steps: Sequence[Step]) -> list[str]:
     return lines
 
 
-def walk(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
+def walk(steps: Sequence[ConversationStep]) -> Iterator[tuple[str, ConversationStep]]:
     """Yield each step once, after its cause, with the lines of the tree that stand before it."""
     known = {step.message_id for step in steps}
-    children: dict[tuple[str | None, str | None], list[Step]] = {}
+    children: dict[tuple[str | None, str | None], list[ConversationStep]] = {}
     for step in steps:
         children.setdefault((step.related_to, step.sending_endpoint), []).append(step)
     handled = {(step.message_id, step.endpoint) for step in steps}
@@ -118,7 +118,7 @@ def walk(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
             return
 
 
-def mermaid(steps: Sequence[Step]) -> str:
+def mermaid(steps: Sequence[ConversationStep]) -> str:
     """Return a Mermaid sequence diagram in the order of sending. The arrow of a failed message ends in a cross."""
     names = list(dict.fromkeys(name or _UNKNOWN for step in steps for name in (step.sending_endpoint, step.endpoint)))
     aliases = {name: f"p{number}" for number, name in enumerate(names)}

@@ -1,8 +1,7 @@
 """The structs as which msgspec writes and reads dataclasses in JSON.
 
 A mirror has a dataclass's fields, named as on the wire. A type that msgspec would read or write otherwise than .NET has a mark in its
-place, which a hook reads or writes. `Use` says what a mirror is for: one that cuts reads times with seven digits, which msgspec rounds,
-and is slower; one that bounds takes what was read, and refuses decimals that .NET cannot hold.
+place, which a hook reads or writes. `Use` says what a mirror is for: "write", or a pass of reading, which `json_serializer` describes.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def once(find: Callable[..., Found]) -> Callable[..., Found]:
 
 # ------------------------------------------------------------------------------------------------------------------ marks
 class _Fits(type):
-    """Lets any value pass where msgspec asks whether it is an instance: the hooks have judged it."""
+    """Make every value an instance, because msgspec checks the result of a hook with `isinstance`, and the hook has checked it already."""
 
     def __instancecheck__(cls, value: object) -> bool:
         return True

@@ -4,6 +4,14 @@ A dataclass's field `order_id` is the property `OrderId` on the wire. What a cla
 fields decide how a value is written. A Decimal is a number with all its digits, a timedelta is `1.01:00:01`, an enum is its value
 and is read by value or by name. NaN and infinity are refused, because JSON has neither. Models of pydantic read and write
 themselves, with their own aliases.
+
+A body is read in up to three passes, and most bodies need the first one only. Each has a mirror of the class, see `json_mirrors`:
+
+    read     msgspec decodes the body                                  {"OrderId":42} -> Order(order_id=42)
+    cut      if a time has seven digits, which msgspec would round:    "12:00:00.1234567" -> time(12, 0, 0, 123456)
+             the body is decoded again, and times are cut
+    bound    if a number has 29 digits or an exponent: what was read   1E29 for a Decimal -> MessageNotDeserialized
+             is compared with what a decimal of .NET can hold
 """
 
 from __future__ import annotations
@@ -160,7 +168,7 @@ def _written(cls: type, names: str) -> tuple[type[msgspec.Struct], Callable[[Any
 # ------------------------------------------------------------------------------------------------------------------ reading
 @once
 def _reader(cls: type, spellings: tuple[str, ...], allow_unknown: bool) -> Callable[[bytes], Any]:
-    """How the bodies of a class are read."""
+    """Return the function that reads the bodies of a class."""
     if hasattr(cls, "model_validate_json"):
         return partial(_read_model, cls, allow_unknown)
     if not dataclasses.is_dataclass(cls):
@@ -231,25 +239,25 @@ class _Spelled:
         return found
 
     def _decoder(self, names: str) -> Callable[[bytes], Any]:
-        """How a body is decoded: at once if it can have no time and no number that msgspec would take as .NET does not."""
-        decode = self._mirrored(names, "read")
-        fine, long = holds(self._cls, datetime) or holds(self._cls, time), holds(self._cls, Decimal)
-        if not fine and not long:
-            return decode
+        """Return the function that decodes a body in the passes that its class needs; see the module's description."""
+        read = self._mirrored(names, "read")
+        has_times, has_decimals = holds(self._cls, datetime) or holds(self._cls, time), holds(self._cls, Decimal)
+        if not has_times and not has_decimals:
+            return read
         find_long = _find_long_listed if holds(self._cls, Decimal, listed=True) else _find_long
         cut, bounds = self._mirrored(names, "cut"), mirror(self._cls, names, "bound")
         msgspec.json.Decoder(bounds, dec_hook=read_mark)  # analyses it
 
-        def decode_exactly(text: bytes) -> Any:
+        def cut_and_bound(text: bytes) -> Any:
             found = cut(text)
             msgspec.convert(found, bounds, from_attributes=True, dec_hook=read_mark)
             return found
 
-        if not long:
-            return lambda text: cut(text) if _find_fine(text) else decode(text)
-        if not fine:
-            return lambda text: decode_exactly(text) if find_long(text) else decode(text)
-        return lambda text: decode_exactly(text) if find_long(text) else cut(text) if _find_fine(text) else decode(text)
+        if not has_decimals:
+            return lambda text: cut(text) if _find_fine(text) else read(text)
+        if not has_times:
+            return lambda text: cut_and_bound(text) if find_long(text) else read(text)
+        return lambda text: cut_and_bound(text) if find_long(text) else cut(text) if _find_fine(text) else read(text)
 
     def _mirrored(self, names: str, use: Use) -> Callable[[bytes], Any]:
         decode: Callable[[bytes], Any] = msgspec.json.Decoder(mirror(self._cls, names, use), dec_hook=read_mark).decode

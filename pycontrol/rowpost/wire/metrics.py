@@ -25,7 +25,7 @@ from rowpost.wire.headers import (
 )
 from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.message_types import enclosed_type_names, message_type
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 
 __all__ = [
     "CRITICAL_TIME",
@@ -94,7 +94,7 @@ class _Metadata:
     local_address: str
 
 
-def metadata_report(source: Source, address: str, *, queue: str) -> Operation:
+def metadata_report(source: Source, address: str, *, queue: str) -> AddressedMessage:
     """Return the message that names an endpoint's queue, so that the monitoring instance measures its length.
 
     Args:
@@ -104,10 +104,10 @@ def metadata_report(source: Source, address: str, *, queue: str) -> Operation:
     """
     metadata = _Metadata(_PLUGIN_VERSION, address)
     headers = {**source.headers, ENCLOSED_MESSAGE_TYPES: enclosed_type_names(type(metadata)), CONTENT_TYPE: _JSON.content_type}
-    return Operation(headers, _JSON.encode(metadata), queue, time_to_be_received=_TIME_TO_BE_RECEIVED)
+    return AddressedMessage(headers, _JSON.encode(metadata), queue, time_to_be_received=_TIME_TO_BE_RECEIVED)
 
 
-def values_report(source: Source, metric: str, values: Iterable[Value], types: Mapping[int, str], *, queue: str) -> Operation:
+def values_report(source: Source, metric: str, values: Iterable[Value], types: Mapping[int, str], *, queue: str) -> AddressedMessage:
     """Return the message with measurements of one metric.
 
     Args:
@@ -118,7 +118,7 @@ def values_report(source: Source, metric: str, values: Iterable[Value], types: M
         queue: the address of the monitoring instance's queue.
     """
     headers = {**source.headers, CONTENT_TYPE: _VALUES_CONTENT_TYPE, METRIC_TYPE: metric}
-    return Operation(headers, encode_values(values, types), queue, time_to_be_received=_TIME_TO_BE_RECEIVED)
+    return AddressedMessage(headers, encode_values(values, types), queue, time_to_be_received=_TIME_TO_BE_RECEIVED)
 
 
 def encode_values(values: Iterable[Value], types: Mapping[int, str]) -> bytes:

@@ -14,7 +14,7 @@ from uuid import UUID
 from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES, MESSAGE_INTENT, REPLY_TO_ADDRESS
 from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.message_types import enclosed_type_names, message_type
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 from rowpost.wire.saga_audit import SagaUpdatedMessage
 from rowpost.wire.user import user_name
 
@@ -73,7 +73,7 @@ def report(
     queue: str,
     reply_to: str,
     time_to_be_received: timedelta | None,
-) -> Operation:
+) -> AddressedMessage:
     """Return a message on its way to ServiceControl.
 
     Args:
@@ -88,4 +88,4 @@ def report(
         MESSAGE_INTENT: "Send",
         REPLY_TO_ADDRESS: reply_to,
     }
-    return Operation(headers, _JSON.encode(message), queue, time_to_be_received=time_to_be_received)
+    return AddressedMessage(headers, _JSON.encode(message), queue, time_to_be_received=time_to_be_received)

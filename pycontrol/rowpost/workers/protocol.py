@@ -15,6 +15,7 @@ from uuid import UUID
 
 from rowpost.pipeline.histograms import Histograms
 from rowpost.pipeline.measurements import Measurements
+from rowpost.pipeline.observer import Observer
 from rowpost.pipeline.timings import Times
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.settings.environment import Settings
@@ -64,6 +65,7 @@ class Assignment:
     """The parameters of one worker; pickled for its process.
 
     Attributes:
+        attempts: see WorkerSettings; None for the default, and for an endpoint.
         polls: the worker polls on its own; if not, it waits for Receive.
         receive: the worker starts to receive at once, as round 1.
         subscribes: the worker subscribes its endpoint, if its handler is one, before the first receive.
@@ -81,7 +83,7 @@ class Assignment:
     queue: str
     handler: str
     number: int = 1
-    attempts: int = 6
+    attempts: int | None = None
     error_queue: str = "error"
     polls: bool = False
     receive: bool = False
@@ -98,8 +100,8 @@ class Assignment:
     imports_only: bool = False
 
 
-class InFlight:
-    """The message that a handler handles, in memory that a worker shares with its supervisor.
+class InFlight(Observer):
+    """The message that a handler handles, in memory that a worker shares with its supervisor. It is an observer of the worker's pipeline.
 
     Writing needs no system call, and the supervisor can still read it when the worker was killed.
 
@@ -115,13 +117,15 @@ class InFlight:
         self._memory = memory
         self.held: Message | None = None  # known in the worker's process only
 
-    def set(self, message: Message | None) -> None:
-        """Store the message that the handler is about to handle; None after the handler has returned."""
+    def starting(self, message: Message) -> None:
+        """Store the message that the handler is about to handle."""
         self.held = message
-        if message is None:
-            self._memory[self.SIZE - 1] = NO_MESSAGE
-        else:
-            self.LAYOUT.pack_into(self._memory, 0, message.id.bytes, message.row_version, time.monotonic(), MESSAGE_IN_FLIGHT)
+        self.LAYOUT.pack_into(self._memory, 0, message.id.bytes, message.row_version, time.monotonic(), MESSAGE_IN_FLIGHT)
+
+    def ended(self, _: object = None) -> None:
+        """Remove the message: its handler has returned, or the message is in its queue again."""
+        self.held = None
+        self._memory[self.SIZE - 1] = NO_MESSAGE
 
     @property
     def message(self) -> tuple[UUID, int] | None:

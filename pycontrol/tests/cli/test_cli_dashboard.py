@@ -18,7 +18,7 @@ def test_it_says_where_it_listens_answers_and_stops(program):
         started.interrupt()
         ended = started.ended()
 
-    assert [each["name"] for each in queues["queues"]] == ["Billing", "Sales", "audit", "error"]
+    assert [each["queue"] for each in queues["queues"]] == ["Billing", "Sales", "audit", "error"]
     assert (said["event"], said["read_only"]) == ("Serving", True)
     assert ended.code == 0, ended.err
 

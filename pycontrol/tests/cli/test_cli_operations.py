@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from rowpost.database.connection import connect_url
+from rowpost.operations.log import find_operation, list_operations
 from rowpost.transport.error_queue import ErrorQueue
-from rowpost.transport.operation_log import find_operation, list_operations
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage, encode_headers
 from tests.support.dashboard import Browser, failed_headers
@@ -124,9 +124,9 @@ def test_failures_are_counted_by_cause_and_a_cause_selects_them(program: Program
     of_cause = program("errors", "list", "--cause", groups[1]["cause"], "--json").lines
     listed = program("errors", "list", "--limit", "1")
 
-    assert [(each["messages"], each["failed_queue"], each["exception"]) for each in groups] == [(3, "Sales", "slow"), (2, "Billing", "wrong")]
+    assert [(each["count"], each["failed_queue"], each["exception"]) for each in groups] == [(3, "Sales", "slow"), (2, "Billing", "wrong")]
     assert "5 messages of 5 in error match, of 2 causes." in shown.err
-    assert ([each["messages"] for each in of_type], [each["exception"] for each in of_cause]) == ([2], ["wrong", "wrong"])
+    assert ([each["count"] for each in of_type], [each["exception"] for each in of_cause]) == ([2], ["wrong", "wrong"])
     assert "error has 5 messages" in listed.err
 
 
@@ -150,7 +150,7 @@ def test_a_dry_run_shows_what_would_be_changed_and_changes_nothing(program: Prog
     document = program("errors", "retry-all", "--dry-run", "--json").json
 
     assert (shown.code, shown.out.count("for example row")) == (0, 5)
-    assert "Delete would change 7 messages of 8 in error (7 from Sales). Nothing was changed." in shown.err
+    assert "Discard would change 7 messages of 8 in error (7 from Sales). Nothing was changed." in shown.err
     assert (document["matched"], len(document["groups"]), len(document["examples"])) == (8, 1, 5)
     assert (error.peek(), list_operations(database)) == (8, [])
 

@@ -3,9 +3,9 @@
 import pytest
 
 from rowpost.database.connection import connect
-from rowpost.outbox.operations import encode_operations
+from rowpost.outbox.declaration import encode_outgoing
 from rowpost.settings.environment import load_settings
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 from tests.support.program import QUEUES, Program, environment_file, program
 
 __all__ = ["program"]  # a fixture
@@ -20,7 +20,7 @@ def shop(program: Program, tmp_path, monkeypatch) -> Program:
         for endpoint, destination in (("Sales", "Billing"), ("Sales", "Nowhere"), ("Elsewhere", "Billing")):
             key = {"endpoint": endpoint, "message_id": f"for {destination}"}
             database.call("record_handled", **key)
-            database.call("store_operations", **key, operations=encode_operations([Operation({}, b"{}", destination)]))
+            database.call("store_operations", **key, operations=encode_outgoing([AddressedMessage({}, b"{}", destination)]))
         database.driver_connection.execute("UPDATE rowpost.outbox SET handled_at = handled_at - interval '1 hour'")
         database.commit()
         yield program.with_environment(path)

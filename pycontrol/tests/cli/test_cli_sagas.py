@@ -60,7 +60,7 @@ def test_from_the_endpoints_declaration_to_the_history_of_an_instance(shop: Prog
     assert (refused.code, "rowpost apply" in refused.err) == (6, True)
     assert "saga Sales_OrderPolicy" in [change["name"] for change in planned.json["changes"]]
     assert (applied.code, again.code, ran.code) == (0, 0, 0)
-    assert types.json == [{"saga": "Sales_OrderPolicy", "found_by": "OrderId", "type": "string", "second": None, "second_type": None}]
+    assert types.json == [{"saga": "Sales_OrderPolicy", "correlation": "OrderId", "correlation_type": "string", "second": None, "second_type": None}]
     assert (shown.json["state"], shown.json["version"]) == ({"OrderId": "A 1", "Total": 12}, 2)
     assert shop("sagas", "show", "Sales_OrderPolicy", shown.json["id"], "--json").json == shown.json
     assert [each["message"] for each in history.json] == ["Shop.Place", "Shop.Place"]

@@ -15,13 +15,13 @@ from rowpost.dashboard import app
 from rowpost.dashboard.access import LoopbackAccess
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
+from rowpost.operations.bulk import BulkOperation, FailedSelection
+from rowpost.operations.log import Operator, find_operation, list_operations
 from rowpost.settings.environment import QueueSettings
 from rowpost.settings.saga import SagaSettings
-from rowpost.transport.bulk_operations import BulkOperation, Selection
-from rowpost.transport.changes import Change
+from rowpost.transport.changes import FailureChange
 from rowpost.transport.controls import list_controls
 from rowpost.transport.error_queue import Filter
-from rowpost.transport.operation_log import Operator, find_operation, list_operations
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 from tests.support.dashboard import failed_headers, serving
@@ -133,7 +133,9 @@ def test_a_cause_is_previewed_and_retried_whole_by_the_keyboard(site, page, data
 def test_an_operation_shows_its_progress_without_a_jump_keeps_the_focus_and_is_cancelled(site, page, database, open_database):
     Queue("error", database).send_many(OutgoingMessage(b"{}", failed_headers("browser", queue="Shipping")) for _ in range(350))
     held, going = threading.Event(), threading.Event()
-    operation = BulkOperation.begin(open_database(), Operator("test", "bob"), Selection("error", Filter(exception="browser")), Change("retry"))
+    operation = BulkOperation.begin(
+        open_database(), Operator("test", "bob"), FailedSelection("error", Filter(exception="browser")), FailureChange("retry")
+    )
 
     def wait(counts):
         if counts.total is not None and counts.done in (100, 200):
@@ -167,7 +169,7 @@ def test_an_operation_shows_its_progress_without_a_jump_keeps_the_focus_and_is_c
 
 def test_an_interrupted_operation_goes_on_in_the_browser(site, page, database):
     Queue("error", database).send_many(OutgoingMessage(b"{}", failed_headers("go on", queue="Shipping")) for _ in range(150))
-    operation = BulkOperation.begin(database, Operator("test"), Selection("error", Filter(exception="go on")), Change("retry"))
+    operation = BulkOperation.begin(database, Operator("test"), FailedSelection("error", Filter(exception="go on")), FailureChange("retry"))
     operation.run(stop=lambda: "interrupted" if operation.counts.done else None)
 
     page.goto(site + "/operations")

@@ -11,7 +11,7 @@ import pytest
 
 from rowpost.dashboard import app
 from rowpost.dashboard.access import LoopbackAccess
-from rowpost.dashboard.api import OPERATIONS
+from rowpost.dashboard.api import PATHS
 from rowpost.transport.queue import Queue
 from tests.support.dashboard import failed_headers, serving
 
@@ -52,11 +52,11 @@ def arguments(database, sql):
     Queue("Sales", database).send(b"\xff", {"a": None})
     rows = {name: Queue(name, database).browse(1)[0].row_version for name in ("error", "Sales")}
     return {
-        "message": {"name": "Sales", "row": rows["Sales"]},
+        "message": {"queue": "Sales", "row": rows["Sales"]},
         "failed_message": {"row": rows["error"]},
-        "queue": {"name": "Sales"},
-        "messages": {"name": "Sales", "count": 10},
-        "delayed": {"name": "Sales"},
+        "queue": {"queue": "Sales"},
+        "messages": {"queue": "Sales", "count": 10},
+        "delayed": {"queue": "Sales"},
         "message_life": {"id": headers["NServiceBus.MessageId"]},
         "conversation": {"id": str(uuid4())},
         "operation": {"number": database.call("record_operation", operation_name="pause", client="test", queue_name="Sales")[0].operation_id},
@@ -65,14 +65,14 @@ def arguments(database, sql):
     }
 
 
-@pytest.mark.parametrize("path", [each.path for each in OPERATIONS if each.method == "get"])
+@pytest.mark.parametrize("path", [each.path for each in PATHS if each.method == "get"])
 def test_each_operation_returns_its_document(client, generated, arguments, path):
     name = path.rpartition("/")[2].replace("-", "_")
     operation = importlib.import_module(f"{PACKAGE}.api.default.{name}")
 
     answer = operation.sync_detailed(client=client, **arguments.get(name, {}))
 
-    expected = next(each.document for each in OPERATIONS if each.path == path).__name__
+    expected = next(each.document for each in PATHS if each.path == path).__name__
     assert type(answer.parsed).__name__ == (expected if "saga" not in arguments.get(name, {}) else "Problem")
     assert answer.parsed.to_dict() == json.loads(answer.content)
 

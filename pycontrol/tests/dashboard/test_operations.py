@@ -12,11 +12,11 @@ from starlette.applications import Starlette
 from rowpost.dashboard import app, bulk
 from rowpost.dashboard.access import LoopbackAccess, ProxyAccess
 from rowpost.deploy.grants import grant, grant_role
-from rowpost.transport import bulk_operations
-from rowpost.transport.bulk_operations import BulkOperation, Selection
-from rowpost.transport.changes import Change
+from rowpost.operations import bulk as bulk_operations
+from rowpost.operations.bulk import BulkOperation, FailedSelection
+from rowpost.operations.log import Operator, find_operation, list_operations
+from rowpost.transport.changes import FailureChange
 from rowpost.transport.delayed_messages import DelayedMessages
-from rowpost.transport.operation_log import Operator, find_operation, list_operations
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage, encode_headers
 from tests.support.dashboard import Browser, failed_headers, serving
@@ -141,7 +141,7 @@ def test_an_operation_on_a_cause_applies_to_that_cause_from_where_the_page_began
         error.send(text.encode(), failed_headers(text))
     error.send(b"other", failed_headers("slow", error="Other"))
     found = client.get("/api/v1/failed", params={"exception": "slow"}).json()
-    address = f"/failed/all?operation=retry&exception=slow&cause={found['groups'][0]['key']}&after={found['messages'][0]['row_version']}"
+    address = f"/failed/all?operation=retry&exception=slow&cause={found['groups'][0]['cause']}&after={found['messages'][0]['row_version']}"
 
     ended(database, operation_of(client.submit(address, "/failed/all", **hidden(client.get(address).text))))
 
@@ -177,7 +177,7 @@ def test_messages_are_discarded_with_a_reason_moved_and_edited(client, error, da
 def test_an_operation_of_another_process_shows_its_progress_and_is_cancelled_here(client, error, database, open_database):
     fail(error, 350)
     going, cancelled = threading.Event(), threading.Event()
-    operation = BulkOperation.begin(open_database(), Operator("command line"), Selection("error"), Change("retry"))
+    operation = BulkOperation.begin(open_database(), Operator("command line"), FailedSelection("error"), FailureChange("retry"))
 
     def wait(counts):
         if counts.done == 100:
@@ -197,7 +197,7 @@ def test_an_operation_of_another_process_shows_its_progress_and_is_cancelled_her
 
     assert ('data-refresh="1"' in page, 'max="350" value="100"' in page, "Stopping …" in asked) == (True, True, True)
     assert (answer.status_code, found.state, found.done, error.peek(), found.cancelled_by.startswith("local (")) == (303, "cancelled", 200, 150, True)
-    assert "It had already ended." in client.text(again.headers["location"])
+    assert "had already ended." in client.text(again.headers["location"])
 
 
 def test_operations_that_a_dashboard_leaves_at_its_end_are_interrupted_and_go_on_in_the_next_one(target, client, error, database, monkeypatch):
@@ -218,7 +218,7 @@ def test_operations_that_a_dashboard_leaves_at_its_end_are_interrupted_and_go_on
 
 def test_an_edit_goes_on_only_with_its_value(client, error, database):
     fail(error, 150)
-    operation = BulkOperation.begin(database, Operator("test"), Selection("error"), Change("edit", headers={"Shop.Tenant": "b"}))
+    operation = BulkOperation.begin(database, Operator("test"), FailedSelection("error"), FailureChange("edit", headers={"Shop.Tenant": "b"}))
     operation.run(stop=lambda: "interrupted" if operation.counts.done else None)
     page = f"/operation/{operation.counts.number}"
 
@@ -233,7 +233,7 @@ def test_an_edit_goes_on_only_with_its_value(client, error, database):
 
 def test_an_operation_that_goes_on_cannot_be_taken_and_one_that_is_done_neither(client, error, database):
     fail(error, 1)
-    operation = BulkOperation.begin(database, Operator("test"), Selection("error"), Change("retry"))
+    operation = BulkOperation.begin(database, Operator("test"), FailedSelection("error"), FailureChange("retry"))
     going = client.submit("/purge/Sales", f"/operation/{operation.counts.number}/resume")
     operation.run()
     done = client.submit("/purge/Sales", f"/operation/{operation.counts.number}/resume")
@@ -329,7 +329,7 @@ def test_a_dashboard_that_only_reads_offers_and_begins_nothing(target, error, da
 
 def test_a_reader_sees_the_record_and_may_neither_begin_cancel_nor_go_on(target, sql, error, database):
     fail(error, 150)
-    operation = BulkOperation.begin(database, Operator("test"), Selection("error"), Change("retry"))
+    operation = BulkOperation.begin(database, Operator("test"), FailedSelection("error"), FailureChange("retry"))
     operation.run(stop=lambda: "interrupted" if operation.counts.done else None)
     number = operation.counts.number
 
@@ -377,7 +377,13 @@ def test_a_program_begins_watches_cancels_and_goes_on_with_an_operation(client, 
     late = client.post("/api/v1/operations/cancel", json={"number": begun["number"]}).json()
     again = client.post("/api/v1/operations/resume", json={"number": begun["number"]})
 
-    assert (operation.done, read["state"], read["done"], read["reason"], late) == (150, "done", 150, "mended", {"cancelled": False})
+    assert (operation.done, read["state"], read["done"], read["reason"], late) == (
+        150,
+        "done",
+        150,
+        "mended",
+        {"operation": begun["number"], "cancelled": False},
+    )
     assert (again.status_code, again.json()["kind"]) == (409, "OperationTaken")
 
 

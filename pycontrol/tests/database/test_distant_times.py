@@ -189,7 +189,7 @@ def test_pages_and_documents_show_them(distant: Program):
         page, failed, document = (
             browser.text("/queue/Sales"),
             browser.get("/failed").text,
-            browser.get("/api/v1/messages", params={"name": "Sales"}).text,
+            browser.get("/api/v1/messages", params={"queue": "Sales"}).text,
         )
         answers = {path: browser.get(path).status_code for path in ("/failed", "/queue/error", "/")}
 

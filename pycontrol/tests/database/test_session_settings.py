@@ -20,9 +20,9 @@ from rowpost.deploy.verify import verify
 from rowpost.errors import DatabaseError, InvalidMessage, UnsupportedServer
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
+from tests.support.pipelines import pipeline_with
 from tests.support.session_settings import LEFT_OUT, VALUES, Journey, read_settings, values_of
 from tests.support.wake_up import postgresql_only
 
@@ -231,7 +231,7 @@ def test_a_row_that_is_no_text_moves_to_the_error_queue_and_its_neighbours_are_h
     with connect_url("postgresql", url) as database:
         limits = database.dialect.encoding_limits(database.driver_connection)
         browsed = Queue("Sales", database).browse(10)
-        pipeline = Pipeline(database, "Sales", lambda message, _: handled.append((message.body, message.headers["Shop.Name"])))
+        pipeline = pipeline_with(database, "Sales", lambda message, _: handled.append((message.body, message.headers["Shop.Name"])))
         batches = Batches(pipeline, BatchSize(10, None, now=10 if batch else 1))
         for _ in range(8):
             batches.process()

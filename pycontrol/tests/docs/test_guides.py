@@ -31,7 +31,7 @@ from rowpost.database.connection import Connection, connect
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.handling.context import Context
 from rowpost.handling.subscriptions import asks_for_subscription
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, handles, starts

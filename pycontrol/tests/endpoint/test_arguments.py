@@ -13,7 +13,7 @@ from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.queue import Queue
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 from tests.support.crashing import TYPE, Order
 from tests.support.schema import named
 
@@ -68,7 +68,7 @@ def test_a_wrong_argument_of_send_is_refused_where_it_is_passed(sales, database,
         with pytest.raises((InvalidMessage, InvalidDelay)) as refused:
             bus.send(Order(1), **{name: value})
 
-        assert bus.operations == []
+        assert bus.outgoing == []
 
     assert name in str(refused.value) or "header" in str(refused.value) or "id" in str(refused.value)
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_sent_for_whatever_reason_is_the_failure_of_its_message(s
 
     @sales.handles(TYPE, Order)
     def handle(order, context):
-        context.operations.append(Operation(dict(HEADERS), b"", Unsendable() if order.number == 2 else named("Billing")))
+        context.outgoing.append(AddressedMessage(dict(HEADERS), b"", Unsendable() if order.number == 2 else named("Billing")))
 
     for number in range(1, 6):
         queue.send(b'{"Number":%d}' % number, HEADERS)

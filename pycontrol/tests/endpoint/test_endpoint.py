@@ -57,7 +57,7 @@ def handled(endpoint, queue, database, message, **headers):
     with endpoint.open(database) as bus:
         bus.send(message, to=queue.name, headers=headers)
     (received,) = queue.receive(1)
-    endpoint.dispatch(database, endpoint.handle(received, database).operations)
+    endpoint.dispatch(database, [endpoint.handle(received, database).outgoing])
     return received
 
 
@@ -151,7 +151,7 @@ def test_an_unknown_destination_fails_and_nothing_of_the_handlers_sends_is_store
 
     queue.send(b'{"OrderId":1}', {"NServiceBus.EnclosedMessageTypes": "Shop.Messages.PlaceOrder"})
     with pytest.raises(QueueNotFound, match="Nowhere"), database.transaction():
-        sales.dispatch(database, sales.handle(queue.receive()[0], database).operations)
+        sales.dispatch(database, [sales.handle(queue.receive()[0], database).outgoing])
 
     assert billing.peek() == 0
     assert queue.peek() == 1

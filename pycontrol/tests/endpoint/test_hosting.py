@@ -17,6 +17,8 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.hosting import needed_queues, with_endpoints
 from rowpost.endpoint.provisioning import subscribe
 from rowpost.errors import HandlerNotFound, LoginRefused, SettingsError
+from rowpost.pipeline.pipeline import Pipeline
+from rowpost.pipeline.timings import Stopwatch
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.testing import temporary_database
@@ -122,17 +124,18 @@ def test_the_current_message_is_forwarded_as_it_came(desk):
 
 
 def test_critical_time_counts_from_the_sending_or_from_when_a_delayed_message_was_due(desk):
-    pipeline_of = lambda: desk.sales._pipeline.stopwatch.take()  # noqa: E731
+    stopwatch = Stopwatch()
+    desk.sales._pipeline = Pipeline(desk.database, "Sales", desk.sales, reconnect=desk.database.open_second, observers=[stopwatch])
     hour_ago = "2026-01-01 00:00:00:000000 Z"
 
     desk.order(**{"NServiceBus.TimeSent": hour_ago})
-    sent = pipeline_of()
+    sent = stopwatch.take()
     desk.order(**{"NServiceBus.TimeSent": hour_ago, "NServiceBus.DeliverAt": "2999-01-01 00:00:00:000000 Z"})
-    due = pipeline_of()
+    due = stopwatch.take()
     desk.order(**{"NServiceBus.TimeSent": "yesterday"})
-    unknown = pipeline_of()
+    unknown = stopwatch.take()
     desk.order("fail")
-    failed = pipeline_of()
+    failed = stopwatch.take()
 
     assert sent.critical_time > 3600
     assert (due.critical, due.critical_time) == (1, 0.0)

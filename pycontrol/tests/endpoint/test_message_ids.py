@@ -12,7 +12,7 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.message_types import message_type
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 from tests.support.crashing import TYPE, Order
 
 HEADERS = {"NServiceBus.EnclosedMessageTypes": TYPE}
@@ -129,7 +129,7 @@ def test_what_no_call_has_seen_fails_its_message_and_nothing_is_dropped(sales, q
 
     @sales.handles(TYPE, Order)
     def handle(order, context):
-        context.operations += [Operation({"NServiceBus.MessageId": "m1"}, body, "Billing") for body in (b"1", b"2")]
+        context.outgoing += [AddressedMessage({"NServiceBus.MessageId": "m1"}, body, "Billing") for body in (b"1", b"2")]
 
     queue.send(b'{"Number":1}', HEADERS)
     pipeline = Pipeline(database, "Sales", sales, reconnect=database.open_second)

@@ -7,7 +7,7 @@ from functools import reduce
 import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.resolve import resolve_handler
+from rowpost.endpoint.resolve import resolve_endpoint, resolve_function, resolve_handler
 from rowpost.errors import HandlerNotFound, SettingsError
 from rowpost.recoverability.policy import Recoverability
 from rowpost.sagas import Saga, handles, starts
@@ -35,48 +35,72 @@ def module(tmp_path, monkeypatch):
     yield write
 
 
+TAKES = ("message", "connection")
+
+
 def test_a_handler_is_the_function_that_the_text_names(module):
     module("shop_one", "def place_order(message, connection):\n    return (message, connection)\n")
 
-    handler = resolve_handler("shop_one:place_order")
+    handler = resolve_function("shop_one:place_order", TAKES)
 
     assert handler("m", "c") == ("m", "c")
+
+
+def test_a_function_becomes_an_endpoint_with_the_queues_name_and_the_attempts_of_its_worker(module):
+    module("shop_wrapped", "def place_order(message, connection):\n    pass\n")
+
+    endpoint = resolve_handler("shop_wrapped:place_order", "Sales", attempts=3, error_queue="failed")
+
+    assert (endpoint.name, endpoint.error_queue, endpoint.audit_queue) == ("Sales", "failed", None)
+    assert (endpoint.recoverability.immediate_retries, endpoint.recoverability.delayed_retries) == (2, 0)
+
+
+def test_an_endpoint_is_what_it_is_whatever_the_queue(module):
+    module("shop_endpoint", "from rowpost import Endpoint\nsales = Endpoint('Sales')\ndef place(message, connection): ...\n")
+
+    assert resolve_handler("shop_endpoint:sales", "Other") is resolve_endpoint("shop_endpoint:sales")
+    with pytest.raises(SettingsError, match=r"worker\.attempts: 3 would be ignored"):
+        resolve_handler("shop_endpoint:sales", "Sales", attempts=3)
+    with pytest.raises(HandlerNotFound, match="cannot be run: it is a function, not an Endpoint"):
+        resolve_endpoint("shop_endpoint:place")
+    with pytest.raises(HandlerNotFound, match="is an Endpoint"):
+        resolve_function("shop_endpoint:sales", TAKES)
 
 
 def test_dots_after_the_colon_reach_into_a_class(module):
     module("shop_two", "class Orders:\n    @staticmethod\n    def place(message, connection):\n        return 42\n")
 
-    assert resolve_handler("shop_two:Orders.place")(None, None) == 42
+    assert resolve_function("shop_two:Orders.place", TAKES)(None, None) == 42
 
 
 @pytest.mark.parametrize("text", ["", "shop", "shop:", ":place", "shop.place"])
 def test_a_text_of_another_form_is_refused(text):
     with pytest.raises(HandlerNotFound, match="module:function"):
-        resolve_handler(text)
+        resolve_function(text, TAKES)
 
 
 def test_a_missing_module_is_named():
     with pytest.raises(HandlerNotFound, match="'no_such_shop'"):
-        resolve_handler("no_such_shop:place")
+        resolve_function("no_such_shop:place", TAKES)
 
 
 def test_a_missing_package_of_a_dotted_module_is_named():
     with pytest.raises(HandlerNotFound, match="no module 'no_such_shop'"):
-        resolve_handler("no_such_shop.handlers:place")
+        resolve_function("no_such_shop.handlers:place", TAKES)
 
 
 def test_a_module_that_imports_something_missing_names_that(module):
     module("shop_three", "import no_such_library\n")
 
     with pytest.raises(HandlerNotFound, match="imports 'no_such_library'"):
-        resolve_handler("shop_three:place")
+        resolve_function("shop_three:place", TAKES)
 
 
 def test_a_module_that_fails_while_imported_says_how(module):
     module("shop_four", "raise ValueError('no licence')\n")
 
     with pytest.raises(HandlerNotFound, match="ValueError: no licence") as caught:
-        resolve_handler("shop_four:place")
+        resolve_function("shop_four:place", TAKES)
     assert isinstance(caught.value.__cause__, ValueError)
 
 
@@ -86,25 +110,25 @@ def test_a_module_that_cannot_be_imported_is_named_with_file_and_line(module, tm
     module("shop_exits", "import sys\nsys.exit('give me arguments')\n")
 
     with pytest.raises(HandlerNotFound, match=rf"SyntaxError.*{tmp_path / 'shop_syntax.py'}, line 2: return \(1"):
-        resolve_handler("shop_syntax:place")
+        resolve_function("shop_syntax:place", TAKES)
     with pytest.raises(HandlerNotFound, match=rf"SyntaxError.*{tmp_path / 'shop_syntax.py'}, line 2"):
-        resolve_handler("shop_below:place")
+        resolve_function("shop_below:place", TAKES)
     with pytest.raises(HandlerNotFound, match=rf"SystemExit: give me arguments.*{tmp_path / 'shop_exits.py'}, line 2"):
-        resolve_handler("shop_exits:place")
+        resolve_function("shop_exits:place", TAKES)
 
 
 def test_a_missing_function_is_named(module):
     module("shop_five", "place_order = print\n")
 
     with pytest.raises(HandlerNotFound, match="'place_orders'"):
-        resolve_handler("shop_five:place_orders")
+        resolve_function("shop_five:place_orders", TAKES)
 
 
 def test_a_name_that_cannot_be_called_is_refused(module):
     module("shop_six", "place_order = 'not a function'\n")
 
     with pytest.raises(HandlerNotFound, match="is a str: it must be a function"):
-        resolve_handler("shop_six:place_order")
+        resolve_function("shop_six:place_order", TAKES)
 
 
 UNRUN = """
@@ -140,13 +164,13 @@ def test_a_handler_that_calling_does_not_run_is_refused(module, name):
     module("shop_unrun", UNRUN)
 
     with pytest.raises(HandlerNotFound, match=f"'shop_unrun:{name}' is async or a generator"):
-        resolve_handler(f"shop_unrun:{name}")
+        resolve_function(f"shop_unrun:{name}", TAKES)
 
 
 def test_a_plain_function_that_runs_an_async_one_is_accepted(module):
     module("shop_runs", UNRUN)
 
-    assert resolve_handler("shop_runs:runs")("m", "c") is None
+    assert resolve_function("shop_runs:runs", TAKES)("m", "c") is None
 
 
 @pytest.mark.parametrize("name", ["coroutine", "generator", "async_generator", "later", "partly"])
@@ -203,7 +227,7 @@ def test_a_handler_that_cannot_be_called_with_a_message_is_refused_with_the_form
     import shop_signatures
 
     with pytest.raises(HandlerNotFound, match=rf"'shop_signatures:{name}' .*(\(message, connection\)|Use a function)"):
-        resolve_handler(f"shop_signatures:{name}")
+        resolve_function(f"shop_signatures:{name}", TAKES)
     with pytest.raises(SettingsError, match=r"of Sales .*(\(message, context\)|Use a function)"):
         Endpoint("Sales").handles("Shop.Order")(reduce(getattr, name.split("."), shop_signatures))
 
@@ -212,14 +236,14 @@ def test_a_handler_that_cannot_be_called_with_a_message_is_refused_with_the_form
 def test_a_handler_that_can_be_called_with_a_message_is_taken(module, name):
     module("shop_signatures", SIGNATURES)
 
-    handler = resolve_handler(f"shop_signatures:{name}")
+    handler = resolve_function(f"shop_signatures:{name}", TAKES)
 
     assert handler("m", "c") is None
     assert Endpoint("Sales").handles("Shop.Order")(handler) is handler
 
 
 def test_a_builtin_function_without_a_description_of_its_arguments_is_taken():
-    assert resolve_handler("builtins:print") is print
+    assert resolve_function("builtins:print", TAKES) is print
 
 
 def test_the_other_functions_of_an_endpoint_and_of_a_saga_are_checked_as_well():

@@ -9,12 +9,12 @@ from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import InvalidSubscription, QueueNotGranted, SettingsError, SubscriptionRefused
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.message_types import message_type
 from tests.support.logins import logins
+from tests.support.pipelines import pipeline_with
 from tests.support.schema import named
 
 TOPIC = "Shop.Messages.OrderTaken"
@@ -69,7 +69,7 @@ def asks(database, intent="Subscribe", **changed):
 
 
 def process(database, handler):
-    return Pipeline(database, "Sales", handler, error_queue=named("error"), reconnect=database.open_second).process_one()
+    return pipeline_with(database, "Sales", handler, error_queue=named("error"), reconnect=database.open_second).process_one()
 
 
 def take(database, *, publisher="Sales", endpoint="Billing", address="Billing", ends=False):
@@ -109,7 +109,7 @@ def test_several_in_one_batch_are_all_taken(database, queue, subscriptions):
         queue.send(
             b"", asks(database, endpoint=endpoint, address=canonical(database, "Sales") if endpoint == "Stock" else canonical(database, "Billing"))
         )
-    pipeline = Pipeline(database, "Sales", sales, reconnect=database.open_second)
+    pipeline = pipeline_with(database, "Sales", sales, reconnect=database.open_second)
 
     outcomes = Batches(pipeline, BatchSize(10, None, now=10)).process()
 

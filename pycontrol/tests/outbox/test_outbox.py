@@ -30,14 +30,15 @@ from rowpost.errors import (
 )
 from rowpost.outbox import cleanup
 from rowpost.outbox.cleanup import clean, clean_dispatches, send_left_behind
-from rowpost.outbox.operations import Outbox, decode_operations, encode_operations
+from rowpost.outbox.declaration import Outbox, decode_outgoing, encode_outgoing
+from rowpost.pipeline.modes import OtherDatabases
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.databases import OutboxSettings
 from rowpost.settings.engine import engine_of
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.queue import Queue
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 from rowpost.workers.tasks import outbox_cleaner
 from tests.support.crashing import TYPE, Order, at_step
 from tests.support.logins import logins
@@ -118,11 +119,11 @@ def make_old(business, days, message_id="m-1"):
 
 def leave_behind(business, number=1, message_id="m-1"):
     """What a worker leaves that dies after the business commit."""
-    operation = Operation({"NServiceBus.MessageId": f"out of {message_id}"}, b'{"Number":%d}' % number, "Billing")
+    operation = AddressedMessage({"NServiceBus.MessageId": f"out of {message_id}"}, b'{"Number":%d}' % number, "Billing")
     key = {"endpoint": "Sales", "message_id": message_id}
     business.run("INSERT INTO business (number) VALUES (?)", number)
     business.database.call("record_handled", **key)
-    business.database.call("store_operations", **key, operations=encode_operations([operation]))
+    business.database.call("store_operations", **key, operations=encode_outgoing([operation]))
 
 
 # ------------------------------------------------------------------ the procedures
@@ -365,7 +366,7 @@ def test_one_session_is_elected_to_clean_until_it_ends(business, business_url):
 def test_a_handled_message_costs_a_small_row_however_much_it_sent_and_pages_are_used_again(business):
     if business.database.engine != "postgresql":
         pytest.skip("measured where VACUUM says when dead rows are gone; SQL Server's ghost cleanup does not")
-    large = encode_operations([Operation({}, Random(1).randbytes(6000), "Billing")])
+    large = encode_outgoing([AddressedMessage({}, Random(1).randbytes(6000), "Billing")])
 
     def handle(numbers):
         keys = [{"endpoint": "Sales", "message_id": f"00000000-0000-0000-0000-{number:012}"} for number in numbers]
@@ -389,22 +390,22 @@ def test_a_handled_message_costs_a_small_row_however_much_it_sent_and_pages_are_
 @pytest.mark.parametrize(
     "operation",
     [
-        Operation({"a": "1", "b": None}, b"{}", "Billing"),
-        Operation({}, b"\xff\x00\xfe", "Billing@[nsb]"),
-        Operation({}, "ü\u0000".encode(), topics=("Shop.A", "Shop.B")),
-        Operation({}, b"", "Billing", delay=timedelta(days=100)),
-        Operation({}, b"", "Billing", delay=timedelta(seconds=-1)),
-        Operation({}, b"", "Billing", time_to_be_received=timedelta(milliseconds=1)),
+        AddressedMessage({"a": "1", "b": None}, b"{}", "Billing"),
+        AddressedMessage({}, b"\xff\x00\xfe", "Billing@[nsb]"),
+        AddressedMessage({}, "ü\u0000".encode(), topics=("Shop.A", "Shop.B")),
+        AddressedMessage({}, b"", "Billing", delay=timedelta(days=100)),
+        AddressedMessage({}, b"", "Billing", delay=timedelta(seconds=-1)),
+        AddressedMessage({}, b"", "Billing", time_to_be_received=timedelta(milliseconds=1)),
     ],
 )
 def test_operations_come_back_as_they_were(operation):
-    assert decode_operations(encode_operations([operation])) == [operation]
+    assert decode_outgoing(encode_outgoing([operation])) == [operation]
 
 
 def test_a_delay_counts_from_when_the_message_was_handled():
-    text = encode_operations([Operation({}, b"", "Billing", delay=timedelta(seconds=10))])
+    text = encode_outgoing([AddressedMessage({}, b"", "Billing", delay=timedelta(seconds=10))])
 
-    assert [decode_operations(text, age)[0].delay for age in (4000, 60_000)] == [timedelta(seconds=6), timedelta(0)]
+    assert [decode_outgoing(text, age)[0].delay for age in (4000, 60_000)] == [timedelta(seconds=6), timedelta(0)]
 
 
 # ------------------------------------------------------------------ declarations
@@ -419,7 +420,7 @@ def test_an_outbox_that_nobody_named_is_refused_with_those_that_are_known(databa
     endpoint = Endpoint("Sales", transaction_mode="receive_only", outbox="busines")
 
     with pytest.raises(SettingsError, match=r"'busines'.*known: business"):
-        Pipeline(database, "Sales", endpoint, outboxes={"business": "postgresql://db/shop"})
+        Pipeline(database, "Sales", endpoint, others=OtherDatabases(outboxes={"business": "postgresql://db/shop"}))
 
 
 def test_the_password_of_a_business_database_is_not_shown():
@@ -676,7 +677,7 @@ def test_what_belongs_to_another_queues_database_is_left_alone(business, databas
 
 def fill(business, endpoint, count, destination):
     """Leave as much behind as an outage does. Each message was handled a millisecond before the one with the next number."""
-    operations = encode_operations([Operation({"NServiceBus.MessageId": "out"}, b'{"Number":1}', destination)])
+    operations = encode_outgoing([AddressedMessage({"NServiceBus.MessageId": "out"}, b'{"Number":1}', destination)])
     for number in range(count):
         key = {"endpoint": endpoint, "message_id": f"{endpoint}-{destination}-{number}"}
         business.database.call_all([("record_handled", None, key), ("store_operations", None, {**key, "operations": operations})])

@@ -12,11 +12,11 @@ from rowpost.database.connection import connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import business_settings, plan
 from rowpost.errors import SettingsError
-from rowpost.outbox.operations import encode_operations
+from rowpost.outbox.declaration import encode_outgoing
 from rowpost.settings.engine import engine_of
 from rowpost.settings.environment import load_settings
 from rowpost.transport.queue import Queue
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 from rowpost.workers import events
 from rowpost.workers.tasks import outbox_cleaner
 from tests.support.crashing import TYPE
@@ -53,9 +53,9 @@ class Site:
 
     def leave_behind(self):
         """What a worker leaves that dies after the business commit, and whose message is gone."""
-        operation = Operation({"NServiceBus.MessageId": "1"}, b'{"Number":1}', "Billing")
+        operation = AddressedMessage({"NServiceBus.MessageId": "1"}, b'{"Number":1}', "Billing")
         self.in_business(lambda database: database.call("record_handled", **KEY))
-        self.in_business(lambda database: database.call("store_operations", **KEY, operations=encode_operations([operation])))
+        self.in_business(lambda database: database.call("store_operations", **KEY, operations=encode_outgoing([operation])))
 
     def in_business(self, work):
         with connect_url(engine_of(self.business_url), self.business_url) as database:

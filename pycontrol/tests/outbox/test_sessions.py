@@ -14,7 +14,7 @@ from rowpost.database.connection import connect_url
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.outbox.cleanup import send_left_behind
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 from rowpost.settings.databases import OutboxSettings
 from rowpost.settings.engine import engine_of
 from rowpost.transport.queue import Queue
@@ -122,7 +122,7 @@ from tests.outbox.test_sessions import HEADERS
 from tests.support.crashing import Order, write
 from rowpost.database.connection import connect_url
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 given = json.loads(sys.argv[1])
 sales = Endpoint("Sales", transaction_mode="receive_only", outbox=Outbox("business", url=given["business"]))
 business = connect_url(given["engine"], given["business"])

@@ -10,7 +10,6 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import SettingsError, Unrecoverable
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.sagas import Saga, starts
@@ -19,6 +18,7 @@ from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.workers import events
 from rowpost.workers.protocol import Tally
+from tests.support.pipelines import pipeline_with
 from tests.support.sagas import Add, LedgerState, Open, deploy, make_ledger
 from tests.support.workers import Running, eventually
 
@@ -47,7 +47,7 @@ def endpoint_that_discards(mode="sends_atomic_with_receive", **options):
 
 
 def one_by_one(database, handler, times=1):
-    pipeline = Pipeline(database, "Sales", handler, reconnect=database.open_second)
+    pipeline = pipeline_with(database, "Sales", handler, reconnect=database.open_second)
     return [pipeline.process_one() for _ in range(times)]
 
 
@@ -113,7 +113,7 @@ def test_a_batch_has_an_outcome_for_each_of_them(empty, database, sql):
     endpoint = endpoint_that_discards()
     endpoint.handles("Shop.Pass", bytes)(lambda message, context: None)
 
-    outcomes = Batches(Pipeline(database, "Sales", endpoint), BatchSize(10, None, now=10)).process()
+    outcomes = Batches(pipeline_with(database, "Sales", endpoint), BatchSize(10, None, now=10)).process()
 
     assert [each.kind for each in outcomes] == [Kind.DISCARDED, Kind.HANDLED, Kind.DISCARDED, Kind.EXPIRED]
     assert all(each.discard for each in outcomes if each.kind is not Kind.HANDLED)
@@ -230,7 +230,7 @@ def test_a_supervisor_tells_which_message_a_handler_discarded(shop):
 
 def test_a_report_is_full_with_fifty_of_them_and_the_next_one_describes_the_others(empty, database, sql):
     sql.insert_expired("Sales", 60)
-    batches, tally, reports = Batches(Pipeline(database, "Sales", endpoint_that_discards()), BatchSize(60, None, now=60)), Tally(), []
+    batches, tally, reports = Batches(pipeline_with(database, "Sales", endpoint_that_discards()), BatchSize(60, None, now=60)), Tally(), []
 
     for outcome in batches.process():
         tally.add(outcome)

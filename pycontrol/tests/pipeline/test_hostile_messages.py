@@ -14,7 +14,6 @@ import pytest
 from rowpost.database.connection import Connection
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import DatabaseError, DatabaseUnavailable, LockTimeout
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.recoverability.retries import Retries
@@ -22,6 +21,7 @@ from rowpost.transport.delayed import move_due
 from rowpost.wire.headers import FORWARD_DESTINATION
 from rowpost.wire.message import OutgoingMessage, decode_headers, encode_headers
 from tests.support.crashing import TYPE
+from tests.support.pipelines import pipeline_with
 from tests.support.workers import eventually
 
 #: as JSON: NUL, half of a surrogate pair, and the harmless words that a NUL looks like when it is escaped
@@ -59,7 +59,7 @@ class Desk:
 
     def work(self, handler, **options):
         """Handle until nothing waits; what became of each receive."""
-        pipeline = Pipeline(self.database, "Sales", handler, reconnect=self.database.open_second, **options)
+        pipeline = pipeline_with(self.database, "Sales", handler, reconnect=self.database.open_second, **options)
         kinds = []
         while (outcome := pipeline.process_one()).kind is not Kind.EMPTY:
             kinds.append(outcome.kind)
@@ -191,7 +191,7 @@ def test_an_attempt_that_cannot_be_counted_is_reported_and_leaves_the_message_in
 
     call = type(desk.database).call_atomically
     desk.send()
-    pipeline = Pipeline(desk.database, "Sales", desk.endpoint(fail))
+    pipeline = pipeline_with(desk.database, "Sales", desk.endpoint(fail))
     monkeypatch.setattr("rowpost.database.connection.Connection.call_atomically", count)
 
     with pytest.raises(DatabaseError, match=r"could not be counted: .*injected.*no such order") as caught:
@@ -253,7 +253,7 @@ def test_a_message_that_only_memory_has_survives_the_loss_of_its_connection(desk
         raise ValueError("the server restarts")
 
     desk.send()
-    pipeline = Pipeline(desk.open_database(), "Sales", desk.endpoint(handler, transaction_mode="none"), reconnect=desk.open_database)
+    pipeline = pipeline_with(desk.open_database(), "Sales", desk.endpoint(handler, transaction_mode="none"), reconnect=desk.open_database)
 
     outcome = pipeline.process_one()
 

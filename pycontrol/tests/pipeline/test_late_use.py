@@ -11,13 +11,13 @@ from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import HandlerEnded
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.sagas import Saga, starts
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
 from tests.support.crashing import TYPE, Order
+from tests.support.pipelines import pipeline_with
 
 HEADERS = {"NServiceBus.EnclosedMessageTypes": TYPE, "NServiceBus.ReplyToAddress": "Billing"}
 INSERT = "INSERT INTO business (number) VALUES (99)"
@@ -48,7 +48,7 @@ def work(queue, open_database):
         for number in range(1, len(handlers) + 1):
             queue.send(b'{"Number":%d}' % number, {**HEADERS, "NServiceBus.MessageId": f"order-{number}"})
         database = open_database()
-        made.append(Pipeline(database, "Sales", endpoint, reconnect=database.open_second))
+        made.append(pipeline_with(database, "Sales", endpoint, reconnect=database.open_second))
         batches = Batches(made[-1], BatchSize(batch, None, now=batch))
         return [each.kind for _ in range(1 if batch > 1 else len(handlers)) for each in batches.process()]
 
@@ -84,7 +84,7 @@ USES = {
     "connection": lambda context: context.connection,
     "database": lambda context: context.database,
     "enlist": lambda context: context.enlist("shop"),
-    "operations": lambda context: context.operations.append(None),
+    "outgoing": lambda context: context.outgoing.append(None),
 }
 
 
@@ -167,7 +167,7 @@ def test_the_connection_of_a_plain_function_is_refused_too(queue, open_database,
         pytest.skip("pyodbc lends the connection itself")
     queue.send(b"1", {"NServiceBus.MessageId": "order-1"})
 
-    pipeline = Pipeline(database, "Sales", lambda message, connection: kept.append(connection))
+    pipeline = pipeline_with(database, "Sales", lambda message, connection: kept.append(connection))
     pipeline.process_one()
     error = in_a_thread(lambda: kept[0].execute(INSERT))
     pipeline.close()

@@ -13,7 +13,6 @@ from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import Deadlock, HandlerBrokeTransaction, SagaConflict
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.queue import Queue
@@ -21,6 +20,7 @@ from rowpost.wire.address import parse_address
 from rowpost.wire.message import OutgoingMessage
 from rowpost.wire.message_types import message_type
 from tests.support.crashing import TYPE, Order, write
+from tests.support.pipelines import pipeline_with
 
 HEADERS = {"NServiceBus.EnclosedMessageTypes": TYPE}
 PATIENCE = 200  # receives until the queue must be empty
@@ -57,7 +57,7 @@ class Desk:
 
     def batches(self, size=5, handler=None):
         handler = handler or self.endpoint()
-        self.pipeline = Pipeline(self.database, "Sales", handler, attempts=3, reconnect=self.database.open_second)
+        self.pipeline = pipeline_with(self.database, "Sales", handler, attempts=3, reconnect=self.database.open_second)
         return Batches(self.pipeline, BatchSize(size, None, now=size))
 
     def work(self, size=5, handler=None):
@@ -531,7 +531,7 @@ def test_a_corrupt_message_that_cannot_be_moved_holds_up_no_neighbour(desk):
     desk.order(1)
     desk.queue.send(b"odd", "{no JSON")
     desk.order(2)
-    pipeline = Pipeline(desk.database, "Sales", lambda message, connection: desk.calls.append(message.body), error_queue="Nowhere")
+    pipeline = pipeline_with(desk.database, "Sales", lambda message, connection: desk.calls.append(message.body), error_queue="Nowhere")
     batches = Batches(pipeline, BatchSize(5, None, now=5))
 
     first, second, third = (batches.process() for _ in range(3))

@@ -7,12 +7,12 @@ import pytest
 from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.delayed import move_due
 from rowpost.wire.message import OutgoingMessage, format_timestamp
 from tests.support.observed import Observed
+from tests.support.pipelines import pipeline_with
 
 TYPE = "Shop.Messages.Order"
 HEADERS = {"NServiceBus.EnclosedMessageTypes": f"{TYPE}, shop, Version=1.0.0.0"}
@@ -138,7 +138,7 @@ def test_an_instance_is_the_discriminator(desk):
 def test_a_batch_counts_what_was_committed(desk):
     desk.send(b"", b"discard", b"")
     observer = desk.observed.telemetry.pipeline("Sales")
-    batches = Batches(Pipeline(desk.database, "Sales", desk.make(), observer=observer), BatchSize(5, None, now=5))
+    batches = Batches(pipeline_with(desk.database, "Sales", desk.make(), observers=[observer]), BatchSize(5, None, now=5))
 
     assert [outcome.kind for outcome in batches.process()] == [Kind.HANDLED, Kind.DISCARDED, Kind.HANDLED]
 
@@ -148,7 +148,7 @@ def test_a_batch_counts_what_was_committed(desk):
 def test_a_batch_that_is_rolled_back_counts_the_failure_only(desk):
     desk.send(b"", b"fail")
     observer = desk.observed.telemetry.pipeline("Sales")
-    batches = Batches(Pipeline(desk.database, "Sales", desk.make(immediate_retries=1), observer=observer), BatchSize(5, None, now=5))
+    batches = Batches(pipeline_with(desk.database, "Sales", desk.make(immediate_retries=1), observers=[observer]), BatchSize(5, None, now=5))
 
     (outcome,) = batches.process()
 
@@ -158,7 +158,7 @@ def test_a_batch_that_is_rolled_back_counts_the_failure_only(desk):
 
 
 def test_types_that_senders_make_up_are_bounded(desk):
-    pipeline = Pipeline(desk.database, "Sales", lambda message, connection: None, observer=desk.observed.telemetry.pipeline("Sales"))
+    pipeline = pipeline_with(desk.database, "Sales", lambda message, connection: None, observers=[desk.observed.telemetry.pipeline("Sales")])
     desk.queue.send_many(OutgoingMessage(b"", {"NServiceBus.EnclosedMessageTypes": f"Made.Up{number}"}) for number in range(1010))
     desk.queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "x" * 5000})
     batches = Batches(pipeline, BatchSize(500, None, now=500))

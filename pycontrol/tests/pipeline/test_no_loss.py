@@ -4,7 +4,7 @@ import pytest
 
 from rowpost.database.connection import connect_url
 from rowpost.errors import DatabaseError, DatabaseUnavailable, LockTimeout, LoginRefused
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 from tests.support import desk as desks
 from tests.support.desk import Desk
 from tests.support.faults import driver_errors

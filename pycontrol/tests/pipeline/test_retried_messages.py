@@ -4,8 +4,8 @@ import pytest
 
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
+from tests.support.pipelines import pipeline_with
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def pipeline(make_queue, open_database):
         if len(calls) == 1:
             raise ValueError("not yet")
 
-    made = Pipeline(open_database(), make_queue().name, fail_once, reconnect=open_database)
+    made = pipeline_with(open_database(), make_queue().name, fail_once, reconnect=open_database)
     yield made
     made.close()
 

@@ -18,7 +18,6 @@ from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import DatabaseUnavailable
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.delayed import move_due
@@ -27,6 +26,7 @@ from rowpost.wire.message_types import message_type
 from tests.support.crashing import TYPE
 from tests.support.observed import Observed, parent_header
 from tests.support.outboxes import endpoint_of
+from tests.support.pipelines import pipeline_with
 from tests.support.recorded_rows import recorded
 from tests.support.sagas import Open, deploy, make_endpoint, make_ledger
 
@@ -114,7 +114,9 @@ class Desk:
 
     def batches(self, size, endpoint=None):
         endpoint = endpoint or self.sales
-        pipeline = Pipeline(self.database, "Sales", endpoint, reconnect=self.database.open_second, observer=self.observed.telemetry.pipeline("Sales"))
+        pipeline = pipeline_with(
+            self.database, "Sales", endpoint, reconnect=self.database.open_second, observers=[self.observed.telemetry.pipeline("Sales")]
+        )
         return Batches(pipeline, BatchSize(size, None, now=size))
 
     def headers(self, queue):
@@ -299,7 +301,7 @@ def test_a_saga_s_span_names_the_instance(desk, target):
 
 def test_a_plain_function_s_messages_have_a_span_too(desk):
     desk.place()
-    pipeline = Pipeline(desk.database, "Sales", lambda message, connection: None, observer=desk.observed.telemetry.pipeline("Sales"))
+    pipeline = pipeline_with(desk.database, "Sales", lambda message, connection: None, observers=[desk.observed.telemetry.pipeline("Sales")])
 
     assert pipeline.process_one().kind is Kind.HANDLED
 
@@ -409,7 +411,7 @@ def test_a_lost_connection_ends_the_span(desk, target, open_database):
 
     sales = desk.make("Sales", Place, handle)
     desk.place()
-    pipeline = Pipeline(open_database(), "Sales", sales, observer=desk.observed.telemetry.pipeline("Sales"))
+    pipeline = pipeline_with(open_database(), "Sales", sales, observers=[desk.observed.telemetry.pipeline("Sales")])
     with pytest.raises(DatabaseUnavailable):
         pipeline.process_one()
 
@@ -471,7 +473,7 @@ def test_a_batch_whose_commit_fails_shows_it(desk):
 
 def test_closing_a_pipeline_ends_what_was_not_committed(desk, open_database):
     desk.place()
-    pipeline = Pipeline(open_database(), "Sales", desk.sales, observer=desk.observed.telemetry.pipeline("Sales"))
+    pipeline = pipeline_with(open_database(), "Sales", desk.sales, observers=[desk.observed.telemetry.pipeline("Sales")])
     with pipeline.transaction:
         (row,) = pipeline.receive_batch(5, None)
         pipeline.attempt(rowpost.Message(*row[:4], row[4] or b""))
@@ -606,7 +608,7 @@ def test_without_telemetry_no_call_is_made_for_it(desk, size):
     for each in (desk.sales, desk.billing):
         each.observe(None)
     desk.place("", "publish")
-    batches = Batches(Pipeline(desk.database, "Sales", sales), BatchSize(size, None, now=size))
+    batches = Batches(pipeline_with(desk.database, "Sales", sales), BatchSize(size, None, now=size))
 
     calls = called_while(lambda: [batches.process() for _ in range(2)])
 

@@ -75,9 +75,9 @@ def test_the_supervisor_reads_the_in_flight_message_and_its_start():
     message = Message(uuid4(), 2**40, False, "", b"")
 
     before = (in_flight.message, in_flight.since)
-    in_flight.set(message)
+    in_flight.starting(message)
     holding = (InFlight(memory).message, InFlight(memory).since is not None)
-    in_flight.set(None)
+    in_flight.ended()
 
     assert before == (None, None)
     assert holding == ((message.id, 2**40), True)

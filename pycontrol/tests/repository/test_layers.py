@@ -28,6 +28,7 @@ FLOORS = {
         ("sagas", "outbox"),
         ("pipeline",),
         ("endpoint",),
+        ("operations",),
         ("workers", "testing", "spark", "dashboard"),
         ("cli",),
         ("__init__", "__main__"),

@@ -103,7 +103,7 @@ def test_pages_show_them_escaped(client, database, sql):
 
 
 def test_the_interface_returns_them(client):
-    sales = client.get("/api/v1/queue", params={"name": "Sales"}).json()
+    sales = client.get("/api/v1/queue", params={"queue": "Sales"}).json()
 
     assert {key: sales[key] for key in SAID} == SAID
 

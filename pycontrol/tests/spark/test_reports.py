@@ -11,7 +11,7 @@ from rowpost.spark.jobs.archive import archive
 from rowpost.spark.jobs.conversations import conversations, edges, one_conversation
 from rowpost.spark.jobs.failures import failures, write_csv
 from rowpost.spark.jobs.metrics import metrics, skipped
-from rowpost.wire.conversation import Step, depth, mermaid, tree
+from rowpost.wire.conversation import ConversationStep, depth, mermaid, tree
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
 ODD = [raw(""), raw("{broken"), audit_row("far", sent=datetime(2999, 1, 1, tzinfo=UTC))]
@@ -111,8 +111,8 @@ def test_the_tree_of_a_conversation_and_its_diagram(spark):
 
 
 def test_a_circle_of_causes_and_odd_names_are_drawn_once():
-    steps = [Step("a", "b", "x;y\nz", endpoint="E", sending_endpoint="E"), Step("b", "a", endpoint="E", sending_endpoint="E"),
-             Step("c", "c", endpoint="E", sending_endpoint="E"), Step(None)]  # fmt: skip
+    steps = [ConversationStep("a", "b", "x;y\nz", endpoint="E", sending_endpoint="E"), ConversationStep("b", "a", endpoint="E", sending_endpoint="E"),
+             ConversationStep("c", "c", endpoint="E", sending_endpoint="E"), ConversationStep(None)]  # fmt: skip
 
     assert len(tree(steps)) == 4
     assert len(mermaid(steps).splitlines()) == 1 + 2 + 4

@@ -19,6 +19,7 @@ from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from tests.support.fork_server import FORK_SERVER, Forked
+from tests.support.pipelines import Steps
 
 __all__ = ["Order", "at_number", "at_step", "endpoint_of", "pipeline_of", "spawn_worker"]
 
@@ -58,8 +59,9 @@ def endpoint_of(queue: str, mode: str, participants: dict[str, str], step=lambda
     return endpoint
 
 
-def pipeline_of(database: Connection, endpoint: Endpoint, **options) -> Pipeline:
-    return Pipeline(database, endpoint.name, endpoint, reconnect=database.open_second, **options)
+def pipeline_of(database: Connection, endpoint: Endpoint, *, step=None, **options) -> Pipeline:
+    observers = [] if step is None else [Steps(step)]
+    return Pipeline(database, endpoint.name, endpoint, reconnect=database.open_second, observers=observers, **options)
 
 
 def at_step(named: str, action):

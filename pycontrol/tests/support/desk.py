@@ -95,7 +95,7 @@ class Desk:
             queue="Sales",
             number=1,
             handler=f"{__name__}:handler",
-            attempts=2,
+            attempts=None if isinstance(handler, Endpoint) else 2,
             error_queue="error",
             receive=True,
             polls=True,

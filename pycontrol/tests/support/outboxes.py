@@ -10,13 +10,14 @@ import sys
 
 from rowpost.database.connection import Connection, connect_url
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.engine import engine_of
 from tests.support.crashing import TYPE, Order, write
 from tests.support.fork_server import FORK_SERVER, Forked
+from tests.support.pipelines import Steps
 
 __all__ = ["endpoint_of", "handle_all", "pipeline_of", "sales", "spawn_worker", "step_of"]
 
@@ -44,8 +45,9 @@ def endpoint_of(queue: str, business: str | None, *, pessimistic=False, step=lam
 sales = endpoint_of("Sales", None)
 
 
-def pipeline_of(database: Connection, endpoint: Endpoint, **options) -> Pipeline:
-    return Pipeline(database, endpoint.name, endpoint, reconnect=database.open_second, **options)
+def pipeline_of(database: Connection, endpoint: Endpoint, *, step=None, **options) -> Pipeline:
+    observers = [] if step is None else [Steps(step)]
+    return Pipeline(database, endpoint.name, endpoint, reconnect=database.open_second, observers=observers, **options)
 
 
 def handle_all(pipeline: Pipeline) -> list[Kind]:

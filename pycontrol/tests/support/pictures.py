@@ -27,10 +27,10 @@ from rowpost.database import embedded
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
+from rowpost.operations.log import Operator, RunningOperation, list_operations
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.settings.saga import SagaSettings
 from rowpost.transport.controls import limit_workers, pause
-from rowpost.transport.operation_log import Operator, RunningOperation, list_operations
 from rowpost.transport.queue import Queue
 from rowpost.version import __version__
 from rowpost.wire.message import OutgoingMessage, format_timestamp

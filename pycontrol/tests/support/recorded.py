@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from rowpost.database.connection import Connection, connect_url
+from rowpost.endpoint.function import FunctionEndpoint
 from rowpost.errors import AlreadyDispatched
+from rowpost.pipeline.observer import Observer
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.pipeline.plain_handler import PlainHandler
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.engine import engine_of
+from rowpost.wire.message import Message
 from tests.support import outboxes
 
 __all__ = ["POISON", "RETRIES", "SUPERVISOR", "Recorder", "codes", "include_file", "kinds", "read_events", "spawn"]
@@ -163,12 +165,22 @@ def spawn(model: str, url: str, queue: str, folder: Path, number: int, rows: Seq
     return subprocess.Popen([sys.executable, "-m", "tests.support.recorded", json.dumps(given)], env={**os.environ, "PYTHONPATH": path})
 
 
+class _InFlightFile(Observer):
+    """Writes the in-flight message to a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def starting(self, message: Message) -> None:
+        self._path.write_text(json.dumps([str(message.id), message.row_version]))
+
+    def ended(self, result: object) -> None:
+        self._path.write_text("")
+
+
 def main(model: str, url: str, queue: str, folder: str, number: int, rows: list[int], die_at: int | None = None, **outbox: Any) -> None:
     """Handle messages until the queue has none, committed or not."""
-    in_flight = Path(folder, f"in-flight-{number}")
-
-    def hold(message: Any) -> None:
-        in_flight.write_text("" if message is None else json.dumps([str(message.id), message.row_version]))
+    hold = _InFlightFile(Path(folder, f"in-flight-{number}"))
 
     with connect_url(engine_of(url), url) as look, Recorder(Path(folder, f"worker-{number}"), rows, die_at) as recorder:
 
@@ -187,8 +199,8 @@ def main(model: str, url: str, queue: str, folder: str, number: int, rows: list[
             endpoint = outboxes.endpoint_of(queue, outbox["business"], pessimistic=outbox["pessimistic"], step=lambda name: step.get(name, int)())
             pipeline = outboxes.pipeline_of(database, endpoint)
         else:
-            processor = PlainHandler(handle, RETRIES + 1, "error")
-            pipeline = Pipeline(database, queue, processor, reconnect=database.open_second, hold=hold)
+            endpoint = FunctionEndpoint(handle, queue, attempts=RETRIES + 1)
+            pipeline = Pipeline(database, queue, endpoint, reconnect=database.open_second, observers=[hold])
         end = time.monotonic() + DEADLINE_S
         while time.monotonic() < end:
             if pipeline.process_one().kind is Kind.EMPTY:

@@ -14,7 +14,7 @@ from functools import wraps
 from typing import Any
 
 from rowpost.database.connection import Connection
-from rowpost.endpoint.declaration import Declaration
+from rowpost.endpoint.declaration import EndpointDeclaration
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.transport import delayed
 from rowpost.transport.queue import Queue
@@ -47,14 +47,14 @@ def install(schema: str) -> None:
     """Let endpoints, queues and probes of this process mean a schema."""
     global _schema  # noqa: PLW0603 -- an option of the run
     _schema = os.environ[_VARIABLE] = schema  # for programs that tests start
-    declare = Declaration.__init__
+    declare = EndpointDeclaration.__init__
 
     @wraps(declare)
-    def in_schema(self: Declaration, *args: Any, **options: Any) -> None:
+    def in_schema(self: EndpointDeclaration, *args: Any, **options: Any) -> None:
         declare(self, *args, **options)
         self._take_names(Naming("postgresql", schema))
 
-    Declaration.__init__ = in_schema
+    EndpointDeclaration.__init__ = in_schema
     for kind, method, place in (
         (Queue, "__init__", 0),
         (Pipeline, "__init__", 1),

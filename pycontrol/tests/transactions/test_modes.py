@@ -11,7 +11,6 @@ from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import DatabaseUnavailable, HandlerBrokeTransaction, ParticipantFailed, SettingsError
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.secrets import resolve_participants
@@ -20,6 +19,7 @@ from rowpost.transactions.scope import begin_scope
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from tests.support.crashing import TYPE, Order, endpoint_of, pipeline_of, write
+from tests.support.pipelines import pipeline_with
 
 TRANSACTIONAL = [mode for mode in MODES if mode != "none"]
 ATOMIC = ["sends_atomic_with_receive", "transaction_scope"]
@@ -719,7 +719,7 @@ def test_a_row_that_another_worker_took_after_a_roll_back_is_not_copied_to_the_e
         other.call("receive_messages", "Sales", begin=True, count=1)
 
     queue.send(b"42")
-    pipeline = Pipeline(database, "Sales", roll_back, attempts=1, reconnect=database.open_second)
+    pipeline = pipeline_with(database, "Sales", roll_back, attempts=1, reconnect=database.open_second)
     outcome = pipeline.process_one()
     other.rollback()
 

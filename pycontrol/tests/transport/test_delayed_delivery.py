@@ -12,7 +12,7 @@ from rowpost.database.connection import connect
 from rowpost.deploy.grants import grant
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import QueueNotFound
-from rowpost.transport.delayed import Moved, move_due
+from rowpost.transport.delayed import DueRound, move_due
 from rowpost.transport.directory import canonical_or_as_given
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import Address, parse_address
@@ -72,12 +72,12 @@ def test_a_full_batch_wants_the_next_one_at_once(shop, database):
 @pytest.mark.parametrize(
     ("moved", "wait"),
     [
-        (Moved(), 1.0),
-        (Moved(next_due=0.3), 0.3),
-        (Moved(next_due=3600.0), 1.0),
-        (Moved(moved=7, next_due=0.0), 0.0),
-        (Moved(next_due=0.0), 0.02),
-        (Moved(next_due=0.0, elected=False), 1.0),
+        (DueRound(), 1.0),
+        (DueRound(next_due=0.3), 0.3),
+        (DueRound(next_due=3600.0), 1.0),
+        (DueRound(moved=7, next_due=0.0), 0.0),
+        (DueRound(next_due=0.0), 0.02),
+        (DueRound(next_due=0.0, elected=False), 1.0),
     ],
 )
 def test_a_mover_waits_until_the_next_message_is_due_but_not_longer_than_the_lateness(moved, wait):

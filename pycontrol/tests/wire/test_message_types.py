@@ -10,7 +10,7 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.handling.audit import not_audited
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.environment import load_settings
-from rowpost.wire.conversation import Step
+from rowpost.wire.conversation import ConversationStep
 from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.message_types import find_class, first_type, message_type, short_type, split_enclosed_types, type_key
 from rowpost.wire.serialization import named_in_body
@@ -80,5 +80,5 @@ def test_whoever_names_a_generic_type_may_leave_out_the_assemblies_of_its_argume
     assert not_audited("Billing", [short], "audit")({"NServiceBus.EnclosedMessageTypes": header})
     assert settings.message_type(OF_INT).description == "A box"
     assert named_in_body(f'{{"$type":"{OF_INT}, Shop"}}'.encode(), JsonSerializer()) == [OF_INT]
-    assert Step("m", None, OF_INT).short_type == "Wrapped`1[[Int32]]"
+    assert ConversationStep("m", None, OF_INT).short_type == "Wrapped`1[[Int32]]"
     assert ENVIRONMENT.from_string("{{ x | first_type | short_type }}").render(x=header) == "Wrapped`1[[Int32]]"

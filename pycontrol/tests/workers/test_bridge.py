@@ -16,7 +16,7 @@ from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.transport.error_queue import ErrorQueue
 from rowpost.transport.queue import Queue
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 from rowpost.workers import events
 from rowpost.workers.bridge.bridge import Bridge
 from rowpost.workers.bridge.installation import check, install, subscribe
@@ -75,7 +75,7 @@ def test_a_reply_comes_back_over_the_bridge(sides):
     sides.move()
     (request,) = Queue("Stock", sides.warehouse).receive()
 
-    reply = Operation(
+    reply = AddressedMessage(
         {"NServiceBus.CorrelationId": request.message_id, "NServiceBus.ReplyToAddress": sides.address(sides.warehouse, "Stock")},
         b"8",
         request.reply_to,
@@ -90,7 +90,7 @@ def test_a_reply_comes_back_over_the_bridge(sides):
 
 
 def test_an_event_crosses_once_for_each_subscriber(sides):
-    dispatch(sides.shop, [[Operation({"NServiceBus.MessageId": "e"}, b"1", topics=(EVENT,))]], Directory(), own_queue=None)
+    dispatch(sides.shop, [[AddressedMessage({"NServiceBus.MessageId": "e"}, b"1", topics=(EVENT,))]], Directory(), own_queue=None)
 
     sides.move()
 

@@ -10,7 +10,7 @@ import pytest
 from rowpost.errors import PermissionDenied
 from rowpost.transport.controls import limit_workers, pause, resume
 from rowpost.transport.queue import Queue
-from rowpost.transport.supervisors import Worker, supervisors_of
+from rowpost.transport.supervisors import ReportedWorker, supervisors_of
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
 from rowpost.workers.answers import Answer, Control, NotReported
@@ -290,7 +290,7 @@ def test_a_login_that_may_not_report_looks_at_its_queues_all_the_same(shop):
 
     monitor = QueueMonitor(shop.settings("note"), answers.append, connect=refusing)
     for _ in range(2):
-        monitor.report([shop.name], [Worker(shop.name, 1, "idle", 0.0)])
+        monitor.report([shop.name], [ReportedWorker(shop.name, 1, "idle", 0.0)])
         monitor.ask(shop.name)
     monitor.start()
     eventually(lambda: sum(isinstance(each, Answer) for each in answers) == 2, "both looks are answered")
@@ -305,19 +305,19 @@ def test_a_login_that_may_not_report_looks_at_its_queues_all_the_same(shop):
 
 def test_what_a_newer_release_reports_of_a_worker_is_left_out(shop, database):
     reports = PresenceReports(shop.settings("note"))
-    reports.report([shop.name], [Worker(shop.name, 1, "idle", 0.0)])
+    reports.report([shop.name], [ReportedWorker(shop.name, 1, "idle", 0.0)])
     ((_, _, arguments),) = reports.calls
     arguments["workers"] = arguments["workers"].replace('"state"', '"mood": "good", "state"')
     database.call("report_supervisor", **arguments)
 
     (supervisor,) = supervisors_of(database)
 
-    assert supervisor.workers == (Worker(shop.name, 1, "idle", 0.0),)
+    assert supervisor.workers == (ReportedWorker(shop.name, 1, "idle", 0.0),)
 
 
 def test_a_report_of_more_workers_than_have_room_is_taken_with_the_first_ones(shop, database):
     reports = PresenceReports(shop.settings("note"))
-    reports.report([shop.name], [Worker(shop.name, number, "busy", 0.5, str(UUID(int=number)), 0.25) for number in range(5000)])
+    reports.report([shop.name], [ReportedWorker(shop.name, number, "busy", 0.5, str(UUID(int=number)), 0.25) for number in range(5000)])
     ((_, _, arguments),) = reports.calls
     database.call("report_supervisor", **arguments)
 

@@ -12,7 +12,6 @@ import pytest
 
 from rowpost.database.connection import Connection, connect_url
 from rowpost.errors import DatabaseUnavailable, PasswordUnavailable
-from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.lost_sessions import check_attempt
 from rowpost.settings import password
 from rowpost.settings.password import PasswordSource
@@ -21,6 +20,7 @@ from rowpost.wire.message import decode_headers
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, Exit
 from rowpost.workers.worker.worker import Worker
+from tests.support.pipelines import pipeline_with
 from tests.support.workers import eventually
 
 calls: Counter[bytes] = Counter()
@@ -162,7 +162,7 @@ def pipeline_of(target):
     if target.settings.engine != "postgresql":
         pytest.skip("a session is ended by pg_terminate_backend")
     database = target.connect()
-    return Pipeline(database, "Sales", lambda message, connection: None, attempts=1, reconnect=target.connect)
+    return pipeline_with(database, "Sales", lambda message, connection: None, attempts=1, reconnect=target.connect)
 
 
 def test_a_commit_that_was_carried_out_is_no_attempt_although_its_reply_was_lost(queue, target, open_database, sql, monkeypatch):

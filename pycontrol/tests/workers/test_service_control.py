@@ -12,7 +12,7 @@ import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import SettingsError
-from rowpost.handling.checks import Check
+from rowpost.handling.checks import CustomCheck
 from rowpost.recoverability.policy import Host
 from rowpost.settings.environment import HostSettings, load_settings
 from rowpost.settings.service_control import ServiceControlSettings
@@ -186,7 +186,7 @@ def test_a_schema_and_a_clock_that_do_not_fit_fail_their_checks(shop, monkeypatc
     [(None, None), ("", None), ("full", "full"), (True, "The check returned a bool. It must return None")],
 )
 def test_a_check_passes_or_says_why_not(found, reason):
-    failure = Check("a", "b", None, lambda: found).failure()
+    failure = CustomCheck("a", "b", None, lambda: found).failure()
 
     assert failure is None if reason is None else failure.startswith(reason)
 

@@ -106,7 +106,7 @@ def test_header_changes_of_a_failing_handler_are_not_in_the_error_copy(shop):
 
 def test_attempts_are_counted_across_workers_and_restarts(shop, database):
     shop.queue.send(b"42")
-    pipeline = Pipeline(database, shop.name, resolve_handler("tests.support.handlers:fail"), attempts=3)
+    pipeline = Pipeline(database, shop.name, resolve_handler("tests.support.handlers:fail", shop.name, attempts=3))
 
     before = [pipeline.process_one() for _ in range(2)]
     with shop.run("fail", limit=1, attempts=3) as supervisor:

@@ -18,6 +18,7 @@ from rowpost.deploy.plan import plan
 from rowpost.deploy.queues import drop_queue
 from rowpost.deploy.sql_text import render
 from rowpost.errors import MessageCorrupt, SchemaMissing
+from rowpost.operations.figures import registered_queues
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.headers import EXCEPTION_MESSAGE
@@ -53,7 +54,7 @@ class Stage:
     def clear(self, database: Connection) -> None:
         """Drop the demo's queues and its table."""
         try:
-            registered = {row.queue_name for row in database.call("list_queues")}
+            registered = {row.queue_name for row in registered_queues(database)}
         except SchemaMissing:
             return
         for name in registered & set(self.names.values()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.text import Text
 
@@ -23,7 +24,8 @@ from rowpost.cli.errors.options import (
 from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
 from rowpost.cli.printing import describe_body, message_document, table, visible
 from rowpost.cli.session import Session
-from rowpost.transport.bulk_operations import EVERYTHING
+from rowpost.operations.bulk import EVERYTHING
+from rowpost.operations.reading import failed_group, failed_summary
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.failure_groups import cause_of, scan
@@ -64,7 +66,7 @@ def list_errors(
         found = list(islice((each for each in matching if cause in (None, cause_of(each).key)), limit))
         if session.as_json:
             for each in found:
-                session.document(_document(each))
+                session.document(failed_summary(each))
             return
         rows = [_line(each) for each in found]
         waiting = errors.queue.peek(PEEK_LIMIT)
@@ -83,11 +85,7 @@ def _print_groups(session: Session, errors: ErrorQueue, wanted: Filter, cause: s
     found = scan(errors, wanted, key=cause, after=after, show=0, read_at_most=EVERYTHING)
     if session.as_json:
         for each in found.groups:
-            session.document({
-                "cause": each.cause.key, "messages": each.count, "failed_queue": each.cause.failed_in or None, "exception_type": each.cause.exception_type or None,
-                "exception": each.example or None, "message_type": each.cause.message_type or None, "first_row": each.first_row,
-                "first_failed_at": each.first_failed_at, "last_failed_at": each.last_failed_at,
-            })  # fmt: skip
+            session.document(failed_group(each))
         return
     rows = [
         (
@@ -119,28 +117,13 @@ def _exception(kind: str, message: str) -> str:
     return what if len(what) <= EXCEPTION_CHARACTERS else what[: EXCEPTION_CHARACTERS - 1] + "…"
 
 
-def _document(message: FailedMessage) -> dict[str, object]:
-    return {
-        "row_version": message.row_version,
-        "id": str(message.id),
-        "message_id": message.message_id,
-        "failed_queue": message.failed_in,
-        "failed_at": message.failed_at_iso,
-        "exception_type": message.exception_type or None,
-        "exception": message.exception_message or None,
-        "message_type": message.message_type or None,
-        "body_bytes": message.browsed.body_bytes,
-        "corrupt": message.corrupt,
-    }
-
-
 def show(session: Session, message: MessageArgument, queue: ErrorQueueOption = None) -> None:
     """Show a failed message: the exception, the stack trace, the headers and the body."""
     with session.deployed() as database:
         errors = error_queue(session, database, queue)
         found = errors.find(message)
         if session.as_json:
-            session.document(_document(found) | message_document(errors.queue.name, found.browsed))
+            session.document(msgspec.structs.asdict(failed_summary(found)) | message_document(errors.queue.name, found.browsed))
         else:
             _print(session, found)
 

@@ -5,10 +5,13 @@ They are the operations of the dashboard: on record, cancelled from anywhere, an
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from dataclasses import replace
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from rowpost.cli.bulk import execute, print_result
@@ -28,96 +31,93 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import format_exact_count
 from rowpost.cli.printing import table, visible
 from rowpost.cli.session import OPERATOR, Session
-from rowpost.transport.bulk_operations import BulkOperation, Selection, preview
-from rowpost.transport.changes import Change
+from rowpost.operations.bulk import WORDS, BulkOperation, FailedSelection, preview
+from rowpost.operations.reading import preview_document
+from rowpost.transport.changes import FailureChange
 from rowpost.transport.failure_groups import Scan
 
 __all__ = ["header_values", "register"]
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show which messages match, and change nothing.")]
 DESTINATIONS = 10
+NeededReason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Up to 400 characters.", show_default=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """The options that all bulk operations have."""
+
+    queue: ErrorQueueOption = None
+    failed_queue: FailedQueueOption = None
+    exception: ExceptionOption = None
+    message_type: TypeOption = None
+    since: SinceOption = None
+    cause: CauseOption = None
+    reason: ReasonOption = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show which messages match, and change nothing.")] = False
+    yes: YesOption = False
+
+    def selection(self, session: Session) -> FailedSelection:
+        """Return to which messages the operation applies. Raises Refused."""
+        name = session.settings.supervisor.error_queue if self.queue is None else session.name(self.queue)
+        return FailedSelection(name, failed_filter(session, self.failed_queue, self.exception, self.message_type, self.since), self.cause)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the group."""
-    command(app, "retry-all")(retry_all)
-    command(app, "discard-all")(discard_all)
-    command(app, "move-all")(move_all)
-    command(app, "edit-all")(edit_all)
+    command(app, "retry-all")(_bulk(retry_all))
+    command(app, "discard-all")(_bulk(discard_all, reason=NeededReason))
+    command(app, "move-all")(_bulk(move_all))
+    command(app, "edit-all")(_bulk(edit_all))
 
 
-def retry_all(
-    session: Session,
-    queue: ErrorQueueOption = None,
-    failed_queue: FailedQueueOption = None,
-    exception: ExceptionOption = None,
-    message_type: TypeOption = None,
-    since: SinceOption = None,
-    cause: CauseOption = None,
-    reason: ReasonOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-) -> ExitCode:
+def _bulk(change: Callable[..., FailureChange], **needed: Any) -> Callable[..., ExitCode]:
+    """Return a command with the options of `change`, which returns what is done to the messages, and those of all bulk operations.
+
+    Args:
+        needed: the types of those shared options that must be given.
+    """
+    session, *own = inspect.signature(change, eval_str=True).parameters.values()
+    shared = [
+        each.replace(annotation=needed[each.name], default=each.empty) if each.name in needed else each
+        for each in inspect.signature(_Options, eval_str=True).parameters.values()
+    ]
+
+    def run(session: Session, **values: Any) -> ExitCode:
+        options = _Options(**{each.name: values.pop(each.name) for each in shared})
+        return _execute(session, options, change(session, **values))
+
+    keyword = [each.replace(kind=each.KEYWORD_ONLY) for each in (*own, *shared)]
+    vars(run)["__signature__"] = inspect.Signature([session, *keyword])
+    run.__doc__, run.__name__ = change.__doc__, change.__name__
+    return run
+
+
+def retry_all(session: Session) -> FailureChange:
     """Move all matching messages back to the queues in which they failed. Exit code 1 if some could not be moved."""
-    selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
-    return _operation(session, selection, Change("retry"), reason, dry_run, yes)
+    return FailureChange("retry")
 
 
-def discard_all(
-    session: Session,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Up to 400 characters.", show_default=False)],
-    queue: ErrorQueueOption = None,
-    failed_queue: FailedQueueOption = None,
-    exception: ExceptionOption = None,
-    message_type: TypeOption = None,
-    since: SinceOption = None,
-    cause: CauseOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-) -> ExitCode:
+def discard_all(session: Session) -> FailureChange:
     """Delete all matching messages for good."""
-    selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
-    return _operation(session, selection, Change("discard"), reason, dry_run, yes)
+    return FailureChange("discard")
 
 
 def move_all(
-    session: Session,
-    to: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue to which they go.", show_default=False)],
-    queue: ErrorQueueOption = None,
-    failed_queue: FailedQueueOption = None,
-    exception: ExceptionOption = None,
-    message_type: TypeOption = None,
-    since: SinceOption = None,
-    cause: CauseOption = None,
-    reason: ReasonOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-) -> ExitCode:
+    session: Session, to: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue to which they go.", show_default=False)]
+) -> FailureChange:
     """Move all matching messages, unchanged, to another queue than the one in which they failed."""
-    selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
-    return _operation(session, selection, Change("move", session.name(to)), reason, dry_run, yes)
+    return FailureChange("move", session.name(to))
 
 
 def edit_all(
     session: Session,
     header: Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Set a header. May be repeated.")] = None,
     remove: Annotated[list[str] | None, typer.Option("--remove-header", metavar="NAME", help="Remove a header. May be repeated.")] = None,
-    queue: ErrorQueueOption = None,
-    failed_queue: FailedQueueOption = None,
-    exception: ExceptionOption = None,
-    message_type: TypeOption = None,
-    since: SinceOption = None,
-    cause: CauseOption = None,
     to: ToOption = None,
-    reason: ReasonOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-) -> ExitCode:
+) -> FailureChange:
     """Retry copies of all matching messages with other headers. Each copy gets a new id and refers to the original."""
-    selection = _selection(session, queue, failed_queue, exception, message_type, since, cause)
     headers: dict[str, str | None] = {**header_values(header), **dict.fromkeys(remove or ())}
-    change = Change("edit", None if to is None else session.name(to), headers)
-    return _operation(session, selection, change, reason, dry_run, yes)
+    return FailureChange("edit", None if to is None else session.name(to), headers)
 
 
 def header_values(given: list[str] | None) -> dict[str, str | None]:
@@ -131,40 +131,25 @@ def header_values(given: list[str] | None) -> dict[str, str | None]:
     return found
 
 
-def _selection(
-    session: Session,
-    queue: str | None,
-    failed_queue: str | None,
-    exception: str | None,
-    message_type: str | None,
-    since: str | None,
-    cause: str | None,
-) -> Selection:
-    name = session.settings.supervisor.error_queue if queue is None else session.name(queue)
-    return Selection(name, failed_filter(session, failed_queue, exception, message_type, since), cause)
-
-
-def _operation(session: Session, selection: Selection, change: Change, reason: str | None, dry_run: bool, yes: bool) -> ExitCode:
+def _execute(session: Session, options: _Options, change: FailureChange) -> ExitCode:
     """Preview, ask, and execute to the end."""
+    selection = options.selection(session)
     with session.deployed() as database:
         found = preview(database, selection)
-        if dry_run:
+        if options.dry_run:
             _print_preview(session, selection, change, found)
             return ExitCode.OK
         if found.matched:
-            session.confirm(f"{_verb(change)} {format_exact_count(found.matched)} in {session.settings.target} ({_where(change, found)})?", yes)
+            count = format_exact_count(found.matched)
+            session.confirm(f"{WORDS[change.kind].verb} {count} in {session.settings.target} ({_where(change, found)})?", options.yes)
             up_to = found.up_to if selection.up_to is None else selection.up_to
-            operation = BulkOperation.begin(database, OPERATOR, replace(selection, up_to=up_to), change, reason)
+            operation = BulkOperation.begin(database, OPERATOR, replace(selection, up_to=up_to), change, options.reason)
             return execute(session, operation)
-    print_result(session, change.kind, None)
+    print_result(session, WORDS[change.kind], None)
     return ExitCode.OK
 
 
-def _verb(change: Change) -> str:
-    return {"retry": "Retry", "discard": "Delete", "move": "Move", "edit": "Edit and retry"}[change.kind]
-
-
-def _where(change: Change, found: Scan) -> str:
+def _where(change: FailureChange, found: Scan) -> str:
     """Return how many messages go where, or came from where."""
     if change.to is not None:
         return f"to {change.to}"
@@ -175,23 +160,9 @@ def _where(change: Change, found: Scan) -> str:
     return ", ".join(f"{count:,} {word} {name}" for name, count in counts.most_common(DESTINATIONS))
 
 
-def _print_preview(session: Session, selection: Selection, change: Change, found: Scan) -> None:
+def _print_preview(session: Session, selection: FailedSelection, change: FailureChange, found: Scan) -> None:
     if session.as_json:
-        groups = [
-            {
-                "cause": each.cause.key,
-                "messages": each.count,
-                "failed_queue": each.cause.failed_in or None,
-                "exception_type": each.cause.exception_type or None,
-            }
-            for each in found.groups
-        ]
-        examples = [
-            {"row_version": each.row_version, "message_id": each.message_id, "exception": each.exception_message or None} for each in found.messages
-        ]
-        session.document(
-            {"operation": change.kind, "queue": selection.queue, "matched": found.matched, "read": found.read, "groups": groups, "examples": examples}
-        )
+        session.document({"operation": change.kind, **msgspec.structs.asdict(preview_document(selection.queue, found))})
         return
     rows = [
         (each.count, each.cause.failed_in or "?", each.cause.exception_type or "?", each.cause.message_type, each.cause.key) for each in found.groups
@@ -203,5 +174,5 @@ def _print_preview(session: Session, selection: Selection, change: Change, found
         )
     where = f" ({_where(change, found)})" if found.matched else ""
     session.note(
-        f"{_verb(change)} would change {format_exact_count(found.matched)} of {found.read:,} in {selection.queue}{where}. Nothing was changed."
+        f"{WORDS[change.kind].verb} would change {format_exact_count(found.matched)} of {found.read:,} in {selection.queue}{where}. Nothing was changed."
     )

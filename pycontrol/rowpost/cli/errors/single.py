@@ -19,6 +19,7 @@ from rowpost.cli.errors.options import (
 from rowpost.cli.message import read_headers_file
 from rowpost.cli.printing import visible
 from rowpost.cli.session import OPERATOR, Session
+from rowpost.operations.failed import DiscardFailed, Edit, Retry
 from rowpost.transport.failed_message import FailedMessage
 
 __all__ = ["register"]
@@ -28,7 +29,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the group."""
     command(app, "retry")(retry)
     command(app, "discard")(discard)
-    command(app, "edit")(edit)
+    command(app, "edit")(edit_message)
 
 
 def retry(
@@ -43,15 +44,8 @@ def retry(
         errors = error_queue(session, database, queue)
         other = None if to is None else session.name(to)
         for each in message:
-            failed = errors.find(each)
-            row = failed.row_version
-            with OPERATOR.operation(database, "retry" if other is None else "move", errors.queue.name, reason=reason, row=row) as noted:
-                noted.message_id = failed.message_id
-                noted.details["to"] = destination = errors.retry(row, other)
-            if session.as_json:
-                session.document({"row_version": row, "message_id": failed.message_id, "retried_to": destination})
-            else:
-                session.note(f"Moved message {row} to {destination}.")
+            retried = Retry(queue=errors.queue.name, row=errors.find(each).row_version, to=other, reason=reason)
+            session.result(retried.execute(database, OPERATOR))
 
 
 def discard(
@@ -67,13 +61,7 @@ def discard(
         found = [errors.find(each) for each in message]
         for each in found:
             session.confirm(f"Delete {_description(each)} from {errors.queue.name} in {session.settings.target}?", yes)
-            with OPERATOR.operation(database, "discard", errors.queue.name, reason=reason, row=each.row_version) as noted:
-                noted.message_id = each.message_id
-                errors.discard(each.row_version)
-            if session.as_json:
-                session.document({"row_version": each.row_version, "message_id": each.message_id, "discarded": True})
-            else:
-                session.note(f"Discarded message {each.row_version}.")
+            session.result(DiscardFailed(queue=errors.queue.name, row=each.row_version, reason=reason).execute(database, OPERATOR))
 
 
 def _description(message: FailedMessage) -> str:
@@ -81,7 +69,7 @@ def _description(message: FailedMessage) -> str:
     return visible(f"message {message.row_version} ({what}, failed in {message.failed_in or 'an unknown queue'})")
 
 
-def edit(
+def edit_message(
     session: Session,
     message: MessageArgument,
     body: Annotated[Path | None, typer.Option("--body", metavar="FILE", exists=True, dir_okay=False, help="The new body.")] = None,
@@ -93,17 +81,12 @@ def edit(
     """Retry a message with a new body or new headers. The edited message gets a new id and refers to the original."""
     with session.deployed() as database:
         errors = error_queue(session, database, queue)
-        failed = errors.find(message)
-        row, edited = failed.row_version, {"body_edited": body is not None, "headers_edited": headers is not None}
-        with OPERATOR.operation(database, "edit", errors.queue.name, reason=reason, row=row, **edited) as noted:
-            noted.message_id = failed.message_id
-            noted.details["to"] = destination = errors.edit(
-                row,
-                body=None if body is None else body.read_bytes(),
-                headers=None if headers is None else read_headers_file(headers),
-                to=None if to is None else session.name(to),
-            )
-    if session.as_json:
-        session.document({"row_version": row, "message_id": failed.message_id, "edited_to": destination})
-    else:
-        session.note(f"Sent the edited copy of message {row} to {destination}.")
+        edit = Edit(
+            queue=errors.queue.name,
+            row=errors.find(message).row_version,
+            body=None if body is None else body.read_bytes(),
+            headers=None if headers is None else read_headers_file(headers),
+            to=None if to is None else session.name(to),
+            reason=reason,
+        )
+        session.result(edit.execute(database, OPERATOR))

@@ -13,7 +13,7 @@ from rowpost.cli.interrupts import defer_interrupts
 from rowpost.cli.printing import describe_body, message_document, print_message, table, visible
 from rowpost.cli.session import OPERATOR, Session
 from rowpost.errors import MessageCorrupt
-from rowpost.transport.purging import purge as purge_queue
+from rowpost.operations.purging import purge as purge_queue
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_MESSAGE
 from rowpost.wire.message import BrowsedMessage
 from rowpost.wire.message_types import first_type, split_enclosed_types
@@ -67,11 +67,8 @@ def purge(
             )  # fmt: skip
             by_key, interrupts.pending = interrupts.pending, False
     if by_key and not purged.ended:
-        raise CommandInterrupted(f"deleted {format_exact_count(purged.deleted)} from {queue.name}; the rest is still there")
-    if session.as_json:
-        session.document({"queue": queue.name, "purged": purged.deleted})
-    else:
-        session.note(f"Deleted {format_exact_count(purged.deleted)} from {queue.name}.")
+        raise CommandInterrupted(f"deleted {format_exact_count(purged.purged)} from {queue.name}; the rest is still there")
+    session.result(purged)
 
 
 def browse(

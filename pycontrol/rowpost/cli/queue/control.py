@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -10,9 +11,9 @@ from rowpost.cli.command import QueueArgument, command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import OPERATOR, Session
 from rowpost.database.connection import Connection
-from rowpost.errors import PermissionDenied
-from rowpost.transport.controls import limit_workers, list_controls, pause, resume
-from rowpost.transport.supervisors import supervisors_of
+from rowpost.operations.operation import Operation
+from rowpost.operations.queues import Controlled, LimitWorkers, Pause, Resume, effect
+from rowpost.transport.controls import list_controls
 
 __all__ = ["register"]
 
@@ -30,23 +31,13 @@ def register(app: typer.Typer) -> None:
 def pause_queue(session: Session, name: QueueArgument, reason: ReasonOption = None) -> None:
     """Receive nothing new from a queue, on all hosts. Messages in flight are handled; sends still arrive."""
     with session.deployed() as database:
-        names = _names(session, name)
-        for each in names:
-            with OPERATOR.operation(database, "pause", each, reason=reason) as noted:
-                noted.done = 0
-                pause(database, each, reason)
-        _print(session, database, names, "Paused {}.", OTHERS)
+        _execute(session, database, [Pause(queue=each, reason=reason) for each in _names(session, name)], OTHERS)
 
 
 def resume_queue(session: Session, name: QueueArgument, reason: ReasonOption = None) -> None:
     """Receive from a paused queue again."""
     with session.deployed() as database:
-        names = _names(session, name)
-        for each in names:
-            with OPERATOR.operation(database, "resume", each, reason=reason) as noted:
-                noted.done = 0
-                resume(database, each, reason)
-        _print(session, database, names, "Resumed {}.")
+        _execute(session, database, [Resume(queue=each, reason=reason) for each in _names(session, name)])
 
 
 def limit(
@@ -63,18 +54,8 @@ def limit(
     if (workers is None) != clear or (clear and total):
         raise Refused("Name a number of workers, or --clear.", ExitCode.USAGE)
     with session.deployed() as database:
-        names = _names(session, name)
-        for each in names:
-            with OPERATOR.operation(database, "limit", each, reason=reason, limit=workers, shared=total) as noted:
-                noted.done = 0
-                limit_workers(database, each, workers, shared=total, reason=reason)
-        where = "all supervisors together" if total else "each supervisor"
-        _print(
-            session,
-            database,
-            names,
-            "{} has as many workers as its environment says." if clear else f"{{}} has at most {workers} workers in {where}.",
-        )
+        limits = [LimitWorkers(queue=each, reason=reason, limit=workers, shared=total) for each in _names(session, name)]
+        _execute(session, database, limits)
 
 
 def _names(session: Session, name: str) -> list[str]:
@@ -83,22 +64,13 @@ def _names(session: Session, name: str) -> list[str]:
     return [session.name(name)] if queue is None or not queue.partitions else list(queue.partitions)
 
 
-def _print(session: Session, database: Connection, names: list[str], text: str, *more: str) -> None:
+def _execute(session: Session, database: Connection, operations: Sequence[Operation[Controlled]], *more: str) -> None:
+    done = [operation.execute(database, OPERATOR) for operation in operations]
+    names = [each.queue for each in done]
     if session.as_json:
         found = {each.queue: each for each in list_controls(database)}
         for name in names:
             control = found.get(name)
             session.document({"queue": name} | ({"paused": False, "limit": None} if control is None else control._asdict()))
         return
-    session.note(" ".join([text.format(", ".join(names)), *_effect(database, names), *more]))
-
-
-def _effect(database: Connection, names: list[str]) -> list[str]:
-    """Say which supervisors will see it, if the login may list them."""
-    try:
-        hosts = sorted({each.host for each in supervisors_of(database) if not each.gone and not set(names).isdisjoint(each.queues)})
-    except PermissionDenied:
-        return []
-    if not hosts:
-        return ["No supervisor receives from it now."]
-    return [f"Effective within a peek delay on {', '.join(hosts)}."]
+    session.note(" ".join(filter(None, [*(each.sentence for each in done), effect(database, names), *more])))

@@ -17,6 +17,8 @@ from rowpost.deploy import grants
 from rowpost.deploy import queues as registry
 from rowpost.deploy.apply import ApplyResult
 from rowpost.errors import LockTimeout, PermissionDenied, QueueNotFound
+from rowpost.operations.figures import registered_queues
+from rowpost.operations.reading import check_queues
 from rowpost.settings.descriptor import DESCRIBED
 from rowpost.settings.environment import Settings
 from rowpost.transport.controls import QueueControl, list_controls
@@ -107,7 +109,7 @@ def drop(
 
 
 def _kind(database: Connection, queue: str) -> str:
-    for row in database.call("list_queues"):
+    for row in registered_queues(database):
         if row.queue_name == queue:
             return str(row.kind)
     raise QueueNotFound(f"There is no queue named {queue!r} in this database. To list the queues, run: rowpost queue list")
@@ -116,7 +118,7 @@ def _kind(database: Connection, queue: str) -> str:
 def list_queues(session: Session) -> None:
     """List the queues and how many messages wait in each: counted up to 1,000, above that estimated."""
     with session.deployed() as database:
-        rows = database.call("list_queues")
+        rows = registered_queues(database)
         controls = {each.queue: each for each in list_controls(database)}
         database.limit_lock_waits(LOCK_TIMEOUT_MS)
         depths = {row.queue_name: _depth(database, row.queue_name, row.kind, row.depth) for row in rows}
@@ -178,15 +180,14 @@ def check(
 ) -> ExitCode:
     """Check the tables and indexes of queues. Exit code 1 if there is a finding."""
     with session.deployed() as database:
-        rows = database.call("check_queue", queue_name=None if name is None else session.name(name))
+        found = check_queues(database, None if name is None else session.name(name))
     if session.as_json:
-        keys = ("queue", "finding", "detail", "remedy")
-        session.document({"clean": not rows, "findings": [dict(zip(keys, row, strict=True)) for row in rows]})
-    elif rows:
-        table(session.out, ("queue", "finding", "remedy"), [(queue, detail, cure) for queue, _, detail, cure in rows])
+        session.document({"clean": not found, "findings": found})
+    elif found:
+        table(session.out, ("queue", "finding", "remedy"), [(each.queue, each.detail, each.remedy) for each in found])
     else:
         session.out.print("All queues OK.")
-    return ExitCode.FINDING if rows else ExitCode.OK
+    return ExitCode.FINDING if found else ExitCode.OK
 
 
 def _check_known(session: Session, names: list[str]) -> None:
@@ -195,7 +196,7 @@ def _check_known(session: Session, names: list[str]) -> None:
     if not undeclared:
         return
     with session.deployed() as database:
-        registered = {row.queue_name for row in database.call("list_queues")}
+        registered = {row.queue_name for row in registered_queues(database)}
     for name in undeclared:
         if name not in registered:
             raise QueueNotFound(

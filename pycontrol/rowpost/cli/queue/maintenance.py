@@ -15,8 +15,9 @@ from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import FeatureMissing, PermissionDenied
+from rowpost.operations.figures import registered_queues
 from rowpost.transport.jobs import clean_jobs
-from rowpost.transport.maintenance import Metrics, Step, maintain_queue, queue_metrics
+from rowpost.transport.maintenance import MaintenanceStep, Metrics, maintain_queue, queue_metrics
 
 __all__ = ["register"]
 
@@ -61,7 +62,7 @@ def maintain(
 
     Without a queue, delete what Spark's jobs no longer need too.
     """
-    done: list[tuple[str, Step]] = []
+    done: list[tuple[str, MaintenanceStep]] = []
     with session.deployed() as database:
         for queue in _own_queues(session, database, name):
             done += [(queue, step) for step in maintain_queue(database, queue, offline=offline)]
@@ -77,21 +78,21 @@ def maintain(
     return ExitCode.FINDING if waiting else ExitCode.OK
 
 
-def _clean_jobs(database: Connection) -> list[Step]:
+def _clean_jobs(database: Connection) -> list[MaintenanceStep]:
     try:
         cleaned = clean_jobs(database)
     except FeatureMissing:
         return []
     except PermissionDenied as error:
-        return [Step("jobs", "Spark's jobs are cleaned by an operator", "", "waits", str(error))]
+        return [MaintenanceStep("jobs", "Spark's jobs are cleaned by an operator", "", "waits", str(error))]
     deleted = f"{cleaned.staged} stored messages of jobs that ended, and {cleaned.sent} old ledger entries deleted"
-    return [Step("jobs", deleted, "", "done")] if cleaned.staged or cleaned.sent else []
+    return [MaintenanceStep("jobs", deleted, "", "done")] if cleaned.staged or cleaned.sent else []
 
 
 def _own_queues(session: Session, database: Connection, name: str | None) -> list[str]:
     if name is not None:
         return [session.name(name)]
-    return [row.queue_name for row in database.call("list_queues") if row.kind != "external"]
+    return [row.queue_name for row in registered_queues(database) if row.kind != "external"]
 
 
 def _document(queue: str, metrics: Metrics, rates: tuple[float | None, float | None] | None) -> dict[str, object]:

@@ -34,6 +34,7 @@ from rowpost.endpoint.hosting import (
     with_sagas,
 )
 from rowpost.errors import QueueNotFound
+from rowpost.operations.figures import registered_queues
 from rowpost.settings.environment import Settings
 from rowpost.workers.events import Event
 from rowpost.workers.snapshot import QueueSnapshot
@@ -109,7 +110,7 @@ def _prepare(session: Session, settings: Settings) -> None:
     with session.deployed() as database:
         if has_outbox:
             database.call("outbox_status")  # raises FeatureMissing
-        registered = {row.queue_name for row in database.call("list_queues")}
+        registered = {row.queue_name for row in registered_queues(database)}
         for name in needed_queues(settings):
             if name not in registered:
                 declare = "" if session.settings.queue(name) else f"Add `{name}: {{}}` to the queues of the environment {settings.environment!r}. "

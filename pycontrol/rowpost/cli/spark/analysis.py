@@ -18,6 +18,7 @@ from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, counter, counts, local_folder, result_folder, running, show
+from rowpost.operations.figures import registered_queues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +57,7 @@ def _database(session: Session) -> str:
     from rowpost.archive.source.queue_stream import describe
 
     with session.deployed() as database:
-        own = [row.queue_name for row in database.call("list_queues") if row.kind != "external"]
+        own = [row.queue_name for row in registered_queues(database) if row.kind != "external"]
         for queue in own[:1]:
             _ = describe(database, queue).poll
         return f"{session.settings.target}, {len(own)} queues" + (f"; {own[0]} can be streamed" if own else "")

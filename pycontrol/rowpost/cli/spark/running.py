@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from rowpost.cli.archiving import ProgressOptions, counter, counts, registered_queues, remark, show
+from rowpost.cli.archiving import ProgressOptions, counter, counts, missing_package, registered_queues, remark, show
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
-from rowpost.errors import ArchiveNotFound, SparkUnavailable
-from rowpost.version import install_command
+from rowpost.errors import ArchiveNotFound
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +99,7 @@ def running(session: Session, options: SparkOptions, doing: str, ui: int | None 
 
         _hide_py4j()
     except ImportError as error:
-        raise _missing(error) from error
+        raise missing_package("spark", error) from error
     pages = {} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"}
     settings = options.settings | pages
     with _bar(session) as bar:
@@ -119,7 +118,7 @@ def running(session: Session, options: SparkOptions, doing: str, ui: int | None 
             with explained(), described(spark, f"rowpost {doing}"):
                 yield spark
         except ImportError as error:
-            raise _missing(error) from error
+            raise missing_package("spark", error) from error
         finally:
             ended.set()
             if watcher.is_alive():
@@ -150,7 +149,7 @@ def imported() -> Iterator[None]:
         with explained():
             yield
     except ImportError as error:
-        raise _missing(error) from error
+        raise missing_package("spark", error) from error
 
 
 def _stop(spark: SparkSession) -> None:
@@ -159,12 +158,6 @@ def _stop(spark: SparkSession) -> None:
 
     with suppress(Py4JError, OSError):
         spark.stop()
-
-
-def _missing(error: ImportError) -> SparkUnavailable:
-    return SparkUnavailable(
-        f"rowpost spark needs {(error.name or 'a package').partition('.')[0]}, which is not installed. Install it with: {install_command('spark')}"
-    )
 
 
 def _bar(session: Session) -> Progress:

@@ -2,7 +2,7 @@
 
     telemetry = Telemetry(tracer_provider, meter_provider)
     endpoint.observe(telemetry)                                     # sends and handlers
-    Pipeline(database, "Sales", endpoint, observer=telemetry.pipeline("Sales"))
+    Pipeline(database, "Sales", endpoint, observers=[telemetry.pipeline("Sales")])
 
 An attempt begins before the handlers run, and its span ends when the transaction has ended. In a batch, a span's time ends with its own
 handlers, and its status is known with the commit. An attempt that was rolled back together with others counts as a fetch only.
@@ -11,7 +11,7 @@ handlers, and its status is known with the commit. An attempt that was rolled ba
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ from opentelemetry.trace import NoOpTracerProvider, Span, SpanKind, TracerProvid
 
 from rowpost.handling.observer import Invocable
 from rowpost.handling.processor import Caused
+from rowpost.pipeline.observer import Measurement, Observer
 from rowpost.pipeline.telemetry.meters import Meters
 from rowpost.pipeline.telemetry.spans import attributes_of, fail, incoming, succeed, write
-from rowpost.pipeline.timings import critical_time, due_at
-from rowpost.recoverability.outcome import Discard, Kind, Outcome, RowState
+from rowpost.recoverability.outcome import Discard, Kind, Outcome
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, INVOKED_SAGAS
 from rowpost.wire.message import Message
@@ -60,16 +60,12 @@ class _Attempt:
     Attributes:
         span: its span; None if nothing is traced.
         tags: what the queue and the message add to measurements.
-        started: when it began, in seconds since 1970.
-        due: when the message was due, as its headers say.
         ended_ns: when its handlers ended; None before that.
         error: why it failed, if it did.
     """
 
     span: Span | None
     tags: dict[str, str]
-    started: float
-    due: str | None
     ended_ns: int | None = None
     error: BaseException | None = None
 
@@ -164,79 +160,77 @@ class Telemetry:
             succeed(span)
 
 
-class QueueTelemetry:
-    """Observes the attempts of one pipeline. See `pipeline.observer.PipelineObserver`."""
+class QueueTelemetry(Observer):
+    """Observes the attempts of one pipeline."""
 
     def __init__(self, telemetry: Telemetry, queue: str, discriminator: str) -> None:
         self._telemetry, self._meters = telemetry, telemetry.meters
         self._tags = {QUEUE_NAME: parse_address(queue).table, DISCRIMINATOR: discriminator}
         self._types: set[str] = set()
-        #: attempts of a batch that is not committed yet, each with why the message was discarded
+        #: what ends the attempt whose handlers run
+        self._running: tuple[_Attempt, Token[_Attempt | None], Token[Context] | None] | None = None
+        #: attempts whose handlers have ended in a transaction that is not measured yet, each with why the message was discarded
         self._open: list[tuple[_Attempt, Discard | None]] = []
 
-    def handle(self, handle: Callable[[Message], Outcome], message: Message) -> Outcome:
-        """Handle one message in a transaction of its own. One that has expired is no attempt."""
-        self._roll_back()
-        if message.expired:
-            return handle(message)
-        with self._attempt(message) as attempt:
-            outcome = handle(message)
-        if outcome.kind in _DONE:
-            self._succeed(attempt, outcome.discard, time.time())
-        else:
-            self._fail(attempt, outcome)
-        return outcome
-
-    def attempt(self, attempt: Callable[..., Caused | Outcome], message: Message, row: RowState, *, batched: bool) -> Caused | Outcome:
-        """Handle one message of a batch. If it fails, the whole batch is rolled back."""
-        with self._attempt(message) as observed:
-            result = attempt(message, row, batched=batched)
-        if isinstance(result, Outcome):
-            self._roll_back()
-            self._fail(observed, result)
-        else:
-            self._open.append((observed, result.discard))
-        return result
-
-    def failed(self, error: BaseException) -> None:
-        """Note why the current attempt has failed."""
-        attempt = _current.get()
-        if attempt is not None:
-            attempt.error = error
-
-    def batch_began(self) -> None:
+    def began(self) -> None:
         """End the spans of a batch whose commit failed."""
         self._roll_back()
 
-    def committed(self) -> None:
-        """End the spans of the batch."""
-        done, self._open, now = self._open, [], time.time()
-        for attempt, discard in done:
-            self._succeed(attempt, discard, now)
+    def starting(self, message: Message) -> None:
+        """Begin an attempt. A message that has expired is not attempted."""
+        if not message.expired:
+            attempt, entered = self._begin(message)
+            self._running = attempt, _current.set(attempt), entered
+
+    def failed(self, error: BaseException) -> None:
+        """Note why the current attempt has failed."""
+        if self._running is not None:
+            self._running[0].error = error
+
+    def ended(self, result: Caused | Outcome) -> None:
+        """End a failed attempt, with which its whole batch is rolled back. Others end with their transaction, see `measured`."""
+        attempt = self._leave()
+        if attempt is None:
+            return
+        if isinstance(result, Outcome) and result.kind not in _DONE:
+            self._roll_back()
+            self._fail(attempt, result)
+        else:
+            self._open.append((attempt, result.discard))
+
+    def aborted(self, error: BaseException) -> None:
+        """End the attempt: the connection is lost, or rowpost is at fault."""
+        attempt = self._leave()
+        if attempt is not None:
+            if attempt.span is not None:
+                fail(attempt.span, attempt.error or error)
+            self._end(attempt)
+            self._roll_back()
+
+    def measured(self, measurement: Measurement) -> None:
+        """End the spans of messages that were committed, and record their times."""
+        if measurement.kind in _DONE:
+            done = [each for each in self._open if (each[1] is None) == (measurement.kind is Kind.HANDLED)]
+            self._open = [each for each in self._open if each not in done]
+            for (attempt, discard), processing, critical in zip(done, measurement.processing, measurement.critical, strict=False):
+                self._succeed(attempt, discard, processing, critical)
 
     def close(self) -> None:
         """End the spans of what was not committed."""
         self._roll_back()
 
     # -------------------------------------------------------------- one attempt
-    @contextmanager
-    def _attempt(self, message: Message) -> Iterator[_Attempt]:
-        """Make an attempt the current one. An error that leaves the block ends it: the connection is lost, or rowpost is at fault."""
-        attempt, entered = self._begin(message)
-        current: Token[_Attempt | None] = _current.set(attempt)
-        try:
-            yield attempt
-        except BaseException as error:
-            if attempt.span is not None:
-                fail(attempt.span, attempt.error or error)
-            self._end(attempt)
-            self._roll_back()
-            raise
-        finally:
-            attempt.ended_ns = time.time_ns()
-            _current.reset(current)
-            if entered is not None:
-                detach(entered)
+    def _leave(self) -> _Attempt | None:
+        """Make the attempt whose handlers ran the current one no longer, and return it."""
+        running, self._running = self._running, None
+        if running is None:
+            return None
+        attempt, current, entered = running
+        attempt.ended_ns = time.time_ns()
+        _current.reset(current)
+        if entered is not None:
+            detach(entered)
+        return attempt
 
     def _begin(self, message: Message) -> tuple[_Attempt, Token[Context] | None]:
         headers, span, entered = message.headers, None, None
@@ -245,7 +239,7 @@ class QueueTelemetry:
             attributes = {NATIVE_MESSAGE_ID: str(message.id), **attributes_of(headers)}
             span = self._telemetry.tracer.start_span(PROCESS_MESSAGE, context, SpanKind.CONSUMER, attributes, links)
             entered = attach(set_span_in_context(span, context))
-        return _Attempt(span, {**self._tags, **self._type(headers)}, time.time(), due_at(headers)), entered
+        return _Attempt(span, {**self._tags, **self._type(headers)}), entered
 
     def _type(self, headers: Mapping[str, str | None]) -> dict[str, str]:
         name = next(iter(split_enclosed_types(headers.get(ENCLOSED_MESSAGE_TYPES))), "")
@@ -254,9 +248,8 @@ class QueueTelemetry:
         self._types.add(name)
         return {MESSAGE_TYPE: name}
 
-    def _succeed(self, attempt: _Attempt, discard: Discard | None, completed: float) -> None:
-        waited = critical_time(attempt.due, completed)
-        self._meters.handled(attempt.tags, max(0.0, completed - attempt.started), waited)
+    def _succeed(self, attempt: _Attempt, discard: Discard | None, processing: float, critical: float | None) -> None:
+        self._meters.handled(attempt.tags, processing, critical)
         if attempt.span is not None:
             if discard is not None:
                 attempt.span.add_event("discarded", {"reason": discard.reason})

@@ -9,7 +9,7 @@ from pyspark.sql.types import IntegerType
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.schemas import CONVERSATIONS, EDGES, shaped
 from rowpost.spark.jobs.metrics import PERCENTILE_ACCURACY
-from rowpost.wire.conversation import Step, depth
+from rowpost.wire.conversation import ConversationStep, depth
 
 __all__ = ["conversations", "edges", "one_conversation"]
 
@@ -53,9 +53,9 @@ def conversations(df: DataFrame) -> DataFrame:
     return shaped(grouped.withColumn("depth", measure("steps")), CONVERSATIONS)
 
 
-def one_conversation(df: DataFrame, conversation_id: str) -> list[Step]:
+def one_conversation(df: DataFrame, conversation_id: str) -> list[ConversationStep]:
     """Return the steps of one conversation in the order of sending, at most MAX_MESSAGES."""
     failed = has_failed().alias("failed")
     took = ((F.unix_micros("processing_ended") - F.unix_micros("processing_started")) / 1000.0).alias("took_ms")
     found = df.where(F.col("conversation_id") == conversation_id).select(*_STEP, failed, took)
-    return [Step(**row.asDict()) for row in found.orderBy("time_sent", "message_id", "endpoint").limit(MAX_MESSAGES).collect()]
+    return [ConversationStep(**row.asDict()) for row in found.orderBy("time_sent", "message_id", "endpoint").limit(MAX_MESSAGES).collect()]

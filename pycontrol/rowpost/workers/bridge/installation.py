@@ -10,7 +10,7 @@ from rowpost.errors import QueueNotFound, SchemaMissing
 from rowpost.settings.bridge import BridgeSettings, BridgeSide
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import parse_address
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 
 __all__ = ["check", "install", "subscribe"]
 

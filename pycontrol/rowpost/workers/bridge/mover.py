@@ -33,7 +33,7 @@ from rowpost.transport.queue import BATCH_BYTES, Queue
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import BrowsedMessage, Message, encode_headers
-from rowpost.wire.operation import Call, Operation
+from rowpost.wire.outgoing import AddressedMessage, Call
 from rowpost.workers.bridge.headers import AddressMap, failed_headers, is_subscription_message, transferred_headers
 
 __all__ = ["FailedCrossing", "MovedBatch", "Mover", "SkippedCrossing", "message_type"]
@@ -89,7 +89,7 @@ class MovedBatch:
 class _Crossing(NamedTuple):
     message: Message
     key: str
-    operation: Operation
+    addressed: AddressedMessage
 
 
 class Mover:
@@ -218,9 +218,9 @@ class Mover:
                         message.headers, self._translate, transfer=self._transfer, proxy=proxy,
                         reply_of_failed=self._bridge.translate_reply_of_failed,
                     )  # fmt: skip
-                    operation = Operation(headers, message.body, endpoint.queue, time_to_be_received=left)
+                    addressed = AddressedMessage(headers, message.body, endpoint.queue, time_to_be_received=left)
                     # one message may be sent twice, with the same ids: only the row says which of the two this is
-                    crossings.append(_Crossing(message, f"{key} {message.row_version} {message.id}", operation))
+                    crossings.append(_Crossing(message, f"{key} {message.row_version} {message.id}", addressed))
             except RowpostError as error:
                 moved.failed.append(FailedCrossing(message, error))
         return crossings
@@ -230,7 +230,7 @@ class Mover:
 
     def _dispatch(self, crossings: Sequence[_Crossing]) -> None:
         record = [Call("record_dispatch", None, {"endpoint": self._name, "message_id": each.key}) for each in crossings]
-        groups = [[each.operation] for each in crossings]
+        groups = [[each.addressed] for each in crossings]
         dispatch(self._target, groups, self._directory, own_queue=None, begin=True, commit=True, also=[*self._forget(), *record])
         self._settled = []
 

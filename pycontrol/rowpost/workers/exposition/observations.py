@@ -17,11 +17,11 @@ from rowpost.workers import events
 from rowpost.workers.answers import Answer
 from rowpost.workers.snapshot import Snapshot
 
-__all__ = ["Observations", "Peek", "Status"]
+__all__ = ["LastPeek", "Observations", "Status"]
 
 
 @dataclass(frozen=True, slots=True)
-class Peek:
+class LastPeek:
     """The last peek at a queue. Times are in seconds since 1970.
 
     Attributes:
@@ -65,7 +65,7 @@ class Observations:
         self.started_at = time.time()
         self._events: Counter[tuple[type[events.Event], str]] = Counter()
         self._counts: Counter[tuple[type[events.Event], str]] = Counter()
-        self._peeks: dict[str, Peek] = {}
+        self._peeks: dict[str, LastPeek] = {}
         #: by queue, the processes that have imported the handler, and not ended since
         self._able: dict[str, set[int]] = {}
 
@@ -92,12 +92,12 @@ class Observations:
         """Note what the queue monitor answered."""
         if answer.crash is not None or answer.purged:
             return
-        before, now = self._peeks.get(answer.queue, Peek()), time.time()
+        before, now = self._peeks.get(answer.queue, LastPeek()), time.time()
         if answer.error is not None:
-            self._peeks[answer.queue] = Peek(before.at, before.next_due, str(answer.error) or type(answer.error).__name__)
+            self._peeks[answer.queue] = LastPeek(before.at, before.next_due, str(answer.error) or type(answer.error).__name__)
             return
         due = answer.next_due
-        self._peeks[answer.queue] = Peek(now, None if due is None or due == float("inf") else now + due)
+        self._peeks[answer.queue] = LastPeek(now, None if due is None or due == float("inf") else now + due)
 
     def number(self, kind: type[events.Event], queue: str) -> int:
         """Return how many events of a kind there were."""
@@ -111,9 +111,9 @@ class Observations:
         """Return how many messages the events of a kind were about."""
         return self._counts[kind, queue]
 
-    def peek(self, queue: str) -> Peek:
+    def peek(self, queue: str) -> LastPeek:
         """Return the last peek at a queue."""
-        return self._peeks.get(queue, Peek())
+        return self._peeks.get(queue, LastPeek())
 
     def able(self, queue: str) -> int:
         """Return how many workers have started, that is imported the handler, and not ended since."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from rowpost.transport.supervisors import Worker
+from rowpost.transport.supervisors import ReportedWorker
 from rowpost.workers.concurrency import LONG_RECEIVE_S
 from rowpost.workers.events import Emit, Trouble
 from rowpost.workers.protocol import Assignment, Exit, Receive
@@ -64,10 +64,10 @@ class WorkerHandle:
         """Whether the worker was killed already."""
         return self.reason in (KILLED, OVERDUE)
 
-    def described(self, queue: str, now: float) -> Worker:
+    def described(self, queue: str, now: float) -> ReportedWorker:
         """Return the worker as a report shows it. Its message is the one that a handler has."""
         message, since = self.process.in_flight, self.process.in_flight_since
-        shown = Worker(queue=queue, process_id=self.process.pid, state=self.state.value, seconds=round(now - self.since, 1))
+        shown = ReportedWorker(queue=queue, process_id=self.process.pid, state=self.state.value, seconds=round(now - self.since, 1))
         return shown if message is None or since is None else replace(shown, message=str(message[0]), message_seconds=round(now - since, 1))
 
     def enter(self, state: WorkerState, now: float) -> None:

@@ -31,9 +31,9 @@ from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
-from rowpost.transport.supervisors import Worker
+from rowpost.transport.supervisors import ReportedWorker
 from rowpost.wire.address import parse_address, queue_key
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 from rowpost.workers.answers import Answer, Control, Crash, MonitorFailure, NotReported, WakeUp
 from rowpost.workers.protocol import CrashPolicy
 from rowpost.workers.supervision.lifelines import Lifeline
@@ -117,7 +117,7 @@ class QueueMonitor:
         """
         self._put(partial(self._answers, name, partial(self._purge, name), purged=True) if purge else _Peek(name, wake_up_ttl_s))
 
-    def report(self, queues: Iterable[str], workers: Iterable[Worker]) -> None:
+    def report(self, queues: Iterable[str], workers: Iterable[ReportedWorker]) -> None:
         """Record the queues and workers of this supervisor, in the round trip of the next peek."""
         self._presence.report(queues, workers)
 

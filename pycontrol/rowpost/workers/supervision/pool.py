@@ -12,7 +12,7 @@ from functools import partial
 
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.worker import WorkerSettings
-from rowpost.transport.supervisors import Worker
+from rowpost.transport.supervisors import ReportedWorker
 from rowpost.workers import concurrency, events, protocol
 from rowpost.workers.answers import Answer, Crash
 from rowpost.workers.circuit_breaker import CircuitBreaker
@@ -115,7 +115,7 @@ class WorkerPool:
             **self.figures.counts,
         )
 
-    def workers(self, now: float) -> list[Worker]:
+    def workers(self, now: float) -> list[ReportedWorker]:
         """Return the workers as a report shows them."""
         return [handle.described(self.name, now) for handle in self.handles]
 

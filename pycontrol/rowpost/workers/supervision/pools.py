@@ -99,7 +99,7 @@ class Pools:
             queue=queue,
             handler=worker.handler,
             number=number,
-            attempts=worker.attempts_of_function,
+            attempts=worker.attempts,
             error_queue=self.settings.supervisor.error_queue,
             polls=worker.strategy != "peek",
             receive=receive,

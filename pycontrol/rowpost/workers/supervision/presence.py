@@ -15,9 +15,9 @@ from uuid import UUID
 
 from rowpost.errors import PermissionDenied, RowpostError
 from rowpost.settings.environment import Settings
-from rowpost.transport.supervisors import Worker
+from rowpost.transport.supervisors import ReportedWorker
 from rowpost.version import __version__
-from rowpost.wire.operation import Call
+from rowpost.wire.outgoing import Call
 from rowpost.workers.supervision.lifelines import Lifeline
 
 __all__ = ["REPORT_INTERVAL_S", "PresenceReports"]
@@ -57,7 +57,7 @@ class PresenceReports:
         """The call that records the end of the supervisor: one, or none if nothing was recorded."""
         return [self._call((), (), ended=self.supervisor_id)] if self._reported else []
 
-    def report(self, queues: Iterable[str], workers: Iterable[Worker]) -> None:
+    def report(self, queues: Iterable[str], workers: Iterable[ReportedWorker]) -> None:
         """Keep a report until it is sent: the queues that the supervisor receives from, and its workers."""
         if not self._denied:
             self._pending = self._call(queues, workers)
@@ -87,7 +87,7 @@ class PresenceReports:
         self._denied |= isinstance(error, PermissionDenied)
         return not known
 
-    def _call(self, queues: Iterable[str], workers: Iterable[Worker], *, ended: UUID | None = None) -> Call:
+    def _call(self, queues: Iterable[str], workers: Iterable[ReportedWorker], *, ended: UUID | None = None) -> Call:
         arguments = {
             "supervisor_id": ended or self.supervisor_id,
             "host_name": socket.gethostname(),
@@ -101,11 +101,11 @@ class PresenceReports:
         return Call("report_supervisor", None, arguments)
 
 
-def _documents(workers: Iterable[Worker]) -> str:
+def _documents(workers: Iterable[ReportedWorker]) -> str:
     """Return the JSON array of those workers, from the first one on, that have room in a report."""
     documents, length = [], 2  # the brackets
     for worker in workers:
-        document = json.dumps({name: value for name in Worker.__slots__ if (value := getattr(worker, name)) is not None})
+        document = json.dumps({name: value for name in ReportedWorker.__slots__ if (value := getattr(worker, name)) is not None})
         length += len(document) + 2
         if length > REPORT_LENGTH:
             break

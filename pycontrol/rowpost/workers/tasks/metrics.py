@@ -25,7 +25,7 @@ from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.wire.address import parse_address
 from rowpost.wire.metrics import METRICS, VALUES_PER_MESSAGE, Source, metadata_report, portions, values_report
-from rowpost.wire.operation import Operation
+from rowpost.wire.outgoing import AddressedMessage
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.tasks.periodic import PeriodicTask
@@ -133,10 +133,10 @@ class MetricsReports:
         taken = waiting.take()
         host = Host.here(parse_address(queue).table)
         source = Source(host.endpoint, host.machine, host.id, self._instance)
-        operations = list(self._metadata(database, queue, source, now))
-        operations += self._values(taken, source, waiting.types)
+        outgoing = list(self._metadata(database, queue, source, now))
+        outgoing += self._values(taken, source, waiting.types)
         try:
-            dispatch(database, [operations], self._directory, own_queue=queue, begin=True, commit=True)
+            dispatch(database, [outgoing], self._directory, own_queue=queue, begin=True, commit=True)
         except BaseException:
             waiting.give_back(taken)
             raise
@@ -148,11 +148,11 @@ class MetricsReports:
         """Return how many measurements were dropped since the last call."""
         return self._waiting[queue].take_dropped()
 
-    def _metadata(self, database: Connection, queue: str, source: Source, now: float) -> Iterator[Operation]:
+    def _metadata(self, database: Connection, queue: str, source: Source, now: float) -> Iterator[AddressedMessage]:
         if now >= self._metadata_at[queue]:
             yield metadata_report(source, database.canonical(parse_address(queue)), queue=self._monitoring)
 
-    def _values(self, taken: _Values, source: Source, types: dict[int, str]) -> Iterator[Operation]:
+    def _values(self, taken: _Values, source: Source, types: dict[int, str]) -> Iterator[AddressedMessage]:
         for metric, numbers in taken.items():
             for portion in portions(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)):
                 yield values_report(source, metric, portion, types, queue=self._monitoring)

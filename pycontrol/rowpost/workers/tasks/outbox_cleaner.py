@@ -10,7 +10,7 @@ from typing import Any
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, ParticipantFailed, PermissionDenied, RowpostError
 from rowpost.outbox.cleanup import clean, clean_dispatches, send_left_behind
-from rowpost.outbox.operations import named, open_business
+from rowpost.outbox.declaration import named, open_business
 from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
@@ -29,7 +29,7 @@ NOT_ALLOWED = (
 
 
 class OutboxCleaner:
-    """Sends pending operations of all outboxes, and cleans those whose database elected this session."""
+    """Sends pending outgoing messages of all outboxes, and cleans those whose database elected this session."""
 
     def __init__(self, settings: Settings, emit: events.Emit) -> None:
         self._outboxes = {each.name: each for each in settings.outboxes}
@@ -60,7 +60,7 @@ class OutboxCleaner:
     def _clean(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
         result = send_left_behind(database, business, self._queues, error_queue=self._error_queue, host_of=self._host_of, goes_on=self.goes_on)
         if result.sent:
-            self._report(outbox.name, f"sent the pending operations of {result.sent} handled messages")
+            self._report(outbox.name, f"sent the pending outgoing messages of {result.sent} handled messages")
         self._report_failed(outbox.name, result.failed)
         if outbox.name not in self._not_allowed:
             try:

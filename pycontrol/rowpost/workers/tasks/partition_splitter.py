@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from rowpost.database.connection import Connection
-from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.resolve import resolve_handler
-from rowpost.errors import HandlerNotFound
+from rowpost.endpoint.resolve import resolve_function
 from rowpost.settings.environment import Settings
 from rowpost.transport.partitions import BATCH, KeyOf, split
 from rowpost.transport.queue import Queue
@@ -28,11 +23,7 @@ def key_of(by: str) -> KeyOf:
         HandlerNotFound: the function does not exist, or it is an Endpoint.
     """
     if ":" in by:
-        handler = resolve_handler(by, takes=("message",))
-        if isinstance(handler, Endpoint):
-            raise HandlerNotFound(f"partitions by {by!r}: it is an Endpoint. Name a function that returns a message's value, or a header.")
-        function: Callable[..., Any] = handler
-        return function
+        return resolve_function(by, takes=("message",))
     return lambda message: message.headers.get(by)
 
 

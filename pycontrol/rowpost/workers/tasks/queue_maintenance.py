@@ -6,9 +6,9 @@ from rowpost.database.connection import Connection
 from rowpost.database.contract import load_contract
 from rowpost.deploy.grants import grant_execute
 from rowpost.errors import LockTimeout, PermissionDenied
+from rowpost.operations.log import KEPT_DAYS, clean_operation_log
 from rowpost.settings.environment import Settings
 from rowpost.transport.maintenance import maintain_queue
-from rowpost.transport.operation_log import KEPT_DAYS, clean_operation_log
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.workers import events
 from rowpost.workers.tasks.periodic import Election, Work, periodic_task

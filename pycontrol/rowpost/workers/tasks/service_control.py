@@ -14,10 +14,9 @@ from uuid import UUID
 
 from rowpost.database.connection import Connection
 from rowpost.database.requirements import check_clock
-from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.resolve import resolve_handler
-from rowpost.errors import HandlerNotFound, SchemaMissing, SchemaTooNew
-from rowpost.handling.checks import OWN_NAMES, Check
+from rowpost.endpoint.hosting import endpoints_of
+from rowpost.errors import SchemaMissing, SchemaTooNew
+from rowpost.handling.checks import OWN_NAMES, CustomCheck
 from rowpost.recoverability.policy import Host
 from rowpost.settings.environment import Settings
 from rowpost.settings.service_control import ServiceControlSettings
@@ -60,8 +59,8 @@ class _Reports:
         """Send messages about the endpoint of a queue in one transaction. Raises QueueNotFound: ServiceControl has no queue here."""
         reply_to = database.canonical(parse_address(queue))
         expires = None if interval is None else INTERVALS * interval
-        operations = [report(each, queue=self._queue, reply_to=reply_to, time_to_be_received=expires) for each in messages]
-        dispatch(database, [operations], self._directory, own_queue=queue, begin=True, commit=True)
+        outgoing = [report(each, queue=self._queue, reply_to=reply_to, time_to_be_received=expires) for each in messages]
+        dispatch(database, [outgoing], self._directory, own_queue=queue, begin=True, commit=True)
 
 
 class _Heartbeats(_Reports):
@@ -85,14 +84,14 @@ class _Heartbeats(_Reports):
 
 
 class _Checks(_Reports):
-    def __init__(self, settings: Settings, where: ServiceControlSettings, checks: dict[str, tuple[str, Check | OwnCheck]]) -> None:
+    def __init__(self, settings: Settings, where: ServiceControlSettings, checks: dict[str, tuple[str, CustomCheck | OwnCheck]]) -> None:
         super().__init__(settings, where)
         self._checks = checks
         self._oldest = where.oldest_message
 
     def __call__(self, database: Connection, unit: str) -> float | None:
         queue, check = self._checks[unit]
-        reason = check.failure() if isinstance(check, Check) else check.failure(database, queue, self._oldest)
+        reason = check.failure() if isinstance(check, CustomCheck) else check.failure(database, queue, self._oldest)
         host, host_id = self.host(queue)
         result = ReportCustomCheckResult(
             host_id, check.name, check.category, reason is not None, reason, datetime.now(UTC), host.endpoint, host.display_name
@@ -148,25 +147,16 @@ def make_custom_checks(
 ) -> PeriodicTask:
     """Return the task that executes the checks of the endpoints that this supervisor runs, and reports what they find."""
     where = settings.service_control
-    checks: dict[str, tuple[str, Check | OwnCheck]] = {}
+    checks: dict[str, tuple[str, CustomCheck | OwnCheck]] = {}
     if where is not None:
         names = [queue.name for queue in settings.queues if queue.worker is not None] if where.oldest_message > 0 else []
-        found: list[tuple[str, Check | OwnCheck]] = [(name, check) for name in names for check in OWN]
+        found: list[tuple[str, CustomCheck | OwnCheck]] = [(name, check) for name in names for check in OWN]
         found += _declared(settings)
         checks = {f"{queue}, check {check.name}": (queue, check) for queue, check in found}
     action = _Checks(settings, where or ServiceControlSettings(""), checks)
     return PeriodicTask(settings, checks, action, name="rowpost checks", activity=ACTIVITY, emit=emit, breaker=breaker, **options)
 
 
-def _declared(settings: Settings) -> list[tuple[str, Check]]:
+def _declared(settings: Settings) -> list[tuple[str, CustomCheck]]:
     """Return the checks of the endpoints, each with its queue. A handler that cannot be imported is reported by its own worker."""
-    found: list[tuple[str, Check]] = []
-    for queue in settings.queues:
-        if queue.worker is not None:
-            try:
-                handler = resolve_handler(queue.worker.handler)
-            except HandlerNotFound:
-                continue
-            if isinstance(handler, Endpoint):
-                found += [(queue.name, check) for check in handler.checks]
-    return found
+    return [(queue.name, check) for queue, endpoint in endpoints_of(settings) for check in endpoint.checks]

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
 from multiprocessing.connection import Connection as PipeEnd
 from multiprocessing.connection import wait
 from typing import Any
@@ -30,9 +29,10 @@ from rowpost.pipeline.batch_size import BatchSize, batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.histograms import TypedStopwatch
 from rowpost.pipeline.measurements import Recorder
+from rowpost.pipeline.modes import OtherDatabases
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.pipeline.plain_handler import Handler
-from rowpost.recoverability.outcome import Interrupted, Kind, Outcome
+from rowpost.pipeline.timings import Stopwatch
+from rowpost.recoverability.outcome import InterruptedAttempt, Kind, Outcome
 from rowpost.recoverability.policy import Host, in_words
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
@@ -93,7 +93,7 @@ class Worker:
         self._in_flight = in_flight
         self._clock = clock
         self._connect_to = connect
-        self._handler: Handler | Endpoint  # set by run()
+        self._endpoint: Endpoint  # set by run()
         self._telemetry: RunningTelemetry  # set by run()
         self._pipeline: Pipeline | None = None
         self._batches: Batches  # set with the pipeline
@@ -112,12 +112,13 @@ class Worker:
         self._subscribes = assignment.subscribes
         self._backoff = assignment.backoff
         control = assignment.settings.service_control
+        self._stopwatch = Stopwatch()
         #: None unless the environment sends metrics
         self.recorder = Recorder() if control is not None and control.monitoring is not None else None
         #: a message whose failed attempt is counted on the next connection
-        self._interrupted: Interrupted | None = None
+        self._interrupted: InterruptedAttempt | None = None
         #: None unless the environment serves metrics
-        self.stopwatch = TypedStopwatch() if assignment.settings.supervisor.metrics is not None else None
+        self.histograms = TypedStopwatch() if assignment.settings.supervisor.metrics is not None else None
 
     def exit(self) -> None:
         """Exit the loop after the current transaction. May be called from a signal handler."""
@@ -127,17 +128,16 @@ class Worker:
         """Receive and handle messages until a command or a signal to exit."""
         gc.set_threshold(COLLECTED_OBJECTS)  # before the import of the handlers, which may know better
         try:
-            self._handler = resolve_handler(self._assignment.handler)
-            if isinstance(self._handler, Endpoint):
-                self._handler.configure(self._assignment.settings)
-            observed = (self._handler,) if isinstance(self._handler, Endpoint) else ()
-            self._telemetry = start_telemetry(self._assignment.settings, *observed, service=self._assignment.queue)
+            assignment = self._assignment
+            self._endpoint = resolve_handler(assignment.handler, assignment.queue, attempts=assignment.attempts, error_queue=assignment.error_queue)
+            self._endpoint.configure(assignment.settings)
+            self._telemetry = start_telemetry(assignment.settings, self._endpoint, service=assignment.queue)
         except (HandlerNotFound, SettingsError) as error:
             self.send(HandlerRefused(str(error)))
             return
         gc.freeze()  # what is imported by now stays: no collection walks over it again
-        self.send(Ready(os.getpid(), _crash_policy(self._handler, self._assignment)))
-        if self._assignment.imports_only:
+        self.send(Ready(os.getpid(), _crash_policy(self._endpoint, assignment)))
+        if assignment.imports_only:
             return
         while not self._exiting:
             try:
@@ -200,7 +200,7 @@ class Worker:
         if kind is Kind.DEADLOCKED:
             return
         self._tally.add(outcome)
-        if self._tally.is_full:
+        if kind is not Kind.HANDLED and self._tally.is_full:
             self._report(busy=True)
         if kind is Kind.EMPTY:
             self._found_nothing()
@@ -236,7 +236,7 @@ class Worker:
         The connection is closed after every error, so that the server rolls back any open transaction.
         """
         if self._in_flight is not None:
-            self._in_flight.set(None)  # the message is in the queue again
+            self._in_flight.ended()  # the message is in the queue again
         if self._pipeline is not None:
             self._interrupted = self._pipeline.interrupted or self._interrupted
             self._lost_size = self._batches.size if self._batches.size.held else None
@@ -260,28 +260,24 @@ class Worker:
             self._high_water_mark = SharedHighWaterMark()
         self._cursor = ReceiveCursor(self._high_water_mark)
         database = self._connect()
-        if self._subscribes and isinstance(self._handler, Endpoint):
-            self._handler.subscribe(database, assignment.settings.subscription_table)
+        if self._subscribes:
+            self._endpoint.subscribe(database, assignment.settings.subscription_table)
             self._subscribes = False
-        if assignment.settings.service_control is not None and isinstance(self._handler, Endpoint):
-            self._handler.report_to(assignment.settings.service_control, database)
+        if assignment.settings.service_control is not None:
+            self._endpoint.report_to(assignment.settings.service_control, database)
+        telemetry = self._telemetry.pipeline(assignment.queue, self._endpoint.instance or "")
+        observers = (self._in_flight, self._stopwatch, self.histograms, self.recorder, telemetry)
         self._pipeline = Pipeline(
             database,
             assignment.queue,
-            self._handler,
-            attempts=assignment.attempts,
-            error_queue=assignment.error_queue,
+            self._endpoint,
             reconnect=self._connect,
-            hold=self._in_flight.set if self._in_flight is not None else None,
-            participants=dict(assignment.settings.participants),
-            outboxes={each.name: each.url for each in assignment.settings.outboxes},
+            others=OtherDatabases(dict(assignment.settings.participants), {each.name: each.url for each in assignment.settings.outboxes}),
             host=Host.here(assignment.queue, assignment.settings.host_of(assignment.queue)),
             exclusive=assignment.exclusive,
-            stopwatch=self.stopwatch,
-            recorder=self.recorder,
-            observer=self._telemetry.pipeline(assignment.queue, getattr(self._handler, "instance", None) or ""),
+            observers=[each for each in observers if each is not None],
         )
-        own = getattr(self._handler, "batch", None)
+        own = self._endpoint.options.batch
         size = batch_size(assignment.batch if own is None else own, assignment.batch_time)
         self._batches = Batches(self._pipeline, self._lost_size or size)
         self._lost_size = None
@@ -330,10 +326,9 @@ class Worker:
 
     def _report(self, *, busy: bool) -> None:
         self._reported_at = self._clock()
-        times = None if self._pipeline is None else self._pipeline.stopwatch.take()
         measured = None if self.recorder is None else self.recorder.take()
-        histograms = None if self.stopwatch is None else self.stopwatch.take_histograms()
-        self.send(self._tally.take(busy=busy, round_=self._round, times=times, measured=measured, histograms=histograms))
+        histograms = None if self.histograms is None else self.histograms.take()
+        self.send(self._tally.take(busy=busy, round_=self._round, times=self._stopwatch.take(), measured=measured, histograms=histograms))
 
     def send(self, report: object) -> None:
         """Send a report to the supervisor. Threads of handlers call it too, because they log."""
@@ -344,11 +339,9 @@ class Worker:
             self._exiting = True
 
 
-def _crash_policy(handler: Any, assignment: Assignment) -> CrashPolicy:
-    """Return what the supervisor applies if the handler kills this process."""
-    if not isinstance(handler, Endpoint):
-        retries = assignment.attempts - 1
-        return CrashPolicy(retries, 0, timedelta(0), assignment.error_queue, assignment.time_limit)
-    limit = assignment.time_limit if handler.time_limit is None else handler.time_limit.total_seconds()
-    policy = handler.recoverability
-    return CrashPolicy(policy.immediate_retries, policy.delayed_retries, policy.delay_increase, handler.error_queue, limit)
+def _crash_policy(endpoint: Endpoint, assignment: Assignment) -> CrashPolicy:
+    """Return what the supervisor applies if a handler kills this process."""
+    own = endpoint.options.time_limit
+    limit = assignment.time_limit if own is None else own.total_seconds()
+    policy = endpoint.recoverability
+    return CrashPolicy(policy.immediate_retries, policy.delayed_retries, policy.delay_increase, endpoint.error_queue, limit)

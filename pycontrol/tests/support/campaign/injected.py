@@ -7,7 +7,7 @@ from itertools import product
 from types import SimpleNamespace
 
 from rowpost.database.connection import connect_url
-from rowpost.outbox.operations import Outbox
+from rowpost.outbox.declaration import Outbox
 from rowpost.settings.environment import load_settings
 from rowpost.transactions.recovery import recover
 from rowpost.transport.queue import Queue

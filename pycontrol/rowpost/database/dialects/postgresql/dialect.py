@@ -12,13 +12,14 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects.postgresql import checks, libpq, pooling, session
+from rowpost.database.dialects.postgresql import checks as server_checks
+from rowpost.database.dialects.postgresql import libpq, pooling, session
 from rowpost.database.dialects.postgresql.copying import copy_rows
 from rowpost.database.dialects.postgresql.errors import translate
 from rowpost.database.dialects.postgresql.guarding import HandlerGuard
 from rowpost.database.dialects.postgresql.session import open_connection
-from rowpost.database.dialects.protocol import Begin, Check, Commit, Statement, object_name, statement_of
-from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
+from rowpost.database.dialects.protocol import Begin, Commit, Statement, object_name, statement_of
+from rowpost.errors import SettingsError, UnsupportedServer
 from rowpost.settings.target import is_unambiguous, why_unreadable
 
 __all__ = ["POSTGRESQL", "PostgreSQL"]
@@ -52,6 +53,11 @@ class PostgreSQL:
     """The dialect of PostgreSQL 14 and later."""
 
     name = "postgresql"
+
+    translate = staticmethod(translate)
+    encoding_limits = staticmethod(server_checks.encoding_limits)
+    check_deployable = staticmethod(server_checks.check_encoding)
+    checks = staticmethod(server_checks.checks)
 
     def __init__(self) -> None:
         #: URLs whose connections have a session each
@@ -193,20 +199,11 @@ class PostgreSQL:
         return 0.0 if row is None else float(row[0])
 
     def session_limits(self, connection: psycopg.Connection) -> list[str]:
-        return [f"{found}: {advice}" for found, advice in checks.session_limits(connection)]
-
-    def encoding_limits(self, connection: psycopg.Connection) -> list[str]:
-        return checks.encoding_limits(connection)
+        return [f"{found}: {advice}" for found, advice in server_checks.session_limits(connection)]
 
     def was_started(self, connection: psycopg.Connection, seconds: float) -> bool:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) < %s", (seconds,)).fetchone()
         return row == (True,)
-
-    def check_deployable(self, connection: psycopg.Connection) -> None:
-        checks.check_encoding(connection)
-
-    def checks(self, connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
-        return checks.checks(connection, schemas)
 
     def listen(self, connection: psycopg.Connection) -> bool:
         # the connection is rowpost's own: `pooling` has checked that it keeps its session
@@ -226,7 +223,7 @@ class PostgreSQL:
         connection.execute(f"SET statement_timeout = {milliseconds:d}", prepare=False)
 
     def executable(self, connection: psycopg.Connection, procedures: Sequence[str]) -> set[str]:
-        return {name for (name,) in connection.execute(checks.EXECUTABLE, (list(procedures),)).fetchall()}
+        return {name for (name,) in connection.execute(server_checks.EXECUTABLE, (list(procedures),)).fetchall()}
 
     def heard(self, connection: psycopg.Connection) -> list[str]:
         pgconn = connection.pgconn
@@ -242,9 +239,6 @@ class PostgreSQL:
 
     def guard(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]) -> HandlerGuard:
         return HandlerGuard(connection, refuse, refuse_late)
-
-    def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
-        return translate(error, statement)
 
     def database_name(self, connection: psycopg.Connection) -> str:
         return connection.info.dbname

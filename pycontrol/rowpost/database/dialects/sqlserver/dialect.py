@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects.protocol import Begin, Check, Commit, NoGuard, Statement, object_name, statement_of
-from rowpost.database.dialects.sqlserver import checks
+from rowpost.database.dialects.protocol import Begin, Commit, NoGuard, Statement, object_name, statement_of
+from rowpost.database.dialects.sqlserver import checks as server_checks
 from rowpost.database.dialects.sqlserver.errors import translate
 from rowpost.database.dialects.sqlserver.odbc import connection_string, load_pyodbc
 from rowpost.database.dialects.sqlserver.parameters import Call, batched, is_plain, physical, values_of
@@ -38,7 +38,7 @@ from rowpost.database.dialects.sqlserver.transactions import (
     opening,
     restore,
 )
-from rowpost.errors import DatabaseError, DatabaseUnavailable, RowpostError, UnsupportedServer
+from rowpost.errors import DatabaseError, DatabaseUnavailable, UnsupportedServer
 
 if TYPE_CHECKING:
     import pyodbc
@@ -71,6 +71,9 @@ class SQLServer:
     """The dialect of SQL Server 2016 and later."""
 
     name = "sqlserver"
+
+    translate = staticmethod(translate)
+    checks = staticmethod(server_checks.checks)
 
     def connect(self, url: str, application_name: str) -> pyodbc.Connection:
         text = connection_string(url, application_name)
@@ -252,10 +255,7 @@ class SQLServer:
         return found is not None and found < seconds
 
     def check_deployable(self, connection: pyodbc.Connection) -> None:
-        checks.check_compatibility(connection.execute(checks.COMPATIBILITY).fetchval())
-
-    def checks(self, connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Check]:
-        return checks.checks(connection, schemas)
+        server_checks.check_compatibility(connection.execute(server_checks.COMPATIBILITY).fetchval())
 
     def listen(self, connection: pyodbc.Connection) -> bool:
         return False
@@ -275,7 +275,7 @@ class SQLServer:
         connection.timeout = -(milliseconds // -1000)
 
     def executable(self, connection: pyodbc.Connection, procedures: Sequence[str]) -> set[str]:
-        return {name for (name,) in connection.execute(checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()}
+        return {name for (name,) in connection.execute(server_checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()}
 
     def driver_error(self) -> type[Exception]:
         error: type[Exception] = load_pyodbc().Error
@@ -284,9 +284,6 @@ class SQLServer:
     def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]) -> NoGuard:
         """pyodbc's connections take no attributes: what a handler did is found afterwards, and a use after its end is not."""
         return _AfterwardsGuard()
-
-    def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
-        return translate(error, statement)
 
     def database_name(self, connection: pyodbc.Connection) -> str:
         return str(connection.getinfo(load_pyodbc().SQL_DATABASE_NAME))

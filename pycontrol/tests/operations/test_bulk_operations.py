@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 import pytest
 
 from rowpost.errors import DatabaseError, InvalidMessage, OperationNotFound, OperationTaken, QueueNotFound
-from rowpost.transport.bulk_operations import BulkOperation, Selection, preview
-from rowpost.transport.changes import Change
+from rowpost.operations.bulk import BulkOperation, FailedSelection, preview
+from rowpost.operations.log import Operator, cancel_operation, clean_operation_log, find_operation, list_operations
+from rowpost.transport.changes import FailureChange
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failure_groups import scan
-from rowpost.transport.operation_log import Operator, cancel_operation, clean_operation_log, find_operation, list_operations
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 from tests.support.dashboard import failed_headers
 
-ALL = Selection("error")
+ALL = FailedSelection("error")
 ADA = Operator("test", "ada")
 
 
@@ -46,7 +46,7 @@ def test_a_preview_counts_by_cause_shows_examples_and_changes_nothing(error, dat
     fail(error, 30)
     fail(error, 7, "wrong", queue="Billing", error="Other")
 
-    found = preview(database, Selection("error", Filter(exception="slow")))
+    found = preview(database, FailedSelection("error", Filter(exception="slow")))
     whole = preview(database, ALL)
 
     assert (found.matched, len(found.messages), found.read, found.more) == (30, 5, 37, False)
@@ -60,7 +60,7 @@ def test_a_retry_of_all_that_match_is_on_record_with_its_counts(error, database)
     seen = []
 
     operation = BulkOperation.begin(
-        database, ADA, Selection("error", Filter(exception="slow", since=datetime(2026, 1, 1, tzinfo=UTC))), Change("retry"), "mended"
+        database, ADA, FailedSelection("error", Filter(exception="slow", since=datetime(2026, 1, 1, tzinfo=UTC))), FailureChange("retry"), "mended"
     )
     state = operation.run(seen.append)
     (found,) = list_operations(database)
@@ -84,15 +84,15 @@ def test_what_failed_before_a_time_or_does_not_say_when_is_left_out(error, datab
     error.send(b"", failed_headers() | {"NServiceBus.TimeOfFailure": "2026-06-01 00:00:00:000000 Z"})
     error.send(b"", failed_headers() | {"NServiceBus.TimeOfFailure": "yesterday"})
 
-    assert preview(database, Selection("error", Filter(since=datetime(2026, 5, 1, tzinfo=UTC)))).matched == 1
+    assert preview(database, FailedSelection("error", Filter(since=datetime(2026, 5, 1, tzinfo=UTC)))).matched == 1
 
 
 def test_messages_are_discarded_and_moved(error, database):
     fail(error, 5, "wrong")
     fail(error, 4)
 
-    BulkOperation.begin(database, ADA, Selection("error", Filter(exception="wrong")), Change("discard"), "test data").run()
-    BulkOperation.begin(database, ADA, ALL, Change("move", to="Billing")).run()
+    BulkOperation.begin(database, ADA, FailedSelection("error", Filter(exception="wrong")), FailureChange("discard"), "test data").run()
+    BulkOperation.begin(database, ADA, ALL, FailureChange("move", to="Billing")).run()
 
     assert (error.peek(), bodies(database, "Sales"), bodies(database, "Billing")) == (0, [], [0, 1, 2, 3])
     assert [(operation.name, operation.done, operation.reason, operation.details) for operation in list_operations(database)] == [
@@ -104,7 +104,7 @@ def test_an_edit_sets_and_removes_headers_and_its_values_are_not_on_record(error
     fail(error, 3)
     before = {message.message_id for message in error.browse()}
 
-    BulkOperation.begin(database, ADA, ALL, Change("edit", headers={"Shop.Tenant": "s3cret", "NServiceBus.TimeSent": None})).run()
+    BulkOperation.begin(database, ADA, ALL, FailureChange("edit", headers={"Shop.Tenant": "s3cret", "NServiceBus.TimeSent": None})).run()
     edited = Queue("Sales", database).browse()
     (operation,) = list_operations(database)
 
@@ -121,7 +121,7 @@ def test_only_what_cannot_be_changed_stays_and_the_record_says_why(error, databa
     error.send(b"", failed_headers(queue="Nowhere"))
     error.send(b"", "{")
 
-    operation = BulkOperation.begin(database, ADA, ALL, Change("retry"))
+    operation = BulkOperation.begin(database, ADA, ALL, FailureChange("retry"))
     state = operation.run()
     (found,) = list_operations(database)
 
@@ -136,7 +136,7 @@ def test_an_operation_on_a_cause_ends_where_it_was_seen(error, database):
     seen = scan(ErrorQueue(database), show=0)
     fail(error, 4)
 
-    BulkOperation.begin(database, ADA, Selection("error", cause=seen.groups[0].cause.key, up_to=seen.up_to), Change("retry")).run()
+    BulkOperation.begin(database, ADA, FailedSelection("error", cause=seen.groups[0].cause.key, up_to=seen.up_to), FailureChange("retry")).run()
 
     assert (len(bodies(database, "Sales")), error.peek()) == (3, 6)
 
@@ -144,7 +144,7 @@ def test_an_operation_on_a_cause_ends_where_it_was_seen(error, database):
 def test_what_fails_again_meanwhile_is_not_changed_twice(error, database):
     fail(error, 250, queue="error")
 
-    BulkOperation.begin(database, ADA, ALL, Change("retry")).run()
+    BulkOperation.begin(database, ADA, ALL, FailureChange("retry")).run()
 
     assert (error.peek(), find_operation(database, list_operations(database)[0].number).done) == (250, 250)
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_not_on_record(error, database, sql):
     error.send(b"s3cret", "s3cret")
     error.send(b"s3cret", '{"Shop.Card": ["s3cret"]}')
 
-    for change in (Change("retry"), Change("edit", headers={"Shop.Tenant": "b"})):
+    for change in (FailureChange("retry"), FailureChange("edit", headers={"Shop.Tenant": "b"})):
         BulkOperation.begin(database, ADA, ALL, change).run()
 
     assert [(operation.done, operation.refused, "cannot be read" in operation.outcome) for operation in list_operations(database)] == [
@@ -165,14 +165,14 @@ def test_what_cannot_be_read_is_not_on_record(error, database, sql):
 @pytest.mark.parametrize("change", [("move",), ("edit",), ("burn",)])
 def test_a_change_that_says_too_little_is_refused(change):
     with pytest.raises(InvalidMessage):
-        Change(*change)
+        FailureChange(*change)
 
 
 def test_an_operation_on_a_queue_that_does_not_exist_is_refused_and_not_on_record(error, database):
     with pytest.raises(QueueNotFound, match="Nowhere"):
-        BulkOperation.begin(database, ADA, ALL, Change("move", to="Nowhere"))
+        BulkOperation.begin(database, ADA, ALL, FailureChange("move", to="Nowhere"))
     with pytest.raises(QueueNotFound, match="Nix"):
-        BulkOperation.begin(database, ADA, Selection("Nix"), Change("retry"))
+        BulkOperation.begin(database, ADA, FailedSelection("Nix"), FailureChange("retry"))
 
     assert list_operations(database) == []
 
@@ -180,7 +180,7 @@ def test_an_operation_on_a_queue_that_does_not_exist_is_refused_and_not_on_recor
 def test_a_request_to_cancel_from_another_session_ends_an_operation_after_its_batch(error, database, open_database):
     fail(error, 350)
     other = open_database()
-    operation = BulkOperation.begin(database, ADA, ALL, Change("retry"))
+    operation = BulkOperation.begin(database, ADA, ALL, FailureChange("retry"))
 
     state = operation.run(lambda counted: cancel_operation(other, counted.number, "bob") if counted.done == 100 else None)
     found = find_operation(database, operation.counts.number)
@@ -191,7 +191,7 @@ def test_a_request_to_cancel_from_another_session_ends_an_operation_after_its_ba
 
 def test_an_operation_that_is_stopped_goes_on_where_it_was(error, database):
     fail(error, 350)
-    operation = BulkOperation.begin(database, ADA, ALL, Change("retry"))
+    operation = BulkOperation.begin(database, ADA, ALL, FailureChange("retry"))
     first = operation.run(stop=lambda: "interrupted" if operation.counts.done else None)
     fail(error, 5)
     shown = find_operation(database, operation.counts.number)
@@ -207,7 +207,7 @@ def test_an_operation_that_is_stopped_goes_on_where_it_was(error, database):
 def test_a_process_that_lost_its_operation_changes_nothing_more(error, database, open_database, sql):
     fail(error, 300)
     other, results = open_database(), []
-    operation = BulkOperation.begin(database, ADA, ALL, Change("retry"))
+    operation = BulkOperation.begin(database, ADA, ALL, FailureChange("retry"))
 
     def take(counted):
         if counted.done == 100:
@@ -225,7 +225,7 @@ def test_a_process_that_lost_its_operation_changes_nothing_more(error, database,
 
 def test_an_operation_that_goes_on_or_is_done_or_is_single_cannot_be_taken(error, database):
     fail(error, 1)
-    operation = BulkOperation.begin(database, ADA, ALL, Change("retry"))
+    operation = BulkOperation.begin(database, ADA, ALL, FailureChange("retry"))
     with pytest.raises(OperationTaken, match="goes on"):
         BulkOperation.resume(database, operation.counts.number)
     operation.run()
@@ -242,7 +242,7 @@ def test_an_operation_that_goes_on_or_is_done_or_is_single_cannot_be_taken(error
 def test_an_edit_goes_on_with_the_same_values_only(error, database):
     fail(error, 150)
     headers = {"Shop.Tenant": "b", "Shop.Old": None}
-    operation = BulkOperation.begin(database, ADA, ALL, Change("edit", headers=headers))
+    operation = BulkOperation.begin(database, ADA, ALL, FailureChange("edit", headers=headers))
     operation.run(stop=lambda: "cancelled" if operation.counts.done else None)
 
     for wrong in ({}, {"Shop.Tenant": "c"}):
@@ -257,7 +257,7 @@ def test_an_edit_goes_on_with_the_same_values_only(error, database):
 def test_two_operations_on_the_same_messages_at_once_change_each_once(error, open_database, database, needs_readpast):
     fail(error, 600)
     operations = [
-        BulkOperation.begin(open_database(), Operator("test", name), replace(ALL, wanted=wanted), Change("retry"))
+        BulkOperation.begin(open_database(), Operator("test", name), replace(ALL, wanted=wanted), FailureChange("retry"))
         for name, wanted in (("a", Filter()), ("b", Filter(exception="slow")))
     ]
     both_have_read = threading.Barrier(2, timeout=60)
@@ -311,7 +311,7 @@ def test_the_record_is_kept_for_ninety_days(error, database, sql):
 
 def test_an_operation_that_an_error_of_its_caller_ends_is_interrupted_and_its_open_part_undone(error, database):
     fail(error, 250)
-    operation = BulkOperation.begin(database, ADA, ALL, Change("retry"))
+    operation = BulkOperation.begin(database, ADA, ALL, FailureChange("retry"))
 
     def break_off(counted):
         if counted.done == 100:
@@ -326,7 +326,7 @@ def test_an_operation_that_an_error_of_its_caller_ends_is_interrupted_and_its_op
 
 def test_an_operation_that_the_server_cannot_execute_has_failed_and_goes_on_when_that_is_mended(error, database, target, sql):
     fail(error, 150)
-    operation = BulkOperation.begin(database, ADA, ALL, Change("retry"))
+    operation = BulkOperation.begin(database, ADA, ALL, FailureChange("retry"))
     table, postgresql = sql.table("Sales"), target.settings.engine == "postgresql"
     sql.run(
         f"ALTER TABLE {table} ADD CONSTRAINT no_more CHECK (1 = 0) NOT VALID"

@@ -1,8 +1,8 @@
 """Bulk operations: previewed, executed in small transactions, on record, cancelled from anywhere, and gone on with.
 
-    selection = Selection("error", Filter(failed_queue="Billing"))
+    selection = FailedSelection("error", Filter(failed_queue="Billing"))
     print(preview(database, selection).matched)
-    operation = BulkOperation.begin(database, Operator("dashboard", "ada"), selection, Change("retry"), reason="the gateway is back")
+    operation = BulkOperation.begin(database, Operator("dashboard", "ada"), selection, FailureChange("retry"), reason="the gateway is back")
     operation.run(progress=lambda counted: print(counted.finished, counted.total))
 
 An operation first reads the error queue to its end, which fixes to which messages it applies: what fails again meanwhile is not changed twice. Then it
@@ -21,18 +21,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, InvalidMessage, OperationTaken, RowpostError
-from rowpost.transport.changes import BATCH, Change, Changed
+from rowpost.operations.log import BULK, LoggedOperation, Operator, RunningOperation, cancel_operation, find_operation, recordable
+from rowpost.operations.operation import Result
+from rowpost.operations.rights import Right
+from rowpost.transport.changes import BATCH, Changed, FailureChange
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.failure_groups import Scan, cause_of, scan
-from rowpost.transport.operation_log import BULK, LoggedOperation, Operator, RunningOperation, find_operation, recordable
 
-__all__ = ["EVERYTHING", "BulkOperation", "Counts", "Selection", "preview"]
+__all__ = ["EVERYTHING", "WORDS", "BulkCounts", "BulkOperation", "BulkWords", "CancelRequested", "FailedSelection", "preview", "request_cancel"]
 
 PAGE, EXAMPLES = 1_000, 5
 #: for `read_at_most`: to the end of the queue
@@ -41,8 +43,25 @@ EVERYTHING = 2**62
 KEPT_REFUSALS = 20
 
 
+class BulkWords(NamedTuple):
+    """What a kind of bulk operation is called: as a heading, as a command, while it runs, and afterwards."""
+
+    title: str
+    verb: str
+    doing: str
+    done: str
+
+
+WORDS = {
+    "retry": BulkWords("Retry failed messages", "Retry", "Retrying", "retried"),
+    "discard": BulkWords("Discard failed messages", "Discard", "Discarding", "discarded"),
+    "move": BulkWords("Move failed messages", "Move", "Moving", "moved"),
+    "edit": BulkWords("Edit a header of failed messages", "Edit and retry", "Editing", "edited"),
+}
+
+
 @dataclass(frozen=True, slots=True)
-class Selection:
+class FailedSelection:
     """To which messages an operation applies.
 
     Attributes:
@@ -65,7 +84,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class BulkCounts:
     """How far an operation is. `total` is None while the messages are counted; `read` says how many were read for that."""
 
     number: int
@@ -80,12 +99,12 @@ class Counts:
         """How many messages it has dealt with."""
         return self.done + self.gone + self.refused
 
-    def plus(self, became: Changed) -> Counts:
+    def plus(self, became: Changed) -> BulkCounts:
         """Return the counts after some messages more."""
         return replace(self, done=self.done + became.done, gone=self.gone + became.gone, refused=self.refused + len(became.refused))
 
 
-def preview(database: Connection, selection: Selection, read_at_most: int = EVERYTHING) -> Scan:
+def preview(database: Connection, selection: FailedSelection, read_at_most: int = EVERYTHING) -> Scan:
     """Return which messages an operation would change, by cause, and the first five of them. Changes nothing. Raises QueueNotFound."""
     return scan(
         ErrorQueue(database, selection.queue), selection.wanted, key=selection.cause, after=selection.after, show=EXAMPLES,
@@ -96,16 +115,23 @@ def preview(database: Connection, selection: Selection, read_at_most: int = EVER
 class BulkOperation:
     """One bulk operation, executed by this process. Not for several threads at once."""
 
-    def __init__(self, database: Connection, selection: Selection, change: Change, counts: Counts, operation: RunningOperation) -> None:
+    #: what a login needs to begin one
+    right = Right.CHANGE_FAILED
+
+    def __init__(
+        self, database: Connection, selection: FailedSelection, change: FailureChange, counts: BulkCounts, operation: RunningOperation
+    ) -> None:
         self._errors = ErrorQueue(database, selection.queue)
         self._database, self._selection, self._change, self._operation = database, selection, change, operation
-        self.name, self.queue = change.kind + BULK, selection.queue
+        self.name, self.queue, self.words = change.kind + BULK, selection.queue, WORDS[change.kind]
         self.counts = counts
         #: row version and reason of the first 20 messages that stay
         self.refusals: list[tuple[int, str]] = []
 
     @classmethod
-    def begin(cls, database: Connection, operator: Operator, selection: Selection, change: Change, reason: str | None = None) -> BulkOperation:
+    def begin(
+        cls, database: Connection, operator: Operator, selection: FailedSelection, change: FailureChange, reason: str | None = None
+    ) -> BulkOperation:
         """Record an operation, which `run` executes.
 
         Raises:
@@ -118,7 +144,7 @@ class BulkOperation:
         operation = RunningOperation.begin(
             database, operator, change.kind + BULK, errors.queue.name, reason=reason, up_to=selection.up_to, **_details(selection, change)
         )
-        return cls(database, selection, change, Counts(operation.number), operation)
+        return cls(database, selection, change, BulkCounts(operation.number), operation)
 
     @classmethod
     def resume(cls, database: Connection, number: int, headers: Mapping[str, str | None] | None = None) -> BulkOperation:
@@ -139,9 +165,9 @@ class BulkOperation:
             raise OperationTaken(_why_taken(find_operation(database, number)))
         operation = find_operation(database, number)
         selection = replace(selection, after=operation.reached if operation.reached is not None else selection.after, up_to=operation.up_to)
-        return cls(database, selection, change, Counts(number, None, 0, operation.done, operation.gone, operation.refused), ongoing)
+        return cls(database, selection, change, BulkCounts(number, None, 0, operation.done, operation.gone, operation.refused), ongoing)
 
-    def run(self, progress: Callable[[Counts], None] = lambda counts: None, stop: Callable[[], str | None] = lambda: None) -> str:
+    def run(self, progress: Callable[[BulkCounts], None] = lambda counts: None, stop: Callable[[], str | None] = lambda: None) -> str:
         """Execute the operation to its end, and return the state in which it ended: done, cancelled, interrupted or failed.
 
         Args:
@@ -168,7 +194,7 @@ class BulkOperation:
         self._operation.report(operation_state=state, outcome=self._first_refusal())
         return state
 
-    def _collect_and_change(self, progress: Callable[[Counts], None], stop: Callable[[], str | None]) -> str:
+    def _collect_and_change(self, progress: Callable[[BulkCounts], None], stop: Callable[[], str | None]) -> str:
         rows = self._collect(progress, stop)
         for start in range(0, len(rows), BATCH):
             asked = self._asked(stop)
@@ -184,7 +210,7 @@ class BulkOperation:
         """Return the state in which the operation ends now, because the caller or the record asks for it."""
         return stop() or ("cancelled" if self._operation.cancelled else None)
 
-    def _collect(self, progress: Callable[[Counts], None], stop: Callable[[], str | None]) -> Sequence[int]:
+    def _collect(self, progress: Callable[[BulkCounts], None], stop: Callable[[], str | None]) -> Sequence[int]:
         """Return the row versions of the messages, and report how many they are and which one is the last. Empty if the operation ends now."""
         rows, at, up_to = array("q"), self._selection.after, self._selection.up_to
         more = True
@@ -219,7 +245,25 @@ class BulkOperation:
         return f"Message {row} stays: {reason}" + (f" {more:,} more stay." if more > 0 else "")
 
 
-def _details(selection: Selection, change: Change) -> dict[str, Any]:
+class CancelRequested(Result, frozen=True):
+    """Whether an operation had not ended when it was asked to stop."""
+
+    operation: int
+    cancelled: bool
+
+    @property
+    def sentence(self) -> str:
+        if self.cancelled:
+            return f"Operation {self.operation} stops after the messages that it changes now."
+        return f"Operation {self.operation} had already ended."
+
+
+def request_cancel(database: Connection, number: int, user: str | None = None) -> CancelRequested:
+    """Ask an operation to stop, whichever process executes it. Raises OperationNotFound, PermissionDenied."""
+    return CancelRequested(number, cancel_operation(database, number, user))
+
+
+def _details(selection: FailedSelection, change: FailureChange) -> dict[str, Any]:
     """Return what is on record of an operation, without the values of headers. None: not given."""
     wanted = selection.wanted
     salt = uuid4().hex
@@ -236,7 +280,7 @@ def _digest(salt: str, headers: Mapping[str, str | None]) -> str:
     return hashlib.sha256(repr((salt, sorted(headers.items()))).encode()).hexdigest()
 
 
-def _stored(operation: LoggedOperation, headers: Mapping[str, str | None]) -> tuple[Selection, Change]:
+def _stored(operation: LoggedOperation, headers: Mapping[str, str | None]) -> tuple[FailedSelection, FailureChange]:
     """Return what an operation on record selects and changes. Raises OperationTaken, InvalidMessage."""
     if not operation.name.endswith(BULK) or operation.queue is None:
         raise OperationTaken(f"Operation {operation.number} ({operation.name}) is no bulk operation, so it cannot go on. Repeat it instead.")
@@ -249,8 +293,8 @@ def _stored(operation: LoggedOperation, headers: Mapping[str, str | None]) -> tu
         )
     since = datetime.fromisoformat(known["since"]) if "since" in known else None
     wanted = Filter(known.get("failed_queue"), known.get("exception"), known.get("type"), since)
-    selection = Selection(operation.queue, wanted, known.get("cause"), known.get("after"), operation.up_to)
-    return selection, Change(operation.name.removesuffix(BULK), known.get("to"), change if digest else {})
+    selection = FailedSelection(operation.queue, wanted, known.get("cause"), known.get("after"), operation.up_to)
+    return selection, FailureChange(operation.name.removesuffix(BULK), known.get("to"), change if digest else {})
 
 
 def _why_taken(operation: LoggedOperation) -> str:

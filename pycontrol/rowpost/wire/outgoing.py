@@ -1,7 +1,7 @@
 """What a handler causes: messages to send, and procedures to call together with them.
 
-`Operation` is one message on its way out. `Call` is one call of a procedure of the contract. `Outgoing` is either of the two.
-They are plain values: `transport.dispatch` turns operations into calls and sends all of them in one round trip.
+`AddressedMessage` is one message on its way out. `Call` is one call of a procedure of the contract. `Outgoing` is either of the two.
+They are plain values: `transport.dispatch` turns outgoing messages into calls and sends all of them in one round trip.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-__all__ = ["Call", "Operation", "Outgoing"]
+__all__ = ["AddressedMessage", "Call", "Outgoing"]
 
 
 class Call(NamedTuple):
@@ -26,7 +26,7 @@ class Call(NamedTuple):
     arguments: dict[str, Any]
 
 
-class Operation(NamedTuple):
+class AddressedMessage(NamedTuple):
     """One message on its way out: to `destination`, or to the subscribers of `topics`.
 
     Attributes:
@@ -47,4 +47,4 @@ class Operation(NamedTuple):
 
 
 #: what leaves a handler
-Outgoing = Operation | Call
+Outgoing = AddressedMessage | Call

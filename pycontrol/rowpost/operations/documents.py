@@ -1,20 +1,45 @@
-"""What the pages show and the JSON interface returns: one structure for both. Times are ISO 8601 in UTC, unless a header says otherwise."""
+"""What the command line prints with --json, the JSON interface returns and the pages show: one structure for all.
+
+Times are ISO 8601 in UTC, unless a header says otherwise.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 __all__ = [
-    "ControlDocument", "ConversationDocument", "DelayedDocument", "DelayedPage", "Deployment", "Document", "FactDocument", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessageLifeDocument", "MessagePage",
-    "Problem", "QueueDocument", "QueuePage", "SagaDetail", "SagaInstance", "SagaInstances", "SagaTimeout", "SagaType", "SagaTypes", "StepDocument", "Subscription", "Subscriptions",
-    "SupervisorDocument", "Supervisors", "Verification", "WorkerDocument",
+    "BulkPreview", "ControlDocument", "ConversationDocument", "DelayedDocument", "DelayedMessageDocument",
+    "DelayedPage", "DeploymentDocument", "Document", "FactDocument", "FailedDetail", "FailedGroup", "FailedPage",
+    "FailedSummary", "FindingDocument", "MessageDocument", "MessageLifeDocument", "MessagePage", "OperationDocument",
+    "OperationPage", "Problem", "QueueDocument", "QueueFinding", "QueuePage", "SagaDetail", "SagaInstance",
+    "SagaInstances", "SagaTimeout", "SagaType", "SagaTypes", "StepDocument", "Subscription", "Subscriptions",
+    "SupervisorDocument", "Supervisors", "Verification", "WorkerDocument", "document_of",
 ]  # fmt: skip
 
 
 class Document(Struct, frozen=True):
     """The base of all documents."""
+
+
+_D = TypeVar("_D", bound=Document)
+
+
+def document_of(kind: type[_D], source: object, **more: Any) -> _D:
+    """Return a document whose members are the attributes of `source` with the same names, or `more`.
+
+    Times become texts of ISO 8601. One without a time zone is in UTC, as the database's times are.
+    """
+    taken = {name: _plain(getattr(source, name)) for name in kind.__struct_fields__ if name not in more}
+    return kind(**taken, **more)
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
 
 
 class ControlDocument(Document, frozen=True):
@@ -35,7 +60,7 @@ class QueueDocument(Document, frozen=True):
     `description`, `owner` and `runbook` are what the environment's file says about it; null if it says nothing.
     """
 
-    name: str
+    queue: str
     kind: str
     waiting: int | None
     oldest_age_ms: int | None
@@ -51,6 +76,15 @@ class QueueDocument(Document, frozen=True):
     description: str | None = None
     owner: str | None = None
     runbook: str | None = None
+
+
+class QueueFinding(Document, frozen=True):
+    """Something that is wrong with a queue's table, and what mends it."""
+
+    queue: str
+    finding: str
+    detail: str
+    remedy: str
 
 
 class QueuePage(Document, frozen=True):
@@ -96,6 +130,14 @@ class DelayedDocument(Document, frozen=True):
     body_bytes: int
 
 
+class DelayedMessageDocument(DelayedDocument, frozen=True, kw_only=True):
+    """A message that is not due yet, with its headers and body; the body in words if it is not text."""
+
+    queue: str
+    headers: dict[str, str | None]
+    body: str | None
+
+
 class DelayedPage(Document, frozen=True):
     """The delayed messages of a queue that are due next; `more`: there are others."""
 
@@ -120,14 +162,14 @@ class FailedSummary(Document, frozen=True):
 
 
 class FailedGroup(Document, frozen=True):
-    """Failed messages of one cause; `exception` is the text of the first one."""
+    """Failed messages of one cause, which `cause` names; `exception` is the text of the first one."""
 
-    key: str
+    cause: str
     count: int
-    failed_queue: str
-    exception_type: str
-    message_type: str
-    exception: str
+    failed_queue: str | None
+    exception_type: str | None
+    message_type: str | None
+    exception: str | None
     first_row: int
     first_failed_at: str | None
     last_failed_at: str | None
@@ -215,12 +257,13 @@ class Subscriptions(Document, frozen=True):
 
 
 class SagaType(Document, frozen=True):
-    """A type of saga that has a table."""
+    """A type of saga that has a table. `second`: the correlation property to which it changes."""
 
-    name: str
+    saga: str
     correlation: str
     correlation_type: str
     second: str | None = None
+    second_type: str | None = None
 
 
 class SagaTypes(Document, frozen=True):
@@ -304,7 +347,7 @@ class Supervisors(Document, frozen=True):
     supervisors: list[SupervisorDocument]
 
 
-class Deployment(Document, frozen=True):
+class DeploymentDocument(Document, frozen=True):
     """What is deployed, and which program answers."""
 
     environment: str
@@ -336,6 +379,52 @@ class Verification(Document, frozen=True):
     clean: bool
     findings: list[FindingDocument]
     notes: list[str]
+
+
+class OperationDocument(Document, frozen=True):
+    """An operation on record. `total` is null while messages are counted, and for an operation on one. `state`: running, done, cancelled, failed, interrupted."""
+
+    number: int
+    name: str
+    state: str
+    who: str
+    client: str
+    queue: str | None
+    message_id: str | None
+    details: dict[str, Any]
+    reason: str | None
+    outcome: str | None
+    started_at: str
+    changed_at: str
+    ended_at: str | None
+    total: int | None
+    done: int
+    gone: int
+    refused: int
+    cancelled_by: str | None
+    may_go_on: bool
+
+
+class OperationPage(Document, frozen=True):
+    """Operations, the last one first; `before` is the number before which the next page begins, null if there is none."""
+
+    operations: list[OperationDocument]
+    before: int | None = None
+
+
+class BulkPreview(Document, frozen=True):
+    """To which messages an operation would apply. `more`: not all messages were read, so there may be more than `matched`.
+
+    With `up_to`, an operation applies to no message that fails later than this was read; null: to all up to the end of the queue when it begins.
+    """
+
+    queue: str
+    read: int
+    matched: int
+    more: bool
+    groups: list[FailedGroup]
+    examples: list[FailedSummary]
+    up_to: int | None = None
 
 
 class Problem(Document, frozen=True):

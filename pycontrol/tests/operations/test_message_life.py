@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.message_life import conversation, message_life
-from rowpost.outbox.operations import Outbox
+from rowpost.operations.message_life import conversation, message_life
+from rowpost.outbox.declaration import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.databases import OutboxSettings
@@ -126,9 +126,9 @@ def test_a_message_in_a_workers_hand_is_shown_with_its_process(shop, database):
         queues='["Sales"]', workers=json.dumps(workers),
     )  # fmt: skip
 
-    in_hand = next(fact for fact in shop.life(sent).facts if fact.kind == "in hand")
+    in_flight = next(fact for fact in shop.life(sent).facts if fact.kind == "in flight")
 
-    assert "in process 4312 on host-1" in in_hand.text
+    assert "in process 4312 on host-1" in in_flight.text
 
 
 def test_an_outbox_knows_what_was_handled(shop, business_url, target):

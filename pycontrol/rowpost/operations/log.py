@@ -7,7 +7,7 @@
         print(operation.number, operation.name, operation.who, operation.state)
 
 An operation and its line in `rowpost.operation_log` commit together: `Operator.operation` opens the transaction. The login is recorded by the server; the user is the
-one that the dashboard knows. A line never holds a body or the value of a header. Bulk operations are in `bulk_operations`.
+one that the dashboard knows. A line never holds a body or the value of a header. Bulk operations are in `bulk`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -110,17 +110,6 @@ class LoggedOperation:
         """Whether a process executes it now."""
         return self.state == "running"
 
-    def document(self) -> dict[str, Any]:
-        """Return the line for programs, with times of ISO 8601. The digest of an edit's values is left out."""
-        details = {name: value for name, value in self.details.items() if name != "digest"}
-        return {
-            "number": self.number, "name": self.name, "state": self.state, "who": self.who, "client": self.client, "queue": self.queue,
-            "message_id": self.message_id, "details": details, "reason": self.reason, "outcome": self.outcome,
-            "started_at": _iso(self.started_at), "changed_at": _iso(self.changed_at), "ended_at": None if self.ended_at is None else _iso(self.ended_at),
-            "total": self.total, "done": self.done, "gone": self.gone, "refused": self.refused, "cancelled_by": self.cancelled_by,
-            "may_go_on": self.may_go_on,
-        }  # fmt: skip
-
 
 @dataclass(slots=True)
 class Noted:
@@ -143,6 +132,12 @@ class Operator:
 
     client: str
     user: str | None = None
+
+    def signed(self, reason: str | None) -> str | None:
+        """Return a reason with the user's name, for tables that keep only the database's login."""
+        if self.user is None:
+            return reason
+        return f"{reason} ({self.user})" if reason else f"({self.user})"
 
     @contextmanager
     def operation(self, database: Connection, name: str, queue: str | None, *, reason: str | None = None, **details: Any) -> Iterator[Noted]:
@@ -273,10 +268,6 @@ def clean_operation_log(database: Connection, kept_days: float = KEPT_DAYS) -> i
         removed = database.call_atomically("clean_operation_log", retention_seconds=int(kept_days * 86_400), count=CLEAN_BATCH)[0].removed
         total += removed
     return total
-
-
-def _iso(at: datetime) -> str:
-    return at.replace(tzinfo=UTC).isoformat(timespec="milliseconds")
 
 
 def _operation(row: Any) -> LoggedOperation:

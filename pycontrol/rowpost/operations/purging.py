@@ -1,36 +1,40 @@
 """Purge a queue: delete its messages in transactions of 2,000, on record.
 
 purged = purge(database, Operator("command line"), "Sales", progress=print)
-print(purged.deleted, purged.ended)
+print(purged.sentence)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from rowpost.database.connection import Connection
 from rowpost.errors import RowpostError
-from rowpost.transport.operation_log import Operator, RunningOperation, recordable
+from rowpost.operations.log import Operator, RunningOperation, recordable
+from rowpost.operations.operation import Result
 
-__all__ = ["Purged", "purge"]
+__all__ = ["PurgeResult", "purge"]
 
 BATCH = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class Purged:
-    """How many messages were deleted, and whether that were all of those that nobody had locked."""
+class PurgeResult(Result, frozen=True):
+    """How many messages of a queue were deleted. `ended`: no message is left that nobody has locked."""
 
-    deleted: int
+    queue: str
+    purged: int
     ended: bool
+
+    @property
+    def sentence(self) -> str:
+        return f"Deleted {self.purged:,} message{'' if self.purged == 1 else 's'} from {self.queue}."
 
 
 def purge(
     database: Connection, operator: Operator, queue: str, *, expired: bool = False,
     progress: Callable[[int], None] = lambda deleted: None, stop: Callable[[], str | None] = lambda: None,
-) -> Purged:  # fmt: skip
+) -> PurgeResult:  # fmt: skip
     """Delete the messages of a queue, without those that receivers have locked.
 
     Args:
@@ -57,4 +61,4 @@ def purge(
         raise
     ended = purged < BATCH
     operation.report(operation_state="done" if ended else state, outcome=None if ended else "More messages waited when it ended.")
-    return Purged(deleted, ended)
+    return PurgeResult(queue, deleted, ended)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from rowpost.transport.directory import local_or_as_given
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.message_search import LOOK_THROUGH, FoundMessage, row_id, search
 from rowpost.transport.supervisors import supervisors_of
-from rowpost.wire.conversation import Step
+from rowpost.wire.conversation import ConversationStep
 from rowpost.wire.headers import (
     CONVERSATION_ID,
     ENCLOSED_MESSAGE_TYPES,
@@ -47,11 +48,26 @@ from rowpost.wire.headers import (
 from rowpost.wire.message import Headers, parse_timestamp
 from rowpost.wire.message_types import first_type, without_assembly
 
-__all__ = ["Conversation", "Fact", "MessageLife", "conversation", "message_life"]
+__all__ = ["Conversation", "Fact", "FactKind", "MessageLife", "conversation", "message_life"]
 
 #: delayed messages of each queue that are read, those that are due next
 DELAYED = 1000
 MILLISECONDS = 1000
+
+
+class FactKind(StrEnum):
+    """What a fact is about."""
+
+    SENT = "sent"
+    WAITING = "waiting"
+    IN_FLIGHT = "in flight"
+    DELAYED = "delayed"
+    ATTEMPTS = "attempts"
+    FAILED = "failed"
+    HANDLED = "handled"
+    OUTBOX = "outbox"
+    SAGA = "saga"
+    CAUSED = "caused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +75,6 @@ class Fact:
     """One thing that is known of a message.
 
     Attributes:
-        kind: sent, waiting, in hand, delayed, attempts, failed, handled, outbox, saga or caused.
         place: the queue, the endpoint or the saga that knows it.
         text: what is known.
         at: when, in UTC; None if there is no time.
@@ -67,7 +82,7 @@ class Fact:
         related: id of another message, of a delayed message or of a saga's instance that the fact names; empty if there is none.
     """
 
-    kind: str
+    kind: FactKind
     place: str
     text: str
     at: datetime | None = None
@@ -101,7 +116,7 @@ class Conversation:
     """The messages of a conversation, in the order in which they were sent. `unfinished` and `unseen` as in MessageLife."""
 
     conversation_id: str
-    steps: tuple[Step, ...]
+    steps: tuple[ConversationStep, ...]
     unfinished: tuple[str, ...]
     unseen: tuple[str, ...]
 
@@ -129,7 +144,7 @@ def message_life(database: Connection, settings: Settings, wanted: str, *, look_
         *(_caused(each.queue, each.headers) for each in found.messages if not _is(each, wanted) and each.headers.get(RELATED_TO) == message_id),
         *(_of_delayed(queue, each, message_id) for queue, each in later if message_id in (each.message_id, each.headers.get(RELATED_TO))),
         *_attempts(database, own, wanted, unseen),
-        *_in_hand(database, own, wanted, unseen),
+        *_in_flight(database, own, wanted, unseen),
         *_outboxes(settings, _endpoints(own, queues), message_id, unseen),
         *_sagas(database, own),
     ]
@@ -183,7 +198,7 @@ def _sent(headers: Headers) -> Iterator[Fact]:
         sender = headers.get(ORIGINATING_ENDPOINT) or "an unknown endpoint"
         cause = f", because of the message {headers[RELATED_TO]}" if headers.get(RELATED_TO) else ""
         yield Fact(
-            "sent",
+            FactKind.SENT,
             sender,
             f"{headers.get(MESSAGE_INTENT) or 'Send'} by {sender}{cause}",
             _time(headers, TIME_SENT),
@@ -197,23 +212,27 @@ def _of_row(database: Connection, found: FoundMessage, settings: Settings) -> Fa
         who = f"{headers.get(PROCESSING_ENDPOINT) or 'an endpoint'} on {headers.get(PROCESSING_MACHINE) or 'an unknown machine'}"
         took = _took_ms(headers)
         return Fact(
-            "handled", found.queue, f"handled by {who}" + ("" if took is None else f" in {took:,.1f} ms"), _time(headers, PROCESSING_ENDED), row
+            FactKind.HANDLED,
+            found.queue,
+            f"handled by {who}" + ("" if took is None else f" in {took:,.1f} ms"),
+            _time(headers, PROCESSING_ENDED),
+            row,
         )
     if found.queue == settings.supervisor.error_queue or headers.get(EXCEPTION_TYPE):
         failed = FailedMessage(found.message, partial(local_or_as_given, database))
         why = f"{failed.exception_type or 'no exception'}: {failed.exception_message}".rstrip(": ")
-        return Fact("failed", found.queue, f"failed in {failed.failed_in or 'an unknown queue'}: {why}", _time(headers, TIME_OF_FAILURE), row)
-    return Fact("waiting", found.queue, "expired, not removed yet" if found.message.expired else "waiting", row_version=row)
+        return Fact(FactKind.FAILED, found.queue, f"failed in {failed.failed_in or 'an unknown queue'}: {why}", _time(headers, TIME_OF_FAILURE), row)
+    return Fact(FactKind.WAITING, found.queue, "expired, not removed yet" if found.message.expired else "waiting", row_version=row)
 
 
 def _caused(queue: str, headers: Headers) -> Fact:
     what = f"{_type(headers) or 'a message'} to {headers.get(PROCESSING_ENDPOINT) or queue}"
-    return Fact("caused", queue, f"its handler sent {what}", _time(headers, TIME_SENT), related=headers.get(MESSAGE_ID) or "")
+    return Fact(FactKind.CAUSED, queue, f"its handler sent {what}", _time(headers, TIME_SENT), related=headers.get(MESSAGE_ID) or "")
 
 
 def _of_delayed(queue: str, delayed: DelayedMessage, message_id: str) -> Fact:
     if delayed.message_id == message_id:
-        return Fact("delayed", queue, "delayed, due then", delayed.due, related=delayed.key)
+        return Fact(FactKind.DELAYED, queue, "delayed, due then", delayed.due, related=delayed.key)
     return _caused(queue, delayed.headers)
 
 
@@ -224,13 +243,16 @@ def _attempts(database: Connection, own: Iterable[FoundMessage], wanted: str, un
         for row in rows:
             for failure in database.call("list_failures", id=row):
                 yield Fact(
-                    "attempts", failure.queue_name, f"{failure.attempts} failed attempts, the last one then", failure.failed_at.replace(tzinfo=UTC)
+                    FactKind.ATTEMPTS,
+                    failure.queue_name,
+                    f"{failure.attempts} failed attempts, the last one then",
+                    failure.failed_at.replace(tzinfo=UTC),
                 )
     except PermissionDenied:
         unseen.append("failed attempts")
 
 
-def _in_hand(database: Connection, own: Iterable[FoundMessage], wanted: str, unseen: list[str]) -> Iterator[Fact]:
+def _in_flight(database: Connection, own: Iterable[FoundMessage], wanted: str, unseen: list[str]) -> Iterator[Fact]:
     rows = {str(each.message.id) for each in own} | {wanted.lower()}
     try:
         supervisors = supervisors_of(database)
@@ -241,7 +263,7 @@ def _in_hand(database: Connection, own: Iterable[FoundMessage], wanted: str, uns
         for worker in each.workers if not each.gone else ():
             if worker.message in rows:
                 seconds = (worker.message_seconds or 0.0) + each.silent
-                yield Fact("in hand", worker.queue, f"a handler has run for {seconds:,.1f} s in process {worker.process_id} on {each.host}")
+                yield Fact(FactKind.IN_FLIGHT, worker.queue, f"a handler has run for {seconds:,.1f} s in process {worker.process_id} on {each.host}")
 
 
 def _endpoints(own: Iterable[FoundMessage], queues: Iterable[Any]) -> list[str]:
@@ -258,7 +280,7 @@ def _outboxes(settings: Settings, endpoints: Sequence[str], message_id: str, uns
                     for row in business.call("read_handled", endpoint=endpoint, message_id=message_id):
                         sent = "its messages are sent" if row.sent else "its messages are not sent yet"
                         yield Fact(
-                            "outbox", outbox.name, f"handled by {endpoint} according to the outbox; {sent}", row.handled_at.replace(tzinfo=UTC)
+                            FactKind.OUTBOX, outbox.name, f"handled by {endpoint} according to the outbox; {sent}", row.handled_at.replace(tzinfo=UTC)
                         )
         except RowpostError:
             unseen.append(f"the outbox {outbox.name}")
@@ -273,7 +295,7 @@ def _sagas(database: Connection, own: Iterable[FoundMessage]) -> Iterator[Fact]:
     except (FeatureMissing, PermissionDenied):
         tables = {}
     for saga, instance in sorted(invoked):
-        yield Fact("saga", saga, f"for the instance {instance}{_state(database, tables, instance)}", related=instance)
+        yield Fact(FactKind.SAGA, saga, f"for the instance {instance}{_state(database, tables, instance)}", related=instance)
 
 
 def _invoked(headers: Headers) -> Iterator[tuple[str, str]]:
@@ -298,9 +320,9 @@ def _state(database: Connection, tables: dict[str, str], instance: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- headers
-def _step(queue: str, headers: Headers, state: str = "") -> Step:
+def _step(queue: str, headers: Headers, state: str = "") -> ConversationStep:
     failed, handled = bool(headers.get(EXCEPTION_TYPE)), bool(headers.get(PROCESSING_ENDED))
-    return Step(
+    return ConversationStep(
         headers.get(MESSAGE_ID),
         headers.get(RELATED_TO),
         _type(headers) or None,

@@ -1,4 +1,4 @@
-"""Declare an outbox, and encode the operations that it stores.
+"""Declare an outbox, and encode the outgoing messages that it stores.
 
 An endpoint needs an outbox if its business data is in another database than its queue:
 
@@ -22,9 +22,9 @@ from rowpost.database.connection import Connection, connect_url
 from rowpost.errors import DatabaseError, InvalidMessage, SettingsError
 from rowpost.settings.engine import engine_of
 from rowpost.settings.secrets import resolve_participants
-from rowpost.wire.operation import Call, Operation, Outgoing
+from rowpost.wire.outgoing import AddressedMessage, Call, Outgoing
 
-__all__ = ["Outbox", "decode_operations", "encode_operations", "named", "open_business"]
+__all__ = ["Outbox", "decode_outgoing", "encode_outgoing", "named", "open_business"]
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -81,51 +81,51 @@ def named(business: str) -> Iterator[None]:
         raise type(error)(f"business database {business!r}: {error}") from error
 
 
-def encode_operations(operations: Iterable[Outgoing]) -> str:
-    """Return operations as a readable JSON array. A body that is UTF-8 text is stored as text, another one as Base64.
+def encode_outgoing(outgoing: Iterable[Outgoing]) -> str:
+    """Return outgoing messages as a readable JSON array. A body that is UTF-8 text is stored as text, another one as Base64.
 
-    >>> encode_operations([Operation({"NServiceBus.MessageId": "1"}, b"{}", "Billing")])
+    >>> encode_outgoing([AddressedMessage({"NServiceBus.MessageId": "1"}, b"{}", "Billing")])
     '[{"headers":{"NServiceBus.MessageId":"1"},"body":"{}","destination":"Billing"}]'
     """
-    return json.dumps([_entry(each) for each in operations], ensure_ascii=False, separators=(",", ":"))
+    return json.dumps([_entry(each) for each in outgoing], ensure_ascii=False, separators=(",", ":"))
 
 
-def _entry(operation: Outgoing) -> dict[str, Any]:
-    if isinstance(operation, Call):  # only sagas make calls, and an endpoint with an outbox has none
-        raise TypeError(f"The outbox cannot store a call of {operation.procedure}, only messages.")
-    entry: dict[str, Any] = {"headers": operation.headers}
+def _entry(addressed: Outgoing) -> dict[str, Any]:
+    if isinstance(addressed, Call):  # only sagas make calls, and an endpoint with an outbox has none
+        raise TypeError(f"The outbox cannot store a call of {addressed.procedure}, only messages.")
+    entry: dict[str, Any] = {"headers": addressed.headers}
     try:
-        entry["body"] = operation.body.decode()
+        entry["body"] = addressed.body.decode()
     except UnicodeDecodeError:
-        entry["base64"] = b64encode(operation.body).decode("ascii")
-    if operation.destination is not None:
-        entry["destination"] = operation.destination
-    if operation.topics:
-        entry["topics"] = list(operation.topics)
+        entry["base64"] = b64encode(addressed.body).decode("ascii")
+    if addressed.destination is not None:
+        entry["destination"] = addressed.destination
+    if addressed.topics:
+        entry["topics"] = list(addressed.topics)
     for name in ("delay", "time_to_be_received"):
-        time: timedelta | None = getattr(operation, name)
+        time: timedelta | None = getattr(addressed, name)
         if time is not None:
             entry[f"{name}_ms"] = -(time // -_MILLISECOND)
     return entry
 
 
-def decode_operations(text: str, age_ms: int = 0) -> list[Operation]:
-    """Return the operations of a JSON array. Delays count from when the message was handled, `age_ms` milliseconds ago.
+def decode_outgoing(text: str, age_ms: int = 0) -> list[AddressedMessage]:
+    """Return the outgoing messages of a JSON array. Delays count from when the message was handled, `age_ms` milliseconds ago.
 
     Raises:
-        InvalidMessage: the text is not what `encode_operations` returns.
+        InvalidMessage: the text is not what `encode_outgoing` returns.
 
-    >>> decode_operations('[{"headers":{},"body":"x","destination":"A","delay_ms":5000}]', 2000)[0].delay.seconds
+    >>> decode_outgoing('[{"headers":{},"body":"x","destination":"A","delay_ms":5000}]', 2000)[0].delay.seconds
     3
     """
     try:
-        return [_operation(entry, age_ms) for entry in json.loads(text)]
+        return [_message(entry, age_ms) for entry in json.loads(text)]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidMessage(f"The operations that are stored in the outbox cannot be read: {type(error).__name__}: {error}") from error
+        raise InvalidMessage(f"The outgoing messages that are stored in the outbox cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _operation(entry: dict[str, Any], age_ms: int) -> Operation:
-    return Operation(
+def _message(entry: dict[str, Any], age_ms: int) -> AddressedMessage:
+    return AddressedMessage(
         headers=entry["headers"],
         body=b64decode(entry["base64"]) if "base64" in entry else entry["body"].encode(),
         destination=entry.get("destination"),

@@ -1,0 +1,132 @@
+"""The options of an endpoint: `EndpointOptions` declares each of them once, with its default and its checks.
+
+`Endpoint` takes them as keyword arguments. `takes_options` gives its `__init__` their signature, so that editors and type checkers know it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
+from functools import update_wrapper
+from typing import Any, Concatenate, Literal, ParamSpec
+
+from rowpost.errors import SettingsError
+from rowpost.handling.audit import NotAudited
+from rowpost.handling.handlers import check_runs
+from rowpost.outbox.declaration import Outbox
+from rowpost.recoverability.policy import Recoverability
+from rowpost.settings.compat import StrategyName
+from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch
+from rowpost.transactions.scope import MODES
+from rowpost.wire.serialization import Serializer
+
+__all__ = ["EndpointOptions", "takes_options"]
+
+_Options = ParamSpec("_Options")
+
+#: why a mode needs no outbox, or cannot have one
+_NO_OUTBOX = {
+    "none": "the message is removed before it is handled, so that after a crash nothing would send what the outbox contains",
+    "sends_atomic_with_receive": "what is sent commits with the removal of the message already, and would be sent twice",
+    "transaction_scope": "the business database commits together with the message, and needs no outbox",
+}
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """What the author of an endpoint decides.
+
+    Attributes:
+        name: the name of the endpoint and its queue, also in subscriptions and diagnostics.
+        transaction_mode: one of MODES.
+        participants: for mode `transaction_scope`: URLs by name of databases that may take part, `${VARIABLE}` for secrets. On SQL
+            Server: names of databases, see `transactions.scope`. The environment's participants are added.
+        outbox: the business database, if it is not the queue's database: a name or an `Outbox`. Needs mode `receive_only`.
+        error_queue: where messages go that cannot be handled.
+        audit_queue: where copies of handled messages go; None for no audit.
+        audit_time_to_be_received: copies in the audit queue expire after this time; None if they do not.
+        not_audited: messages without such a copy: full names of their types, or a function of the headers that returns True for them.
+        recoverability: how often and when a failing message is retried.
+        serializers: by content type. The first one is the default; JSON if none is given.
+        send_only: the endpoint has no queue; it only sends and publishes.
+        limit: how many messages are handled at the same time at most; None uses the environment's setting.
+        strategy: how workers are started and stopped: fixed, adaptive or peek; None uses the environment's setting.
+        instance: names this process among those of the endpoint. Replies to its requests arrive in the queue
+            `<name>.<instance>`, see `endpoint.callbacks`.
+        time_limit: a handler that runs longer is killed together with its worker process, which is a failed attempt. None uses the
+            environment's setting.
+        batch: how many messages may share a transaction, see `pipeline.batch_size`; None uses the environment's setting.
+        reply_to: where handlers may reply: None for every address that a message names, "registered" for queues of this database, or
+            names of queues. Other replies raise ReplyRefused, and the message moves to the error queue.
+        takes_subscriptions: whether Subscribe and Unsubscribe messages of endpoints without native publish and subscribe are followed.
+            If not, they move to the error queue.
+
+    Raises:
+        SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or two options contradict each other.
+    """
+
+    name: str
+    _: KW_ONLY
+    transaction_mode: str = "sends_atomic_with_receive"
+    participants: Mapping[str, str] | None = None
+    outbox: Outbox | str | None = None
+    error_queue: str = "error"
+    audit_queue: str | None = None
+    audit_time_to_be_received: timedelta | None = None
+    not_audited: Iterable[str] | NotAudited | None = None
+    recoverability: Recoverability | None = None
+    serializers: Iterable[Serializer] = ()
+    send_only: bool = False
+    limit: int | None = None
+    strategy: StrategyName | None = None
+    instance: str | None = None
+    time_limit: timedelta | None = None
+    batch: str | int | None = None
+    reply_to: Literal["registered"] | Iterable[str] | None = None
+    takes_subscriptions: bool = False
+
+    def __post_init__(self) -> None:
+        name, mode = self.name, self.transaction_mode
+        if mode not in MODES:
+            raise SettingsError(f"The endpoint {name!r} cannot have the mode {mode!r}: there is no such mode. Use one of: {', '.join(MODES)}.")
+        if self.strategy is not None and self.strategy not in STRATEGIES:
+            raise SettingsError(
+                f"The endpoint {name!r} cannot have the strategy {self.strategy!r}: there is no such strategy. Use one of: {', '.join(STRATEGIES)}."
+            )
+        if self.limit is not None and not 1 <= self.limit <= LARGEST_LIMIT:
+            raise SettingsError(f"The endpoint {name!r} cannot have the limit {self.limit}: a queue has from 1 to {LARGEST_LIMIT:,} workers.")
+        if self.batch is not None:
+            check_batch(self.batch)
+        if self.outbox is not None and mode in _NO_OUTBOX:
+            raise SettingsError(
+                f"The endpoint {name!r} has an outbox and the transaction mode {mode}, in which {_NO_OUTBOX[mode]}. "
+                "An outbox needs transaction_mode='receive_only'. Without an outbox, omit outbox=."
+            )
+        if self.takes_subscriptions and self.send_only:
+            raise SettingsError(f"The endpoint {name!r} cannot take subscriptions: it only sends and has no queue. Leave out one of the two.")
+        if isinstance(self.reply_to, str) and self.reply_to != "registered":
+            raise SettingsError(f'The endpoint {name!r} cannot have reply_to={self.reply_to!r}. Write "registered", or a list: [{self.reply_to!r}].')
+        if self.recoverability is not None and self.recoverability.policy is not None:
+            check_runs(self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",))
+        if callable(self.not_audited):
+            check_runs(self.not_audited, SettingsError, f"not_audited of {name}", takes=("headers",))
+
+
+def takes_options(
+    options: Callable[_Options, EndpointOptions],
+) -> Callable[[Callable[[Any, EndpointOptions], None]], Callable[Concatenate[Any, _Options], None]]:
+    """Return a decorator for an `__init__` that takes options: callers give them as the arguments of `options`."""
+
+    def decorate(initialize: Callable[[Any, EndpointOptions], None]) -> Callable[Concatenate[Any, _Options], None]:
+        def init(self: Any, /, *args: _Options.args, **kwargs: _Options.kwargs) -> None:
+            initialize(self, options(*args, **kwargs))
+
+        update_wrapper(init, initialize)
+        signature = inspect.signature(options)
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        init.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()], return_annotation=None)  # type: ignore[attr-defined]
+        return init
+
+    return decorate
