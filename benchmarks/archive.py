@@ -50,11 +50,17 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         for queue, count in (("None", 0), ("Some", SOME), ("Bench", arguments.messages)):
             fill(url, queue, count)
         found: dict[str, list[dict[str, float]]] = defaultdict(list)
-        commands = {"archive": ["archive"]} if arguments.without_spark else {"archive": ["archive"], "spark_archive": ["spark", "archive"]}
+        commands = (
+            {"archive": ["archive"]}
+            if arguments.without_spark
+            else {"archive": ["archive"], "spark_archive": ["spark", "archive"]}
+        )
         for number in range(arguments.rounds):
             for queue in ("None", "Some", "Bench"):
                 for name, command in commands.items():
-                    found[f"{name}_{queue.lower()}"].append(run(environment, command, queue, folder / f"{name}-{queue}-{number}"))
+                    found[f"{name}_{queue.lower()}"].append(
+                        run(environment, command, queue, folder / f"{name}-{queue}-{number}")
+                    )
             drained = f"Drain{number}"
             fill(url, drained, arguments.messages)
             found["archive_drain"].append(run(environment, ["archive"], drained, folder / drained, "--drain"))

@@ -88,7 +88,9 @@ class Line:
     @property
     def queues(self) -> tuple[QueueSettings, ...]:
         """The queues of this line. Messages are sent to the first one."""
-        worker = WorkerSettings(f"{contended.__name__}:{self.kind}", limit=self.workers, strategy="fixed", batch=self.batch)
+        worker = WorkerSettings(
+            f"{contended.__name__}:{self.kind}", limit=self.workers, strategy="fixed", batch=self.batch
+        )
         parts = tuple(f"Split.p{n}" for n in range(1, self.partitions + 1))
         name = "Split" if parts else "Hot"
         return tuple(with_partitions(QueueSettings(name, worker=worker, partitions=parts, partition_by=HEADER)))
@@ -113,7 +115,10 @@ class Advice:
     @property
     def queues(self) -> tuple[QueueSettings, ...]:
         """The queues, each with its workers."""
-        made = ((name, WorkerSettings(f"{advised.__name__}:{handler}", limit=limit, strategy="fixed")) for name, handler, limit in self.workers)
+        made = (
+            (name, WorkerSettings(f"{advised.__name__}:{handler}", limit=limit, strategy="fixed"))
+            for name, handler, limit in self.workers
+        )
         return tuple(QueueSettings(name, worker=worker) for name, worker in made)
 
     @property
@@ -127,7 +132,9 @@ def add_to_one(queue: str, milliseconds: float = 0.0) -> Callable[[Connection, i
 
     def send(database: Connection, count: int) -> int:
         body = json.dumps({"Account": "hot", "Amount": 1, "Milliseconds": milliseconds}).encode()
-        Queue(queue, database).send_many([OutgoingMessage(body, {"NServiceBus.EnclosedMessageTypes": "Bench.Add"})] * count)
+        Queue(queue, database).send_many(
+            [OutgoingMessage(body, {"NServiceBus.EnclosedMessageTypes": "Bench.Add"})] * count
+        )
         return count
 
     return send
@@ -214,7 +221,14 @@ class Bench:
         self.database = connect_url("postgresql", url, "rowpost benchmark")
         self.sql = self.database.driver_connection.execute
         self.settings = Settings(url=url, supervisor=SupervisorSettings(maintenance_every=0.0))
-        endpoints = (contended.optimistic, contended.pessimistic, advised.impatient, advised.patient, advised.shared, advised.lone)
+        endpoints = (
+            contended.optimistic,
+            contended.pessimistic,
+            advised.impatient,
+            advised.patient,
+            advised.shared,
+            advised.lone,
+        )
         gatherers = (advised.whole, advised.locked, advised.tree, advised.in_turn)
         sagas = tuple(saga for endpoint in (*endpoints, *gatherers) for saga in endpoint.sagas)
         self._tables = [saga.name for saga in sagas]
@@ -224,7 +238,11 @@ class Bench:
     def round(self, line: Line, messages: Messages) -> Round:
         """Measure one line, and check every message."""
         with self._supervisor(line.queues, line.workers * max(1, line.partitions)) as (supervisor, check):
-            self._handle(line, [(f"warm {n}", n) for n in range(WARM_UP_MESSAGES * line.workers * max(1, line.partitions))], check)
+            self._handle(
+                line,
+                [(f"warm {n}", n) for n in range(WARM_UP_MESSAGES * line.workers * max(1, line.partitions))],
+                check,
+            )
             failed, runs = failures(supervisor), self._runs.stat().st_size
             seconds = self._handle(line, messages, check)
         self._compare(line, messages)
@@ -252,12 +270,16 @@ class Bench:
         while self.sql(advice.progress).fetchone()[0] < wanted:
             check()
         seconds = time.monotonic() - started
-        while not supervisor.snapshot().idle or any(Queue(queue.name, self.database).peek(1) for queue in advice.queues):
+        while not supervisor.snapshot().idle or any(
+            Queue(queue.name, self.database).peek(1) for queue in advice.queues
+        ):
             check()
         return seconds
 
     @contextmanager
-    def _supervisor(self, queues: tuple[QueueSettings, ...], workers: int) -> Iterator[tuple[Supervisor, Callable[[], None]]]:
+    def _supervisor(
+        self, queues: tuple[QueueSettings, ...], workers: int
+    ) -> Iterator[tuple[Supervisor, Callable[[], None]]]:
         """Run a supervisor with connected workers, and yield it with a function that waits 10 ms and exits if the supervisor has ended."""
         reported: list[events.Event] = []
         supervisor = Supervisor(replace(self.settings, queues=(*queues, *ENDS)), reported.append)
@@ -267,7 +289,9 @@ class Bench:
 
         def check() -> None:
             if not thread.is_alive() or time.monotonic() > deadline:
-                raise SystemExit(f"{queues}: the supervisor ended, or the round took more than {ROUND_TIMEOUT_S} s. Its last events: {reported[-5:]}")
+                raise SystemExit(
+                    f"{queues}: the supervisor ended, or the round took more than {ROUND_TIMEOUT_S} s. Its last events: {reported[-5:]}"
+                )
             time.sleep(0.01)
 
         try:
@@ -307,9 +331,13 @@ class Bench:
         found = {account: state[:compared] for account, *state in rows}
         if found != {account: state[:compared] for account, state in model.items()}:
             raise SystemExit(f"{line}: the states differ from the sequential model: {found} instead of {model}")
-        depths = {queue.name: Queue(queue.name, self.database).peek(len(messages) + 1) for queue in (*line.queues, *ENDS)}
+        depths = {
+            queue.name: Queue(queue.name, self.database).peek(len(messages) + 1) for queue in (*line.queues, *ENDS)
+        }
         if depths.pop(contended.NOTES) != len(messages) or any(depths.values()):
-            raise SystemExit(f"{line}: messages remain, or the number of notifications differs from the number of messages: {depths}")
+            raise SystemExit(
+                f"{line}: messages remain, or the number of notifications differs from the number of messages: {depths}"
+            )
 
 
 def failures(supervisor: Supervisor) -> int:
@@ -321,7 +349,11 @@ def measure(bench: Bench, lines: list[Line], messages: Messages, rounds: int) ->
     for _ in range(rounds):
         for line in lines:
             found[line].append(bench.round(line, messages))
-    base = {line.batch: found[line] for line in reversed(lines) if line.kind == "optimistic" and not line.partitions and line.workers > 2}
+    base = {
+        line.batch: found[line]
+        for line in reversed(lines)
+        if line.kind == "optimistic" and not line.partitions and line.workers > 2
+    }
     best = [max(base[rule][n].per_second for rule in RULES) for n in range(rounds)]
 
     def ratio(line: Line, to: list[float]) -> float:
@@ -369,7 +401,16 @@ def measure_advice(bench: Bench, advice: list[Advice], count: int, rounds: int) 
 
 def advice_table(results: list[dict], count: int) -> Table:
     """Return the second table."""
-    table = Table("means", "", "messages/s", "rounds", "ratio", "attempts per message", "in the error queue", title=f"{count:,} messages or requests")
+    table = Table(
+        "means",
+        "",
+        "messages/s",
+        "rounds",
+        "ratio",
+        "attempts per message",
+        "in the error queue",
+        title=f"{count:,} messages or requests",
+    )
     for one in results:
         rounds = f"{min(one['rounds']):,} to {max(one['rounds']):,}"
         table.add_row(
@@ -382,7 +423,16 @@ def advice_table(results: list[dict], count: int) -> Table:
 def as_table(results: list[dict], options: argparse.Namespace) -> Table:
     title = f"{options.messages:,} messages, {INSTANCES} instances; each sends one message, and its handler waits {options.work:g} ms"
     base = f"to optimistic, {options.workers} workers"
-    columns = ("batches", "", "messages/s", "rounds", "failed attempts", "runs per message", f"{base}, same batches", f"{base}, better batches")
+    columns = (
+        "batches",
+        "",
+        "messages/s",
+        "rounds",
+        "failed attempts",
+        "runs per message",
+        f"{base}, same batches",
+        f"{base}, better batches",
+    )
     table = Table(*columns, title=title)
     for one in results:
         table.add_row(
@@ -397,11 +447,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--work", type=float, default=0.0, help="milliseconds that a handler waits while it holds the state")
+    parser.add_argument(
+        "--work", type=float, default=0.0, help="milliseconds that a handler waits while it holds the state"
+    )
     parser.add_argument("--workers", type=int, default=8, help="at least 3")
     parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--requests", type=int, default=400, help="messages and requests of the second table; 0 omits it")
-    parser.add_argument("--output", type=Path, help="write the results as JSON to this file, and the tables to a .txt file")
+    parser.add_argument(
+        "--requests", type=int, default=400, help="messages and requests of the second table; 0 omits it"
+    )
+    parser.add_argument(
+        "--output", type=Path, help="write the results as JSON to this file, and the tables to a .txt file"
+    )
     options = parser.parse_args()
     source = random.Random(2026)
     messages = [(f"account {source.randrange(INSTANCES)}", source.randrange(1, 100)) for _ in range(options.messages)]
@@ -416,12 +472,23 @@ def main() -> int:
     tables = [as_table(results, options), *([advice_table(of_advice, options.requests)] if of_advice else [])]
     Console().print(*tables)
     if options.output:
-        known = {"messages": options.messages, "instances": INSTANCES, "work_ms": options.work, "workers": options.workers}
+        known = {
+            "messages": options.messages,
+            "instances": INSTANCES,
+            "work_ms": options.work,
+            "workers": options.workers,
+        }
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(known | {"results": results, "advice": of_advice}, indent=2) + "\n", encoding="utf-8")
+        options.output.write_text(
+            json.dumps(known | {"results": results, "advice": of_advice}, indent=2) + "\n", encoding="utf-8"
+        )
         with options.output.with_suffix(".txt").open("w", encoding="utf-8") as file:
             Console(file=file, width=150).print(*tables)
-    return 0 if options.work or max(one["ratio_better_rule"] for one in results if one["partitions"]) >= TARGET_RATIO else 1
+    return (
+        0
+        if options.work or max(one["ratio_better_rule"] for one in results if one["partitions"]) >= TARGET_RATIO
+        else 1
+    )
 
 
 if __name__ == "__main__":

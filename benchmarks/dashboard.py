@@ -47,7 +47,10 @@ def fill(url: str, queues: int, messages: int) -> None:
     with connect_url("postgresql", url) as database:
         apply(database, plan(Settings(url=url, queues=tuple(QueueSettings(name) for name in names))))
     with psycopg.connect(url, autocommit=True) as connection:
-        for table, count, headers in (("Queue001", messages, HEADERS + "}"), ("error", min(FAILED, messages), HEADERS + FAILURE + "}")):
+        for table, count, headers in (
+            ("Queue001", messages, HEADERS + "}"),
+            ("error", min(FAILED, messages), HEADERS + FAILURE + "}"),
+        ):
             connection.execute(
                 f"INSERT INTO \"{table}\" (id, headers, body) SELECT gen_random_uuid(), '{headers}', convert_to('{{\"OrderId\":' || g || '}}', 'UTF8')"
                 f" FROM generate_series(1, {count}) AS g"

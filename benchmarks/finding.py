@@ -63,7 +63,9 @@ MEGABYTE = 1_000_000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where the archive is written, and deleted")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="where the archive is written, and deleted"
+    )
     parser.add_argument("--output", type=Path, help="write the figures to this file as JSON")
     asked = parser.parse_args()
     # the threads of Arrow and of deltalake use one core too
@@ -76,9 +78,18 @@ def main() -> None:
     spark.stop()
     show(asked.messages, found)
     if asked.output is not None:
-        machine = {"machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version(), "pyarrow": pa.__version__}
+        machine = {
+            "machine": platform.machine(),
+            "cpus": os.cpu_count(),
+            "python": platform.python_version(),
+            "pyarrow": pa.__version__,
+        }
         asked.output.write_text(
-            json.dumps({"time": f"{datetime.now(UTC):%Y-%m-%d}", "messages": asked.messages, **machine, "layouts": found}, indent=1) + "\n"
+            json.dumps(
+                {"time": f"{datetime.now(UTC):%Y-%m-%d}", "messages": asked.messages, **machine, "layouts": found},
+                indent=1,
+            )
+            + "\n"
         )
 
 
@@ -108,14 +119,21 @@ def messages(count: int) -> Iterator[pa.RecordBatch]:
                 conversation[:] = identity(numbers), numbers.randint(1, LONGEST)
             conversation[1] -= 1
             sent = START + timedelta(seconds=row_version / MESSAGES_PER_S)
-            times = (format_timestamp(sent + timedelta(milliseconds=after)) for after in (0, numbers.randint(1, 900), numbers.randint(901, 2000)))
+            times = (
+                format_timestamp(sent + timedelta(milliseconds=after))
+                for after in (0, numbers.randint(1, 900), numbers.randint(901, 2000))
+            )
             headers, message_id = template, identity(numbers)
             for name, value in zip(names, (message_id, conversation[0], *times), strict=True):
                 headers = headers.replace(f"{{{name}}}", value)
             rows.append({"id": message_id, "recoverable": True, "headers": headers, "body": numbers.randbytes(128).hex().encode(),
                          "row_version": row_version, "archived_at": sent + timedelta(seconds=5), "queue": "audit"})  # fmt: skip
         stored = pa.schema(
-            [field for field in ROWS if field.name in ("id", "correlation_id", "reply_to_address", "recoverable", "expires", *rows[0])]
+            [
+                field
+                for field in ROWS
+                if field.name in ("id", "correlation_id", "reply_to_address", "recoverable", "expires", *rows[0])
+            ]
         )
         yield archived(pa.RecordBatch.from_pylist(rows, schema=stored))
 
@@ -150,12 +168,19 @@ def chosen(batch: pa.RecordBatch, places: set[int]) -> list[tuple[str, str]]:
 
 def size_of(table: ArchiveTable) -> dict[str, float]:
     files = table.files()
-    return {"files": len(files), "bytes_per_message": sum(file.bytes for file in files) / sum(file.rows for file in files)}
+    return {
+        "files": len(files),
+        "bytes_per_message": sum(file.bytes for file in files) / sum(file.rows for file in files),
+    }
 
 
 def merge(table: ArchiveTable) -> dict[str, float]:
     """Merge the files as `compact` does, but without Spark, and delete the replaced ones."""
-    begin, cpu, groups = time.perf_counter(), time.process_time(), small_files(table.files(), 2, tiers=(FILE_BYTES // 2,))
+    begin, cpu, groups = (
+        time.perf_counter(),
+        time.process_time(),
+        small_files(table.files(), 2, tiers=(FILE_BYTES // 2,)),
+    )
     gc.collect()
     pa.default_memory_pool().release_unused()
     Path("/proc/self/clear_refs").write_text("5")  # starts VmHWM anew
@@ -171,7 +196,9 @@ def merge(table: ArchiveTable) -> dict[str, float]:
 
 
 def merged_files(table: ArchiveTable, group: Sequence[DataFile]) -> list[parts.NewFile]:
-    return list(write_merged([(file.path, file.queue, file.day) for file in group], table.folder.path, FILES, "compact"))
+    return list(
+        write_merged([(file.path, file.queue, file.day) for file in group], table.folder.path, FILES, "compact")
+    )
 
 
 def searches(spark: SparkSession, path: Path, wanted: Sequence[tuple[str, str]]) -> dict[str, dict[str, float]]:
@@ -189,7 +216,10 @@ def searches(spark: SparkSession, path: Path, wanted: Sequence[tuple[str, str]])
     for kind, (pid, search) in kinds.items():
         search(wanted[0])  # compiles the query, and loads the files into the system's cache
         rounds = [timed(pid, search, ids) for ids in wanted]
-        found[kind] = {"s": statistics.median(s for s, _ in rounds), "mb": statistics.median(size for _, size in rounds) / MEGABYTE}
+        found[kind] = {
+            "s": statistics.median(s for s, _ in rounds),
+            "mb": statistics.median(size for _, size in rounds) / MEGABYTE,
+        }
     return found
 
 
@@ -208,12 +238,16 @@ def bytes_read(pid: int) -> int:
 def show(count: int, found: dict[str, dict]) -> None:
     """Print the figures as tables of Markdown."""
     print(f"{count:,} messages\n")
-    print("| Files | Number | Bytes a message | CPU a message, write or merge | Memory of a merge |\n|---|---|---|---|---|")
+    print(
+        "| Files | Number | Bytes a message | CPU a message, write or merge | Memory of a merge |\n|---|---|---|---|---|"
+    )
     states = [(layout, state, figures) for layout, states in found.items() for state, figures in states.items()]
     for layout, state, figures in states:
         cpu = figures.get("write_cpu_us_per_message") or figures["merge_cpu_us_per_message"]
         memory = f"{figures['merge_memory_mb']:.0f} MB" if "merge_s" in figures else ""
-        print(f"| {layout}, {state} | {figures['files']} | {figures['bytes_per_message']:.0f} | {cpu:.1f} µs | {memory} |")
+        print(
+            f"| {layout}, {state} | {figures['files']} | {figures['bytes_per_message']:.0f} | {cpu:.1f} µs | {memory} |"
+        )
     kinds = [kind for kind, value in states[0][2].items() if isinstance(value, dict)]
     print(f"\n| Files | {' | '.join(kinds)} |\n|{'---|' * (len(kinds) + 1)}")
     for layout, state, figures in states:

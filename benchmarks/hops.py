@@ -179,7 +179,9 @@ def trace_message(settings: Any, trace: Trace) -> dict[str, int]:
 def _supervise(settings: Any, trace: Trace, queue: Any) -> None:
     """Let a supervisor handle a few messages, and trace what it does for the last one."""
     worker = find("WorkerSettings")("operator:eq", limit=1, strategy="peek")
-    settings = replace(settings, queues=(find("QueueSettings")("Work", worker=worker), find("QueueSettings")("error", delayed=False)))
+    settings = replace(
+        settings, queues=(find("QueueSettings")("Work", worker=worker), find("QueueSettings")("error", delayed=False))
+    )
     supervisor = find("Supervisor")(settings, lambda event: None)
     with trace.installed():
         thread = threading.Thread(target=supervisor.run, daemon=True)
@@ -187,7 +189,9 @@ def _supervise(settings: Any, trace: Trace, queue: Any) -> None:
         try:
             for _ in range(2):
                 _handle_one(queue)
-            trace.ignored = {each.ident for each in threading.enumerate() if each is not thread and "monitor" not in each.name}
+            trace.ignored = {
+                each.ident for each in threading.enumerate() if each is not thread and "monitor" not in each.name
+            }
             with trace:
                 _handle_one(queue)
         finally:
@@ -224,7 +228,9 @@ def trace_deploy(settings: Any, trace: Trace) -> dict[str, int]:
         with trace:
             result = apply(database, planned)
     if result.applied:
-        raise SystemExit(f"The traced deployment had something to do: {result.applied}. The figures would be those of another way.")
+        raise SystemExit(
+            f"The traced deployment had something to do: {result.applied}. The figures would be those of another way."
+        )
     return {"names in plan and apply": len(names), "calls of an apply with nothing to do": trace.calls}
 
 
@@ -250,7 +256,9 @@ async def _retry(app: Any, trace: Trace) -> None:
             page = await client.get(page.url)
         fields = dict(re.findall(r'<input type="hidden" name="([\w-]+)" value="([^"]*)"', page.text))
         before = set(threading.enumerate())
-        trace.ignored = {each.ident for each in before if each is not threading.main_thread() and "AnyIO" not in each.name}
+        trace.ignored = {
+            each.ident for each in before if each is not threading.main_thread() and "AnyIO" not in each.name
+        }
         with trace:
             answer = await client.post("/failed/all", data=fields)
             for thread in set(threading.enumerate()) - before:
@@ -303,10 +311,14 @@ def count_at(commit: str) -> dict[str, int]:
     """Return all figures of a commit of this repository."""
     root = Path(__file__).parents[1]
     with tempfile.TemporaryDirectory() as folder:
-        archive = subprocess.run(["git", "archive", commit, "pycontrol/rowpost", "sql"], cwd=root, check=True, capture_output=True).stdout
+        archive = subprocess.run(
+            ["git", "archive", commit, "pycontrol/rowpost", "sql"], cwd=root, check=True, capture_output=True
+        ).stdout
         subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
         environment = {**os.environ, "PYTHONPATH": str(Path(folder, "pycontrol"))}
-        ended = subprocess.run([sys.executable, __file__, "--json"], env=environment, check=True, capture_output=True, text=True)
+        ended = subprocess.run(
+            [sys.executable, __file__, "--json"], env=environment, check=True, capture_output=True, text=True
+        )
     figures: dict[str, int] = json.loads(ended.stdout)
     return figures
 

@@ -46,11 +46,16 @@ def main() -> None:
         before = store.requests()
         subprocess.run([*rowpost(queues), "compact", OUT], env=variables(store), check=True, capture_output=True)
         show("compact", store.requests() - before)
-        sizes = [each["Size"] for each in store.client().list_objects_v2(Bucket=BUCKET, Prefix="archive/queue=").get("Contents", ())]
+        sizes = [
+            each["Size"]
+            for each in store.client().list_objects_v2(Bucket=BUCKET, Prefix="archive/queue=").get("Contents", ())
+        ]
         print(f"{sum(sizes) / (asked.batches + WARM_UP) / asked.messages:.0f} bytes a message in {len(sizes)} files")
 
 
-def archive(store: ObjectStore, queues: Queues, queue: str, folder: Path, batches: int, messages: int) -> tuple[Counter[str], Counter[str]]:
+def archive(
+    store: ObjectStore, queues: Queues, queue: str, folder: Path, batches: int, messages: int
+) -> tuple[Counter[str], Counter[str]]:
     """Run the archiver for so many batches. Return its requests after the warm-up, and those of some intervals without messages."""
     command = [*rowpost(queues), "archive", queue, OUT, "--every", "1s", "--checkpoint", str(folder / "c")]
     process = subprocess.Popen(command, env=variables(store), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -80,7 +80,13 @@ def figures(requests: list[Request]) -> dict[str, float]:
     texts = [each.text for each in requests if each.kind == "SQLBatch"]
     prepared, unprepared = sum(text in PREPARES for text in rpcs), rpcs.count("sp_unprepare")
     others = len(requests) - len(texts) - prepared - unprepared
-    counted = {"round trips": len(requests), "batches": len(texts), "prepared": prepared, "unprepared": unprepared, "others": others}
+    counted = {
+        "round trips": len(requests),
+        "batches": len(texts),
+        "prepared": prepared,
+        "unprepared": unprepared,
+        "others": others,
+    }
     return {**{name: number / REPEATS for name, number in counted.items()}, "different ad hoc texts": len(set(texts))}
 
 
@@ -94,9 +100,13 @@ def table(found: dict[str, dict[str, float]]) -> str:
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.round_trips", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.round_trips", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--label", default="now", help="the name of the figures in the file of results (%(default)s)")
-    parser.add_argument("--output", type=Path, default=RESULT, help="the file of results; figures with other labels stay")
+    parser.add_argument(
+        "--output", type=Path, default=RESULT, help="the file of results; figures with other labels stay"
+    )
     options = parser.parse_args()
     server = os.environ.get("ROWPOST_TEST_SQLSERVER")
     if not server:

@@ -151,11 +151,26 @@ def read_all(frame: DataFrame) -> None:
 class Bench:
     """The measurements of one Spark session on one server."""
 
-    def __init__(self, spark: SparkSession, environment: Path, port: int, queue: str, cores: int, messages: int) -> None:
-        self.spark, self.environment, self.port, self.queue, self.cores, self.messages = spark, environment, port, queue, cores, messages
+    def __init__(
+        self, spark: SparkSession, environment: Path, port: int, queue: str, cores: int, messages: int
+    ) -> None:
+        self.spark, self.environment, self.port, self.queue, self.cores, self.messages = (
+            spark,
+            environment,
+            port,
+            queue,
+            cores,
+            messages,
+        )
 
-    def ours(self, queue: str | None = None, stream: bool = False, schema: str | None = None, **options: object) -> DataFrame:
-        reader = (self.spark.readStream if stream else self.spark.read).format("rowpost").option("environment", str(self.environment))
+    def ours(
+        self, queue: str | None = None, stream: bool = False, schema: str | None = None, **options: object
+    ) -> DataFrame:
+        reader = (
+            (self.spark.readStream if stream else self.spark.read)
+            .format("rowpost")
+            .option("environment", str(self.environment))
+        )
         reader = reader.schema(schema) if schema else reader
         for name, value in {"queue": queue or self.queue, "minPartitions": self.cores, **options}.items():
             reader = reader.option(name, str(value))
@@ -178,8 +193,13 @@ class Bench:
                 took = seconds(lambda frame=frame: read_all(frame()))
                 if number:
                     found[name].append(took)
-                CONSOLE.print(f"  read {'(cold) ' if not number else ''}{name}: {took:.2f} s, {self.messages / took:,.0f} messages/s")
-        ratios = {name: [jdbc / ours for ours, jdbc in zip(found[name], found["jdbc"], strict=True)] for name in ("rowpost", "rowpost_all")}
+                CONSOLE.print(
+                    f"  read {'(cold) ' if not number else ''}{name}: {took:.2f} s, {self.messages / took:,.0f} messages/s"
+                )
+        ratios = {
+            name: [jdbc / ours for ours, jdbc in zip(found[name], found["jdbc"], strict=True)]
+            for name in ("rowpost", "rowpost_all")
+        }
         return {
             **{f"{name}_s": [round(each, 2) for each in took] for name, took in found.items()},
             **{f"{name}_per_s": round(self.messages / statistics.median(took)) for name, took in found.items()},
@@ -188,7 +208,9 @@ class Bench:
         }
 
     def narrow(self) -> dict[str, object]:
-        reader = self.spark.read.format("rowpost").option("queue", self.queue).option("environment", str(self.environment))
+        reader = (
+            self.spark.read.format("rowpost").option("queue", self.queue).option("environment", str(self.environment))
+        )
         frame = reader.schema("row_version bigint not null").load()
         frame.count()
         took = seconds(frame.count)
@@ -232,17 +254,32 @@ class Bench:
         }
 
     def write(self, target: str, mode: str, count: int) -> dict[str, object]:
-        frame = self.ours().where(f"row_version <= {count}").select("id", "headers", "body").repartition(self.cores, "id").cache()
+        frame = (
+            self.ours()
+            .where(f"row_version <= {count}")
+            .select("id", "headers", "body")
+            .repartition(self.cores, "id")
+            .cache()
+        )
         frame.count()
 
         def go() -> None:
-            writer = frame.write.format("rowpost").mode("append").option("queue", target).option("environment", str(self.environment))
+            writer = (
+                frame.write.format("rowpost")
+                .mode("append")
+                .option("queue", target)
+                .option("environment", str(self.environment))
+            )
             writer.option("mode", mode).save()
 
         go()
         took = [seconds(go) for _ in range(3)]
         frame.unpersist()
-        return {"messages": count, "s": [round(each, 2) for each in took], "messages_per_s": round(count / statistics.median(took))}
+        return {
+            "messages": count,
+            "s": [round(each, 2) for each in took],
+            "messages_per_s": round(count / statistics.median(took)),
+        }
 
 
 def spark_session(cores: int, jar: str | None) -> SparkSession:
@@ -260,7 +297,12 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         environment.write_text('engine: postgresql\nurl: "${ROWPOST_BENCH_URL}"\n')
         small = max(arguments.messages * 2 // 5, 1)
         streams = not arguments.only or {"tail", "drain"} & set(arguments.only)
-        for queue, count in (("Bench", arguments.messages), ("Warm", 20_000), ("Small", small if streams else 0), ("Target", 0)):
+        for queue, count in (
+            ("Bench", arguments.messages),
+            ("Warm", 20_000),
+            ("Small", small if streams else 0),
+            ("Target", 0),
+        ):
             fill(url, queue, count)
         spark = spark_session(cores, arguments.jdbc)
         bench = Bench(spark, environment, port, "Bench", cores, arguments.messages)
@@ -294,7 +336,10 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--only", action="append", choices=("read", "narrow", "archive", "tail", "drain", "sink"), help="measure only this; repeatable"
+        "--only",
+        action="append",
+        choices=("read", "narrow", "archive", "tail", "drain", "sink"),
+        help="measure only this; repeatable",
     )
     parser.add_argument("--cores", type=int, help="cores that Spark uses; all cores of the machine by default")
     parser.add_argument("--output", type=Path, help="a JSON file with a list of runs, to which this one is added")

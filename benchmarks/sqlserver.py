@@ -50,7 +50,9 @@ def _calls(place: TsqlPlace, verb: str, batch: int, paced: Paced) -> float:
     with connect_url("sqlserver", place.url, "rowpost benchmark") as database:
         queue = Queue(QUEUE, database)
         messages = [OutgoingMessage(BODY, dict(HEADERS)) for _ in range(batch)]
-        one: Callable[[], object] = partial(queue.send, BODY, HEADERS) if batch == 1 else partial(queue.send_many, messages)
+        one: Callable[[], object] = (
+            partial(queue.send, BODY, HEADERS) if batch == 1 else partial(queue.send_many, messages)
+        )
         if verb == "receive":
             one = partial(queue.receive, batch)
         one()
@@ -70,7 +72,9 @@ def measure_scaling(place: TsqlPlace, scale: Scale, workers: tuple[int, ...]) ->
             contenders = []
             for number in workers:
                 pool = stack.enter_context(worker_pool(place, "clocked", number, batch=batch))
-                paced = Paced(scale.rows(scaling.GUESS[batch]), scale.seconds, 50 * number, scale.rows(40_000, least=50 * number))
+                paced = Paced(
+                    scale.rows(scaling.GUESS[batch]), scale.seconds, 50 * number, scale.rows(40_000, least=50 * number)
+                )
                 once = partial(_drain, place, pool, paced)
                 contenders.append(Contender(scaling.workers_name(number), once, scaling.DOES[batch]))
             lines += take_turns(case, contenders, scale.rounds)
@@ -91,11 +95,21 @@ WORKLOADS = {"calls": measure_calls, "scaling": measure_scaling}
 
 def main() -> int:
     """Run the command line. Return 1 if a line has no figure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sqlserver", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help="run only these workloads")
-    parser.add_argument("--rounds", type=int, default=Scale.rounds, help="alternating rounds of each line (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=Scale.seconds, help="approximate duration of a round (%(default)s)")
-    parser.add_argument("--workers", type=int, nargs="+", default=list(scaling.WORKERS), help="numbers of workers of scaling")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.sqlserver", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help="run only these workloads"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=Scale.rounds, help="alternating rounds of each line (%(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=Scale.seconds, help="approximate duration of a round (%(default)s)"
+    )
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=list(scaling.WORKERS), help="numbers of workers of scaling"
+    )
     parser.add_argument("--output", type=Path, default=RESULT, help="the file of results")
     options = parser.parse_args()
     server = os.environ.get("ROWPOST_TEST_SQLSERVER")
@@ -103,22 +117,41 @@ def main() -> int:
         parser.error("set ROWPOST_TEST_SQLSERVER to an ODBC connection string, with a login that may create databases")
     lines: dict[str, list[Line]] = {}
     load = round(os.getloadavg()[0], 2)
-    with tempfile.TemporaryDirectory(prefix="rowpost-bench-") as folder, new_database(server, "rowpost_bench", QUEUE) as (url, engine):
+    with (
+        tempfile.TemporaryDirectory(prefix="rowpost-bench-") as folder,
+        new_database(server, "rowpost_bench", QUEUE) as (url, engine),
+    ):
         make_ready(Path(folder))
         for name in options.only:
             place = TsqlPlace(url, QUEUE)
             lines[name] = WORKLOADS[name](place, Scale(options.rounds, options.seconds), tuple(options.workers))
             place.database.close()
-    about = {"engine": engine, "cores": os.cpu_count(), "rounds": options.rounds, "seconds": options.seconds, "load_before": load}
+    about = {
+        "engine": engine,
+        "cores": os.cpu_count(),
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "load_before": load,
+    }
     found = {name: [_data(line) for line in of_one] for name, of_one in lines.items()}
     options.output.write_text(json.dumps({"about": about, **found}, indent=1) + "\n", encoding="utf-8")
     for line in (line for of_one in lines.values() for line in of_one):
-        print(f"{line.case}, {line.name}: {line.error or f'{line.figure:,.0f} messages/s'}", *(f"{k} {v:.1f}" for k, v in line.more.items()))
+        print(
+            f"{line.case}, {line.name}: {line.error or f'{line.figure:,.0f} messages/s'}",
+            *(f"{k} {v:.1f}" for k, v in line.more.items()),
+        )
     return int(any(line.error for of_one in lines.values() for line in of_one))
 
 
 def _data(line: Line) -> dict[str, object]:
-    return {"case": line.case, "name": line.name, "messages/s": line.figure, "rounds": line.rounds, **line.more, "error": line.error}
+    return {
+        "case": line.case,
+        "name": line.name,
+        "messages/s": line.figure,
+        "rounds": line.rounds,
+        **line.more,
+        "error": line.error,
+    }
 
 
 if __name__ == "__main__":

@@ -59,7 +59,12 @@ class Steps:
 
     def backend(self) -> float:
         """Return the processor time of the backend so far in microseconds."""
-        stat = Path(f"/proc/{self.database.driver_connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
+        stat = (
+            Path(f"/proc/{self.database.driver_connection.info.backend_pid}/stat")
+            .read_text()
+            .rpartition(")")[2]
+            .split()
+        )
         return (int(stat[11]) + int(stat[12])) * TICK_US
 
     def python(self, step: str, run: Callable[[], object], number: int = 20_000) -> None:
@@ -74,7 +79,12 @@ class Steps:
             for step, run in steps.items():
                 before = time.process_time(), self.backend(), time.perf_counter()
                 run()
-                for found, now, then in zip((client, server, wall), (time.process_time(), self.backend(), time.perf_counter()), before, strict=True):
+                for found, now, then in zip(
+                    (client, server, wall),
+                    (time.process_time(), self.backend(), time.perf_counter()),
+                    before,
+                    strict=True,
+                ):
                     found[step].append(now - then)
         for step in steps:
             name = step.replace("_", " ")
@@ -98,14 +108,21 @@ def python_steps(steps: Steps, row: tuple) -> None:
     steps.python("a row becomes a Message, its headers a dict", lambda: Message(*row).headers)
     steps.python("types to handlers", lambda: nothing._handlers.find(message))
     steps.python("body to class", lambda: nothing._handlers.decode(message, Work))
-    steps.python("Endpoint.handle with a no-op handler (context, these two, checks)", lambda: nothing.handle(message, steps.database))
+    steps.python(
+        "Endpoint.handle with a no-op handler (context, these two, checks)",
+        lambda: nothing.handle(message, steps.database),
+    )
     steps.python("context.send", lambda: context.send(Follow(1), to="Follow"))
     context.outgoing.clear()
     steps.python("headers of an outgoing message to text", lambda: encode_headers(HEADERS))
     steps.python("headers of an incoming message from text", lambda: decode_headers(row[3]))
-    steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.starting(message), in_flight.ended()))
+    steps.python(
+        "the in-flight message, for time limits and crashes", lambda: (in_flight.starting(message), in_flight.ended())
+    )
     steps.python("outcome and tally", lambda: tally.add(Outcome(Kind.HANDLED, outcome.row_version, outcome.id)))
-    steps.python("critical and processing time", lambda: watch.measured(measure(Kind.HANDLED, [(message.headers, 0.0)], 2e9)))
+    steps.python(
+        "critical and processing time", lambda: watch.measured(measure(Kind.HANDLED, [(message.headers, 0.0)], 2e9))
+    )
 
 
 def trip_steps(steps: Steps, rounds: int) -> None:

@@ -21,7 +21,14 @@ _HEADER = struct.Struct(">BBHHBB")
 _LAST = 0x01  # status bit: end of message
 _TLS = range(20, 24)  # record types of TLS: the login is encrypted also with Encrypt=no
 _KINDS = {1: "SQLBatch", 3: "RPC", 6: "Attention", 7: "BulkLoad", 14: "TransactionManager"}
-_PROCEDURES = {10: "sp_executesql", 11: "sp_prepare", 12: "sp_execute", 13: "sp_prepexec", 14: "sp_prepexecrpc", 15: "sp_unprepare"}
+_PROCEDURES = {
+    10: "sp_executesql",
+    11: "sp_prepare",
+    12: "sp_execute",
+    13: "sp_prepexec",
+    14: "sp_prepexecrpc",
+    15: "sp_unprepare",
+}
 
 
 @dataclass(frozen=True)

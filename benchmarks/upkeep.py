@@ -148,7 +148,9 @@ def main() -> None:
                 embedded.stop(Path(folder))
             else:
                 with connect_url("postgresql", server) as admin:
-                    admin.driver_connection.execute(f"DROP DATABASE {url.rpartition('/')[2].partition('?')[0]} WITH (FORCE)")
+                    admin.driver_connection.execute(
+                        f"DROP DATABASE {url.rpartition('/')[2].partition('?')[0]} WITH (FORCE)"
+                    )
     text = json.dumps(result, indent=2)
     print(text)
     if options.output:

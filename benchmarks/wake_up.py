@@ -56,11 +56,18 @@ def measure_waits(place: Place, folder: Path, messages: int) -> dict[str, dict[s
             place.sql(INSERT.format(queue), ["{}", b"%r" % time.monotonic()])
             waits[queue] += notes.take(1)
             time.sleep(max(0.0, due - time.monotonic()))
-    return {queue: _described([each * 1000 for each in found[1:]]) for queue, found in waits.items()}  # without the first
+    return {
+        queue: _described([each * 1000 for each in found[1:]]) for queue, found in waits.items()
+    }  # without the first
 
 
 def _described(waits: list[float]) -> dict[str, float]:
-    return {"messages": len(waits), "p50_ms": percentile(waits, 0.5), "p95_ms": percentile(waits, 0.95), "max_ms": max(waits)}
+    return {
+        "messages": len(waits),
+        "p50_ms": percentile(waits, 0.5),
+        "p95_ms": percentile(waits, 0.95),
+        "max_ms": max(waits),
+    }
 
 
 class Senders:
@@ -92,7 +99,12 @@ class Senders:
 
 def measure_senders(place: Place, senders: int, waiting: bool, rounds: int, inserts: int) -> dict[str, float]:
     """Compare the queues from so many connections, while a supervisor waits for a wake-up or not. Return rates and ratios."""
-    ways = {"without": INSERT.format(OFF), "with": INSERT.format(ON), "send_message": SEND.format(OFF), "send_message with": SEND.format(ON)}
+    ways = {
+        "without": INSERT.format(OFF),
+        "with": INSERT.format(ON),
+        "send_message": SEND.format(OFF),
+        "send_message with": SEND.format(ON),
+    }
     rates: dict[str, list[float]] = {name: [] for name in ways}
     crowd = Senders(place.url, senders)
     with connect_url("postgresql", place.url, "rowpost benchmark, waiting") as listener:

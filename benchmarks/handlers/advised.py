@@ -42,7 +42,9 @@ def note(message, context):
     context.send(Told(message.number), to=NOTES)
 
 
-impatient = account_endpoint("optimistic", Recoverability(immediate_retries=5, delayed_retries=0), name="Impatient", notes=None)
+impatient = account_endpoint(
+    "optimistic", Recoverability(immediate_retries=5, delayed_retries=0), name="Impatient", notes=None
+)
 patient = account_endpoint("optimistic", PATIENCE, name="Patient", notes=None)
 shared = account_endpoint("pessimistic", PATIENCE, name="Shared", notes=None)
 shared.handles("Bench.Other", Other)(note)

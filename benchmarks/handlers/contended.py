@@ -49,12 +49,16 @@ def follow(chain: int, amount: int) -> int:
     return (chain * 31 + amount) % (1 << 31)
 
 
-def account_endpoint(concurrency: str, recoverability: Recoverability, *, name: str = "Hot", notes: str | None = NOTES) -> Endpoint:
+def account_endpoint(
+    concurrency: str, recoverability: Recoverability, *, name: str = "Hot", notes: str | None = NOTES
+) -> Endpoint:
     """Create an endpoint with the saga. If `notes` is None, it sends nothing."""
     endpoint = Endpoint(name, recoverability=recoverability)
 
     @endpoint.saga
-    class Account(Saga[AccountState], correlate={Add: "account"}, concurrency=concurrency, table=f"{name}_{concurrency}"):
+    class Account(
+        Saga[AccountState], correlate={Add: "account"}, concurrency=concurrency, table=f"{name}_{concurrency}"
+    ):
         @starts(Add)
         def add(self, message, context):
             os.write(_runs, b".")

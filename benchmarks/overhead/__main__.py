@@ -45,13 +45,21 @@ FILE = "overhead"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and save. Return 1 if the goal is missed, or a figure was not measured."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description="Measure what metrics and tracing cost, in pairs.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead", description="Measure what metrics and tracing cost, in pairs."
+    )
     names = [name for name in VARIANTS if name != OFF]
-    parser.add_argument("--only", nargs="+", choices=names, metavar="VARIANT", help=f"measure only these: {', '.join(names)}")
+    parser.add_argument(
+        "--only", nargs="+", choices=names, metavar="VARIANT", help=f"measure only these: {', '.join(names)}"
+    )
     parser.add_argument("--pairs", type=int, help=f"pairs of rounds of each figure ({PAIRS}, with --quick 2)")
-    parser.add_argument("--seconds", type=float, default=USUAL.seconds, help="approximate duration of a round (%(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=USUAL.seconds, help="approximate duration of a round (%(default)s)"
+    )
     parser.add_argument("--quick", action="store_true", help="two short pairs, to check that it works")
-    parser.add_argument("--output", type=Path, help=f"folder for the table and the data ({RESULTS.name}, with --quick .quick)")
+    parser.add_argument(
+        "--output", type=Path, help=f"folder for the table and the data ({RESULTS.name}, with --quick .quick)"
+    )
     options = parser.parse_args(arguments)
     pairs = options.pairs if options.pairs is not None else 2 if options.quick else PAIRS
     if pairs < 1:
@@ -80,7 +88,10 @@ def reached(name: str, section: dict[str, Any]) -> bool:
 def run(variants: Sequence[str], pairs: int, scale: Scale, output: Path, tell: Console) -> dict[str, Any]:
     """Measure each variant's workloads, and save each section. Return the sections by name."""
     sections: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="rowpost-bench-", ignore_cleanup_errors=True) as name, collecting() as collector:
+    with (
+        tempfile.TemporaryDirectory(prefix="rowpost-bench-", ignore_cleanup_errors=True) as name,
+        collecting() as collector,
+    ):
         server = Server(Path(name))
         try:
             for variant in variants:
@@ -94,14 +105,26 @@ def run(variants: Sequence[str], pairs: int, scale: Scale, output: Path, tell: C
     return sections
 
 
-def measured(server: Server, variant: str, workload: str, collector: str, pairs: int, scale: Scale, tell: Console) -> dict[str, Any]:
+def measured(
+    server: Server, variant: str, workload: str, collector: str, pairs: int, scale: Scale, tell: Console
+) -> dict[str, Any]:
     """Measure one workload with and without a variant, in pairs. Return the section of the results."""
     about = {**report.circumstances(server, pairs, {}), "old": OFF, "new": variant}
     started, found, error = time.monotonic(), Pairs(tell), ""
     on = {OLD: OFF, NEW: variant}
 
     def start(side: str):
-        command = ("-m", "benchmarks.overhead.side", str(ROOT), str(server.folder), side, on[side], workload, collector, json.dumps(asdict(scale)))
+        command = (
+            "-m",
+            "benchmarks.overhead.side",
+            str(ROOT),
+            str(server.folder),
+            side,
+            on[side],
+            workload,
+            collector,
+            json.dumps(asdict(scale)),
+        )
         return started_side(side, ROOT, *command)
 
     try:

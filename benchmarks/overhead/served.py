@@ -60,7 +60,10 @@ def measure(server: Server, scale: Scale) -> list[Line]:
         stack.enter_context(running(place, folder, {"Bench": worker}, supervisor=supervisor))
         if on:
             stack.enter_context(_Scraper(_url_in(folder / "run.log")))
-        notes, paced = Notes(Path(os.environ[NOTES])), Paced(scale.rows(GUESS, least=100), 4 * scale.seconds, 100, scale.rows(200_000, least=1000))
+        notes, paced = (
+            Notes(Path(os.environ[NOTES])),
+            Paced(scale.rows(GUESS, least=100), 4 * scale.seconds, 100, scale.rows(200_000, least=1000)),
+        )
 
         def once() -> float:
             count = paced.count

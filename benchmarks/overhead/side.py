@@ -45,7 +45,9 @@ def main(root: str, folder: str, side: str, variant: str, workload: str, collect
         from benchmarks.overhead import served
         from benchmarks.suite.workloads import endpoint
 
-        {"endpoint": endpoint, "served": served}[workload].measure(ObservedServer(Path(folder), side, variant, collector), Scale(**json.loads(scale)))
+        {"endpoint": endpoint, "served": served}[workload].measure(
+            ObservedServer(Path(folder), side, variant, collector), Scale(**json.loads(scale))
+        )
 
     run_side(root, folder, side, measure)
 

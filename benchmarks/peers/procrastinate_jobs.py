@@ -16,7 +16,9 @@ import uvloop
 URL, WHAT, *REST = sys.argv[1:]
 CONCURRENCY = 10
 
-app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=URL, min_size=CONCURRENCY, max_size=CONCURRENCY + 4))
+app = procrastinate.App(
+    connector=procrastinate.PsycopgConnector(conninfo=URL, min_size=CONCURRENCY, max_size=CONCURRENCY + 4)
+)
 ended = [0.0]  # when the last handler ended
 waits: list[float] = []
 
@@ -62,7 +64,9 @@ async def work() -> None:
 
 async def serve() -> None:
     """Wait for jobs as in production. For each line, send that many jobs with that many seconds between two."""
-    working = asyncio.create_task(app.run_worker_async(queues=["work"], delete_jobs="always", install_signal_handlers=False))
+    working = asyncio.create_task(
+        app.run_worker_async(queues=["work"], delete_jobs="always", install_signal_handlers=False)
+    )
     await asyncio.sleep(1.0)
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):

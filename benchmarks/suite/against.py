@@ -39,7 +39,19 @@ from benchmarks.suite.figures import Comparison, Scale
 from benchmarks.suite.peers import Conversation
 from benchmarks.suite.server import Server
 
-__all__ = ["COMPARED", "NEW", "OLD", "PAIRS", "CommitNotFound", "Commits", "Pairs", "find_commits", "measure_pairs", "run", "started_side"]
+__all__ = [
+    "COMPARED",
+    "NEW",
+    "OLD",
+    "PAIRS",
+    "CommitNotFound",
+    "Commits",
+    "Pairs",
+    "find_commits",
+    "measure_pairs",
+    "run",
+    "started_side",
+]
 
 ROOT = Path(__file__).parents[2]
 SIDE = Path(__file__).with_name("side.py")
@@ -70,7 +82,9 @@ def find_commits(commit: str) -> Commits:
     """
     new = _git("describe", "--always", "--dirty", "--exclude=*")
     if new.returncode:
-        raise CommitNotFound(f"cannot compare with {commit}: {ROOT} is not a git checkout ({_last_line(new)}); run this in a clone")
+        raise CommitNotFound(
+            f"cannot compare with {commit}: {ROOT} is not a git checkout ({_last_line(new)}); run this in a clone"
+        )
     old = _git("rev-parse", "--short", "--verify", "--end-of-options", f"{commit}^{{commit}}")
     if old.returncode:
         raise CommitNotFound(
@@ -98,7 +112,9 @@ def checked_out(commit: str) -> Iterator[Path]:
 def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
     # in a session of its own: Ctrl-C must not stop git while it removes the worktree
     try:
-        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False, start_new_session=True)
+        return subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False, start_new_session=True
+        )
     except FileNotFoundError as error:
         raise CommitNotFound("git is not installed, and a comparison needs it: apt install git") from error
 
@@ -107,12 +123,16 @@ def _last_line(done: subprocess.CompletedProcess[str]) -> str:
     return (done.stderr.strip().splitlines() or ["git printed no reason"])[-1]
 
 
-def run(commits: Commits, chosen: Sequence[str], pairs: int, scale: Scale, output: Path, tell: Console) -> dict[str, Any]:
+def run(
+    commits: Commits, chosen: Sequence[str], pairs: int, scale: Scale, output: Path, tell: Console
+) -> dict[str, Any]:
     """Compare the workloads one after the other, and save each section. Return the sections by the workload's name."""
     sections = {}
     with ExitStack() as stack:
         old = stack.enter_context(checked_out(commits.old))
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowpost-bench-", ignore_cleanup_errors=True)))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="rowpost-bench-", ignore_cleanup_errors=True))
+        )
         server = Server(folder)
         stack.callback(server.stop)
         for name in chosen:
@@ -221,7 +241,9 @@ class Pairs:
                 answer = {"gap": max(event["gap"] for event in events.values())}
             events = {side: conversations[side].ask(json.dumps(answer)) for side in conversations}
 
-    def _measure(self, conversations: dict[str, Conversation], case: str, units: dict[str, dict[str, str]], numbers: range) -> None:
+    def _measure(
+        self, conversations: dict[str, Conversation], case: str, units: dict[str, dict[str, str]], numbers: range
+    ) -> None:
         for name in units[NEW].keys() - units[OLD].keys():
             self._tell.print(f"          {case} | {name}: not compared, because only the new side has it")
         figures = {name: self._figures.setdefault((case, name), _Figure(unit)) for name, unit in units[OLD].items()}

@@ -68,7 +68,11 @@ def draw_targets(folder: Path, sections: dict[str, Any]) -> None:
             )
         axes.set_yticks(range(len(targets)), [textwrap.shorten(each["claim"], 74) for each in targets], fontsize=8)
         axes.axvline(1.0, color=INK, linewidth=1)
-        axes.set(xlim=(0, 4.0), xlabel="share of the target; longer is better, bars end at 3", ylim=(len(targets) - 0.4, -0.6))
+        axes.set(
+            xlim=(0, 4.0),
+            xlabel="share of the target; longer is better, bars end at 3",
+            ylim=(len(targets) - 0.4, -0.6),
+        )
         axes.set_xticks([0, 1, 2, 3], ["0", "target", "2 times", "3 times"])
         figure.suptitle("What it must show", x=0.01, ha="left", fontweight="bold")
         _save(figure, folder, "targets", "")
@@ -108,7 +112,9 @@ def bars(section: dict[str, Any]) -> Figure:
     """Draw a panel for each case, with a bar for each line."""
     cases = _cases(section["lines"])
     heights = [0.5 + ROW * len(lines) for lines in cases.values()]
-    figure, panels = plt.subplots(len(cases), figsize=(WIDTH, sum(heights) + 0.7), height_ratios=heights, layout="constrained", squeeze=False)
+    figure, panels = plt.subplots(
+        len(cases), figsize=(WIDTH, sum(heights) + 0.7), height_ratios=heights, layout="constrained", squeeze=False
+    )
     for axes, (case, lines) in zip(panels[:, 0], cases.items(), strict=True):
         _bar_panel(axes, case, lines)
     figure.suptitle(section["title"], x=0.01, ha="left", fontweight="bold", fontsize=12)
@@ -117,10 +123,19 @@ def bars(section: dict[str, Any]) -> Figure:
 
 def _bar_panel(axes: Axes, case: str, lines: Lines) -> None:
     tails = [line["more"].get("p99") for line in lines]
-    widest = max([max(line["rounds"]) for line in lines if line["rounds"]] + [tail for tail in tails if tail], default=1.0)
+    widest = max(
+        [max(line["rounds"]) for line in lines if line["rounds"]] + [tail for tail in tails if tail], default=1.0
+    )
     for place, (line, tail) in enumerate(zip(lines, tails, strict=True)):
         if not line["rounds"]:
-            axes.text(widest * 0.01, place, textwrap.shorten(f"no figure: {line['error']}", 90), va="center", fontsize=7, color=MISSED)
+            axes.text(
+                widest * 0.01,
+                place,
+                textwrap.shorten(f"no figure: {line['error']}", 90),
+                va="center",
+                fontsize=7,
+                color=MISSED,
+            )
         else:
             axes.barh(place, line["figure"], color=_color(line["name"]), height=0.55)
             axes.plot([min(line["rounds"]), max(line["rounds"])], [place, place], color=INK, linewidth=1, alpha=0.7)
@@ -131,21 +146,35 @@ def _bar_panel(axes: Axes, case: str, lines: Lines) -> None:
             axes.text(end + widest * 0.01, place, text, va="center", fontsize=8, color=INK)
         _named(axes, place, line)
     unit = lines[0]["unit"]
-    axes.set(title=f"{case}, {unit}" + (" (diamond: p99)" if any(tails) else ""), xlim=(0, widest * 1.18), ylim=(len(lines) - 0.45, -0.55), yticks=[])
+    axes.set(
+        title=f"{case}, {unit}" + (" (diamond: p99)" if any(tails) else ""),
+        xlim=(0, widest * 1.18),
+        ylim=(len(lines) - 0.45, -0.55),
+        yticks=[],
+    )
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
 def _named(axes: Axes, place: float, line: dict[str, Any]) -> None:
     """Write the line's name to the left of its bar, with its guarantees below."""
     does = textwrap.wrap(line["does"], LABEL)[:3]
-    here = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "right", "annotation_clip": False}
+    here = {
+        "xycoords": ("axes fraction", "data"),
+        "textcoords": "offset points",
+        "ha": "right",
+        "annotation_clip": False,
+    }
     axes.annotate(line["name"], (0, place), xytext=(-6, 6 if does else 0), va="center", fontsize=8.5, color=INK, **here)
     if does:
-        axes.annotate("\n".join(does), (0, place), xytext=(-6, 1), va="top", fontsize=6, color=FAINT, linespacing=1.0, **here)
+        axes.annotate(
+            "\n".join(does), (0, place), xytext=(-6, 1), va="top", fontsize=6, color=FAINT, linespacing=1.0, **here
+        )
 
 
 # ------------------------------------------------------------------ curves, for workloads whose cases are ordered
-def _curves(axes: Axes, series: dict[str, tuple[Sequence[float], Sequence[float], str]], title: str, ticks: Sequence[float]) -> None:
+def _curves(
+    axes: Axes, series: dict[str, tuple[Sequence[float], Sequence[float], str]], title: str, ticks: Sequence[float]
+) -> None:
     """Draw several curves over a logarithmic x axis. The y axis starts at zero."""
     for name, (x, y, color) in series.items():
         axes.plot(x, y, marker="o", markersize=4, color=color, label=name, linestyle="--" if color == THEIRS else "-")
@@ -197,7 +226,11 @@ def scaling(section: dict[str, Any]) -> Figure:
             if lines:
                 numbers = [int(line["name"].rpartition(", ")[2].split()[0]) for line in lines]
                 label = "NServiceBus.SqlServer, from its issue #1784" if case == "published" else f"rowpost, {case}"
-                series[label] = (numbers, [value(line) / (value(lines[0]) if relative else 1) for line in lines], colors[case])
+                series[label] = (
+                    numbers,
+                    [value(line) / (value(lines[0]) if relative else 1) for line in lines],
+                    colors[case],
+                )
         _curves(axes, series, title, (1, 2, 4, 8, 16))
         axes.set_xlabel("workers (instances)")
     figure.suptitle(f"{section['title']}\n", x=0.01, ha="left", fontweight="bold", fontsize=12)
@@ -214,7 +247,9 @@ def bodies(section: dict[str, Any]) -> Figure:
             lines = [next((line for line in cases[f"{verb} {size}"] if line["name"] == name), None) for size in sizes]
             rates = [line["more"]["MB/s"] if line and line["rounds"] else 0 for line in lines]
             label = name if name == "rowpost" else f"{name}, as JSON"
-            places = axes.bar([place + 0.4 * shift for place in range(len(sizes))], rates, 0.38, color=color, label=label)
+            places = axes.bar(
+                [place + 0.4 * shift for place in range(len(sizes))], rates, 0.38, color=color, label=label
+            )
             axes.bar_label(places, [shown(rate) for rate in rates], fontsize=7)
         axes.set(title=f"{verb} one by one, MB/s", ylim=(0, None))
         axes.set_xticks([place + 0.2 for place in range(len(sizes))], sizes)

@@ -65,7 +65,9 @@ class Peer:
     def run(self, place: Place, *arguments: str) -> str:
         """Run one step, and return its output. Raises PeerFailed."""
         command = [*self._command(), place.url, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_TIMEOUT_S, env=_environment())
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=ANSWER_TIMEOUT_S, env=_environment()
+        )
         if done.returncode:
             raise PeerFailed(f"{self.name} {' '.join(arguments)}: {_reason(done.stderr)}")
         return done.stdout
@@ -120,7 +122,11 @@ class Conversation:
         ready, _, _ = select([self._process.stdout], [], [], ANSWER_TIMEOUT_S)
         line = self._process.stdout.readline() if ready else ""
         if not line:
-            raise PeerFailed(f"{self._name} did not answer within {ANSWER_TIMEOUT_S:.0f} s" if not ready else f"{self._name} has exited")
+            raise PeerFailed(
+                f"{self._name} did not answer within {ANSWER_TIMEOUT_S:.0f} s"
+                if not ready
+                else f"{self._name} has exited"
+            )
         return line.strip()
 
     def ask(self, line: str):
@@ -205,7 +211,9 @@ def _done(command: Iterable[str | Path]) -> None:
 def _reason(said: str) -> str:
     """Return the line of an error output that most likely names the error."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"error\b", line, re.IGNORECASE) and not line.startswith(("at ", "File "))]
+    telling = [
+        line for line in lines if re.search(r"error\b", line, re.IGNORECASE) and not line.startswith(("at ", "File "))
+    ]
     return (telling or lines or ["no error output"])[0 if telling else -1][:300]
 
 

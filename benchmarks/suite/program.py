@@ -31,18 +31,42 @@ AGAINST = Scale(rounds=1, seconds=0.3)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the suite. Return 1 if a workload failed; the figures do not affect the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure rowpost's speed, compared with its peers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure rowpost's speed, compared with its peers."
+    )
     names = ", ".join(WORKLOADS)
-    parser.add_argument("--only", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", help=f"run only these workloads: {names}")
-    parser.add_argument("--skip", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", default=[], help="run all workloads except these")
-    parser.add_argument("--rounds", type=int, default=Scale.rounds, help="alternating rounds of each line (%(default)s)")
-    parser.add_argument("--seconds", type=float, help=f"approximate duration of a round ({Scale.seconds}, with --against {AGAINST.seconds})")
+    parser.add_argument(
+        "--only", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", help=f"run only these workloads: {names}"
+    )
+    parser.add_argument(
+        "--skip", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", default=[], help="run all workloads except these"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=Scale.rounds, help="alternating rounds of each line (%(default)s)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help=f"approximate duration of a round ({Scale.seconds}, with --against {AGAINST.seconds})",
+    )
     parser.add_argument("--against", metavar="COMMIT", help="compare this checkout with a commit, in pairs of rounds, without peers: "
                         f"{', '.join(against.COMPARED)}; the exit code is 1 if a figure is slower or was not measured")  # fmt: skip
-    parser.add_argument("--pairs", type=int, help=f"with --against: pairs of rounds of each figure ({against.PAIRS}, with --quick 2)")
-    parser.add_argument("--quick", action="store_true", help="a hundredth of the rows and two short rounds, to check that the suite works")
-    parser.add_argument("--output", type=Path, help=f"folder for the table, the data and the charts ({RESULTS.name}, with --quick {TRIAL.name})")
-    parser.add_argument("--charts", action="store_true", help="write the table and the charts again from the data, without measuring")
+    parser.add_argument(
+        "--pairs", type=int, help=f"with --against: pairs of rounds of each figure ({against.PAIRS}, with --quick 2)"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a hundredth of the rows and two short rounds, to check that the suite works",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help=f"folder for the table, the data and the charts ({RESULTS.name}, with --quick {TRIAL.name})",
+    )
+    parser.add_argument(
+        "--charts", action="store_true", help="write the table and the charts again from the data, without measuring"
+    )
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # otherwise the server would keep running
     output = options.output or (TRIAL if options.quick else RESULTS)

@@ -63,14 +63,22 @@ def circumstances(server: Any, rounds: int, versions: dict[str, str]) -> dict[st
 def _commit() -> str:
     """The commit that is measured; empty in a folder that git does not know, or without git."""
     try:
-        done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         return ""
     return done.stdout.strip()
 
 
 def section(
-    title: str, text: str, lines: Iterable[Line], targets: Iterable[Target], about: dict[str, Any], seconds: float, error: str = ""
+    title: str,
+    text: str,
+    lines: Iterable[Line],
+    targets: Iterable[Target],
+    about: dict[str, Any],
+    seconds: float,
+    error: str = "",
 ) -> dict[str, Any]:
     """Return one workload as data."""
     return {
@@ -84,7 +92,9 @@ def section(
     }  # fmt: skip
 
 
-def comparison(comparisons: Iterable[Comparison], about: dict[str, Any], seconds: float, error: str = "") -> dict[str, Any]:
+def comparison(
+    comparisons: Iterable[Comparison], about: dict[str, Any], seconds: float, error: str = ""
+) -> dict[str, Any]:
     """Return one compared workload as data."""
     return {
         "about": {**about, "load_after": round(os.getloadavg()[0], 2), "seconds": round(seconds)},
@@ -133,7 +143,14 @@ def comparison_table(sections: dict[str, Any]) -> str:
             ratio = "" if figure["ratio"] is None else f"{figure['ratio']:.3f}"
             interval = " to ".join(f"{end:.3f}" for end in figure["interval"])
             verdict = figure["verdict"] if figure["verdict"] == "ok" else f"**{figure['verdict']}**"
-            cells = ["" if figure["case"] == before else figure["case"], figure["name"], *medians, figure["unit"], ratio, interval]
+            cells = [
+                "" if figure["case"] == before else figure["case"],
+                figure["name"],
+                *medians,
+                figure["unit"],
+                ratio,
+                interval,
+            ]
             parts.append("| " + " | ".join((*cells, f"{verdict} {_cell(figure['error'])}".strip())) + " |")
             before = figure["case"]
         if each["error"]:

@@ -46,7 +46,9 @@ class Place:
         self.sql("SET lock_timeout = '60s'")  # a blocked workload fails, and the run continues
         self.settings = Settings(
             url=self.url,
-            queues=tuple(each if isinstance(each, QueueSettings) else QueueSettings(each) for each in (*queues, "error")),
+            queues=tuple(
+                each if isinstance(each, QueueSettings) else QueueSettings(each) for each in (*queues, "error")
+            ),
             supervisor=SupervisorSettings(maintenance_every=0.0),
         )
         apply(self.database, plan(self.settings))

@@ -131,7 +131,9 @@ def check_origin(root: Path) -> None:
     """Raise RuntimeError if the imported code is not that of the checkout `root`."""
     for module in (rowpost, figures):
         if not Path(module.__file__).resolve().is_relative_to(root.resolve()):
-            raise RuntimeError(f"{module.__name__} was imported from {module.__file__}, not from {root}: check PYTHONPATH")
+            raise RuntimeError(
+                f"{module.__name__} was imported from {module.__file__}, not from {root}: check PYTHONPATH"
+            )
 
 
 def main(root: str, folder: str, side: str, workload: str, scale: str) -> None:

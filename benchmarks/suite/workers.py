@@ -92,7 +92,9 @@ class WorkerPool:
 
 
 @contextmanager
-def worker_pool(place: Place | TsqlPlace, handler: str, number: int = 1, queue: str = "Bench", **assignment) -> Iterator[WorkerPool]:
+def worker_pool(
+    place: Place | TsqlPlace, handler: str, number: int = 1, queue: str = "Bench", **assignment
+) -> Iterator[WorkerPool]:
     """Start connected workers. `handler` names a function of handlers/worked.py, or `module:function`."""
     before = backends(place)
     name = handler if ":" in handler else f"{HANDLERS}:{handler}"
@@ -150,7 +152,12 @@ def running(
     """Run `rowpost run` with the given worker settings by queue. The block starts when each queue has a worker."""
     file = folder / "bench.yml"
     queues = {name: {"worker": dict(worker)} for name, worker in workers.items()}
-    described = {"environment": "bench", "engine": "postgresql", "url": "${ROWPOST_BENCH_URL}", "supervisor": dict(supervisor or {})}
+    described = {
+        "environment": "bench",
+        "engine": "postgresql",
+        "url": "${ROWPOST_BENCH_URL}",
+        "supervisor": dict(supervisor or {}),
+    }
     file.write_text(yaml.safe_dump({**described, "queues": {**queues, "error": {}}}))
     log = (folder / "run.log").open("w")
     process = subprocess.Popen(

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "pycontrol"))  # also without a PYTHONPATH: the tests' support
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[2] / "pycontrol")
+)  # also without a PYTHONPATH: the tests' support
 
 from deploy.first_day import locks, plans, programs, server
 from deploy.first_day.report import write
@@ -27,7 +29,12 @@ STEPS = (
     Step("tsqlt", "the tSQLt classes", programs.tsqlt),
     Step("concurrency", "races, locks and killed processes", programs.concurrency),
     Step("readpast", "a held row is skipped", locks.readpast, "accepts READPAST and ignores it"),
-    Step("deadlocks", "workers and purgers on one queue", locks.deadlocks, "accepts READPAST and ignores it: receivers wait for one another"),
+    Step(
+        "deadlocks",
+        "workers and purgers on one queue",
+        locks.deadlocks,
+        "accepts READPAST and ignores it: receivers wait for one another",
+    ),
     Step("escalation", "no lock of a whole table", locks.escalation),
     Step("plans", "a seek, no sort, one plan per procedure", plans.plans),
     Step("calls", "one client: messages per second", programs.calls),
@@ -43,15 +50,36 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"{SERVER} is an ODBC connection string whose login may create databases and logins. Exit codes: 0 no step failed, 1 a step failed, "
         "2 the run could not start.",
     )
-    parser.add_argument("--only", nargs="+", choices=NAMES, metavar="STEP", default=list(NAMES), help=f"run these steps: {', '.join(NAMES)}")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=NAMES,
+        metavar="STEP",
+        default=list(NAMES),
+        help=f"run these steps: {', '.join(NAMES)}",
+    )
     parser.add_argument("--skip", nargs="+", choices=NAMES, metavar="STEP", default=[], help="run all steps but these")
-    parser.add_argument("--quick", action="store_true", help="a short run that shows that the steps work: few tests, a tenth of the messages")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a short run that shows that the steps work: few tests, a tenth of the messages",
+    )
     parser.add_argument("--database", default=NAME, help="name of the scratch database and of its login (%(default)s)")
-    parser.add_argument("--rcsi", choices=("on", "off"), help="set READ_COMMITTED_SNAPSHOT of the scratch database; the server's default otherwise")
+    parser.add_argument(
+        "--rcsi",
+        choices=("on", "off"),
+        help="set READ_COMMITTED_SNAPSHOT of the scratch database; the server's default otherwise",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the scratch database and its login")
-    parser.add_argument("--tsqlt", metavar="FILE", help="install the real tSQLt from this file (needs CLR and a sysadmin); a shim otherwise")
+    parser.add_argument(
+        "--tsqlt",
+        metavar="FILE",
+        help="install the real tSQLt from this file (needs CLR and a sysadmin); a shim otherwise",
+    )
     parser.add_argument("--sha256", metavar="SUM", help="with --tsqlt: the checksum that the file must have")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="a new folder for the report (first-day-DATE-TIME)")
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="a new folder for the report (first-day-DATE-TIME)"
+    )
     return parser
 
 
@@ -76,7 +104,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     facts: dict[str, str] = {}
     try:
         with scratch(
-            url, folder, options.database, snapshot=(options.rcsi or "").upper(), keep=options.keep, quick=options.quick, tsqlt=tsqlt
+            url,
+            folder,
+            options.database,
+            snapshot=(options.rcsi or "").upper(),
+            keep=options.keep,
+            quick=options.quick,
+            tsqlt=tsqlt,
         ) as place:
             facts = place.facts = {name: place.secrets.hide(value) for name, value in server.facts(place).items()}
             for step in steps:

@@ -73,17 +73,31 @@ def readpast(place: Place) -> Sequence[str]:
                 found = [message.id for message in second.receive()]
                 waiting = second.peek()
             except LockTimeout as error:
-                raise Failed(f"{queue}: a receive waited {LOCK_TIMEOUT_MS} ms for the row that another session holds", seen) from error
+                raise Failed(
+                    f"{queue}: a receive waited {LOCK_TIMEOUT_MS} ms for the row that another session holds", seen
+                ) from error
             finally:
                 holder.rollback()
             waits = _lock_waits(other)
             back = [message.id for message in second.receive()]
         if (held, found, waiting, back) != (ids[:1], ids[1:], 0, ids[:1]):
-            raise Failed(f"{queue}: held {len(held)}, received {found == ids[1:]}, counted {waiting}, after the rollback {back == ids[:1]}", seen)
+            raise Failed(
+                f"{queue}: held {len(held)}, received {found == ids[1:]}, counted {waiting}, after the rollback {back == ids[:1]}",
+                seen,
+            )
         if waits != before:
-            raise Failed(f"{queue}: the receive waited for {waits - before} locks, though for less than {LOCK_TIMEOUT_MS} ms", seen)
-        counted = "no lock wait in sys.dm_exec_session_wait_stats" if waits is not None else "sys.dm_exec_session_wait_stats is not readable"
-        seen.append(f"{queue}: the held row is skipped by a receive and a peek, and comes back after a rollback; {counted}")
+            raise Failed(
+                f"{queue}: the receive waited for {waits - before} locks, though for less than {LOCK_TIMEOUT_MS} ms",
+                seen,
+            )
+        counted = (
+            "no lock wait in sys.dm_exec_session_wait_stats"
+            if waits is not None
+            else "sys.dm_exec_session_wait_stats is not readable"
+        )
+        seen.append(
+            f"{queue}: the held row is skipped by a receive and a peek, and comes back after a rollback; {counted}"
+        )
     return seen
 
 
@@ -220,11 +234,21 @@ def escalation(place: Place) -> Sequence[str]:
                 counts = Counter({f"{kind} {mode}": 0 for kind, mode, *_ in held})
                 for kind, mode, _, number in held:
                     counts[f"{kind} {mode}"] += number
-                seen.append(f"{procedure} on {queue}: {', '.join(f'{number} {name}' for name, number in sorted(counts.items()))}")
+                seen.append(
+                    f"{procedure} on {queue}: {', '.join(f'{number} {name}' for name, number in sorted(counts.items()))}"
+                )
                 judge_locks(f"{procedure} on {queue}", held, tables, queue, seen)
                 if before is not None and after is not None and after > before:
-                    raise Failed(f"{procedure} on {queue}: sys.dm_db_index_operational_stats counts {after - before} lock escalations", seen)
-    return [*seen, "no escalation in sys.dm_db_index_operational_stats" if after is not None else "sys.dm_db_index_operational_stats is not readable"]
+                    raise Failed(
+                        f"{procedure} on {queue}: sys.dm_db_index_operational_stats counts {after - before} lock escalations",
+                        seen,
+                    )
+    return [
+        *seen,
+        "no escalation in sys.dm_db_index_operational_stats"
+        if after is not None
+        else "sys.dm_db_index_operational_stats is not readable",
+    ]
 
 
 def judge_locks(what: str, held: Sequence[tuple], tables: Mapping[int, str], queue: str, seen: Iterable[str]) -> None:
@@ -243,7 +267,11 @@ def table_locks(held: Iterable[tuple], tables: Mapping[int, str]) -> list[str]:
         held: rows of (resource type, mode, object id or None, number).
         tables: the names of the database's tables by their object ids; other objects do not count.
     """
-    return [f"{mode} {tables[table]}" for kind, mode, table, _ in held if kind == "OBJECT" and table in tables and mode not in INTENT]
+    return [
+        f"{mode} {tables[table]}"
+        for kind, mode, table, _ in held
+        if kind == "OBJECT" and table in tables and mode not in INTENT
+    ]
 
 
 def _promotions(database: Connection) -> int | None:

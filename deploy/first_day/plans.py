@@ -49,7 +49,14 @@ FILLED = (
     " SELECT TOP (2000) n.id, N'{}', N'{}', '1.0.0', '1.0.0', 1, CAST(n.id AS nvarchar(36))"
     " FROM (SELECT NEWID() AS id FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b) AS n;",
 )
-BY_ROW_VERSION = ("receive_messages", "receive_message", "peek_queue", "browse_messages", "purge_queue", "move_to_spool")
+BY_ROW_VERSION = (
+    "receive_messages",
+    "receive_message",
+    "peek_queue",
+    "browse_messages",
+    "purge_queue",
+    "move_to_spool",
+)
 
 
 def _rules() -> dict[str, Rule]:
@@ -78,7 +85,9 @@ def plans(place: Place) -> Sequence[str]:
     deployed(place)
     with place.member() as database, place.admin() as admin:
         _exercise(database)
-        actual = _actual_plans(database, f"EXEC rowpost.[{SAGAS}] @count = 10, @after_id = '00000000-0000-0000-0000-000000000001';")
+        actual = _actual_plans(
+            database, f"EXEC rowpost.[{SAGAS}] @count = 10, @after_id = '00000000-0000-0000-0000-000000000001';"
+        )
         require_view(admin, "sys.dm_exec_procedure_stats", "sys.dm_exec_query_stats")
         cached = query(admin, CACHED)
     sagas = [plan for plan in actual if any(read.table == SAGA for each in statements(plan) for read in each.reads)]
@@ -86,11 +95,15 @@ def plans(place: Place) -> Sequence[str]:
     for name, plan, *_ in cached:
         found.setdefault(name, []).append(plan or "")
     seen = [
-        f"{name}: {executions} executions, at most {reads} logical reads" for name, _, executions, reads in sorted(cached, key=lambda row: row[0])
+        f"{name}: {executions} executions, at most {reads} logical reads"
+        for name, _, executions, reads in sorted(cached, key=lambda row: row[0])
     ]
     wrong = judge_plans({**RULES, SAGAS: SAGA_RULE}, {**found, SAGAS: sagas})
     if wrong:
-        raise Failed(f"{len(wrong)} procedures have another plan than intended", [*(f"{name}: {text}" for name, text in wrong.items()), *seen])
+        raise Failed(
+            f"{len(wrong)} procedures have another plan than intended",
+            [*(f"{name}: {text}" for name, text in wrong.items()), *seen],
+        )
     return [f"{len(RULES) + 1} procedures: each has one plan, which seeks and does not sort", *seen]
 
 

@@ -47,7 +47,10 @@ class Counts:
     def seen(self) -> list[str]:
         """Return what a verdict shows."""
         more = len(self.failed) - SHOWN
-        lines = [f"{self.passed} passed, {len(self.failed)} failed, {sum(self.skipped.values())} skipped", *self.failed[:SHOWN]]
+        lines = [
+            f"{self.passed} passed, {len(self.failed)} failed, {sum(self.skipped.values())} skipped",
+            *self.failed[:SHOWN],
+        ]
         lines += [f"and {more} more, in the JUnit report"] if more > 0 else []
         return lines + [f"skipped {number}: {reason}" for reason, number in sorted(self.skipped.items())]
 
@@ -59,7 +62,9 @@ def count_tests(report: str) -> Counts:
         bad = case.find("failure") if case.find("failure") is not None else case.find("error")
         skip = case.find("skipped")
         if bad is not None:
-            failed.append(f"{case.get('classname', '')}.{case.get('name', '')}: {bad.get('message', '').partition(chr(10))[0][:200]}")
+            failed.append(
+                f"{case.get('classname', '')}.{case.get('name', '')}: {bad.get('message', '').partition(chr(10))[0][:200]}"
+            )
         elif skip is not None:
             skipped[skip.get("message", "")] += 1
         else:
@@ -83,9 +88,18 @@ def _judged(place: Place, report: Path, ended: str) -> Sequence[str]:
 
 def _run(place: Place, name: str, command: Sequence[str]) -> str:
     """Run a program with the server in its environment; its output goes to NAME.log. Return how it ended."""
-    environment = {**os.environ, SERVER: place.admin_url, "PYTHONPATH": os.pathsep.join((str(ROOT / "pycontrol"), str(ROOT)))}
+    environment = {
+        **os.environ,
+        SERVER: place.admin_url,
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "pycontrol"), str(ROOT))),
+    }
     process = subprocess.Popen(  # noqa: S603 -- a program of this repository
-        [sys.executable, *command], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
     ended, output = "", b""
     try:
@@ -111,7 +125,11 @@ def _tests(place: Place, name: str, paths: Sequence[str]) -> Sequence[str]:
 
 def conformance(place: Place) -> Sequence[str]:
     """Run the tests of all procedures, with the same assertions as on PostgreSQL."""
-    return _tests(place, "conformance", ["procedures", "deploy/test_apply.py", "deploy/test_verify.py", "deploy/test_operations.py"])
+    return _tests(
+        place,
+        "conformance",
+        ["procedures", "deploy/test_apply.py", "deploy/test_verify.py", "deploy/test_operations.py"],
+    )
 
 
 def concurrency(place: Place) -> Sequence[str]:
@@ -152,7 +170,10 @@ def _benchmark(place: Place, name: str) -> Sequence[str]:
     if not result.is_file():
         raise Failed(f"the benchmark wrote no result; {ended}", [f"see {name}.log"])
     lines = json.loads(result.read_text(encoding="utf-8"))[name]
-    seen = [f"{line['case']}, {line['name']}: {line['error'] or format(line['messages/s'], ',.0f') + ' messages/s'}" for line in lines]
+    seen = [
+        f"{line['case']}, {line['name']}: {line['error'] or format(line['messages/s'], ',.0f') + ' messages/s'}"
+        for line in lines
+    ]
     if any(line["error"] for line in lines):
         raise Failed("a line has no figure", seen)
     return seen

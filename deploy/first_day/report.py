@@ -30,12 +30,23 @@ def _short(text: str, length: int = 160) -> str:
 
 def markdown(facts: Mapping[str, str], verdicts: Sequence[Verdict], steps: Sequence[Step], at: datetime) -> str:
     """Return the report: one screen with facts and verdicts, and then what each step saw."""
-    numbers = ", ".join(f"{sum(each.state == state for each in verdicts)} {state}" for state in (PASSED, FAILED, NOT_POSSIBLE))
+    numbers = ", ".join(
+        f"{sum(each.state == state for each in verdicts)} {state}" for state in (PASSED, FAILED, NOT_POSSIBLE)
+    )
     done = {verdict.name for verdict in verdicts}
-    lines = ["# First day on SQL Server", "", f"{at:%Y-%m-%d %H:%M} UTC. **{numbers}.** {SEND_BACK}", "", "| | |", "|---|---|"]
+    lines = [
+        "# First day on SQL Server",
+        "",
+        f"{at:%Y-%m-%d %H:%M} UTC. **{numbers}.** {SEND_BACK}",
+        "",
+        "| | |",
+        "|---|---|",
+    ]
     lines += [f"| {name} | {_cell(_short(facts[name]))} |" for name in SHOWN if facts.get(name)]
     lines += ["", "| Step | Verdict | Seconds | Reason |", "|---|---|---:|---|"]
-    lines += [f"| {v.name}: {v.title} | {_mark(v.state)} | {v.seconds:.1f} | {_cell(_short(v.reason))} |" for v in verdicts]
+    lines += [
+        f"| {v.name}: {v.title} | {_mark(v.state)} | {v.seconds:.1f} | {_cell(_short(v.reason))} |" for v in verdicts
+    ]
     lines += [f"| {step.name}: {step.title} | not run | | |" for step in steps if step.name not in done]
     for verdict in verdicts:
         lines += ["", f"## {verdict.name}: {verdict.state}", ""]
@@ -48,7 +59,9 @@ def _mark(state: str) -> str:
     return f"**{state}**" if state == FAILED else state
 
 
-def write(folder: Path, facts: Mapping[str, str], verdicts: Sequence[Verdict], steps: Sequence[Step], at: datetime) -> None:
+def write(
+    folder: Path, facts: Mapping[str, str], verdicts: Sequence[Verdict], steps: Sequence[Step], at: datetime
+) -> None:
     """Write both files of the report."""
     (folder / "report.md").write_text(markdown(facts, verdicts, steps, at), encoding="utf-8")
     data = {"at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "facts": dict(facts), "steps": [asdict(verdict) for verdict in verdicts]}

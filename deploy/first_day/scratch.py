@@ -130,7 +130,14 @@ def require_view(database: Connection, *views: str) -> None:
 
 @contextmanager
 def scratch(
-    url: str, folder: Path, name: str = NAME, *, snapshot: str = "", keep: bool = False, quick: bool = False, tsqlt: Sequence[str] = ()
+    url: str,
+    folder: Path,
+    name: str = NAME,
+    *,
+    snapshot: str = "",
+    keep: bool = False,
+    quick: bool = False,
+    tsqlt: Sequence[str] = (),
 ) -> Iterator[Place]:
     """Create the database and the login for the block, and drop both at its end unless `keep`.
 
@@ -161,7 +168,9 @@ def scratch(
         if place.babelfish:
             import_module("tests.support.babelfish").install()
         if query(admin, "SELECT DB_ID(?), SUSER_ID(?);", name, name) != [(None, None)]:
-            raise Refused(f"A database or login {name} exists. Nothing was changed. Drop it, or name another one: --database {NAME}_2")
+            raise Refused(
+                f"A database or login {name} exists. Nothing was changed. Drop it, or name another one: --database {NAME}_2"
+            )
         made: list[str] = []
         try:
             try:

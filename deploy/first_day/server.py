@@ -91,14 +91,27 @@ def wrong_facts(found: Mapping[str, str], *, babelfish: bool = False) -> list[st
     wrong = []
     if not babelfish and build < LOWEST and "Azure" not in found["edition"]:
         wrong.append(f"the server has build {found['build']}, and rowpost needs {'.'.join(map(str, LOWEST))} or higher")
-    if found["member of db_owner"] != "1" or found["member of sysadmin"] == "1" or found["user of the deployment"] == "dbo":
+    if (
+        found["member of db_owner"] != "1"
+        or found["member of sysadmin"] == "1"
+        or found["user of the deployment"] == "dbo"
+    ):
         wrong.append("the login of the deployment is not a plain member of db_owner")
     return wrong
 
 
 def _plan(url: str) -> Plan:
-    queues = (QueueSettings(CLUSTERED), QueueSettings(SECOND), QueueSettings(HEAP, clustered=False), QueueSettings("error", delayed=False))
-    return plan(Settings(engine="sqlserver", url=url, default_schema="dbo", queues=queues, sagas=(SagaSettings(SAGA, "OrderId"),)))
+    queues = (
+        QueueSettings(CLUSTERED),
+        QueueSettings(SECOND),
+        QueueSettings(HEAP, clustered=False),
+        QueueSettings("error", delayed=False),
+    )
+    return plan(
+        Settings(
+            engine="sqlserver", url=url, default_schema="dbo", queues=queues, sagas=(SagaSettings(SAGA, "OrderId"),)
+        )
+    )
 
 
 def deploy(place: Place) -> Sequence[str]:
@@ -115,7 +128,9 @@ def deploy(place: Place) -> Sequence[str]:
         raise Failed("the deployment does not match its plan", [*seen, *findings, *map(": ".join, queues)])
     seen += ["verify: no finding", "check_queue: no finding"]
     if place.no_member:
-        raise Failed(f"the administrator deployed it, because no login can be a member of db_owner: {place.no_member}", seen)
+        raise Failed(
+            f"the administrator deployed it, because no login can be a member of db_owner: {place.no_member}", seen
+        )
     return seen
 
 

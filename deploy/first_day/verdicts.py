@@ -55,7 +55,10 @@ def judge(step: Step, place: Place, clock: Callable[[], float] = time.monotonic)
             state, reason, seen = NOT_POSSIBLE, f"Babelfish {step.babelfish}", (f"seen: {reason}", *seen)
     except Exception as error:  # noqa: BLE001 -- one step that fails does not end the run
         where = traceback.extract_tb(error.__traceback__)[-1]
-        state, reason = FAILED, f"{type(error).__name__}: {error} (at {where.name}, line {where.lineno} of {where.filename.rpartition('/')[2]})"
+        state, reason = (
+            FAILED,
+            f"{type(error).__name__}: {error} (at {where.name}, line {where.lineno} of {where.filename.rpartition('/')[2]})",
+        )
     hide = place.secrets.hide
     return Verdict(step.name, step.title, state, hide(reason), tuple(map(hide, seen)), round(clock() - started, 1))
 

@@ -27,11 +27,17 @@ def notes(tag: str, root: Path = ROOT) -> str:
     """
     version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     if tag != f"v{version}":
-        raise NotReady(f"The tag {tag} does not name the version of pyproject.toml, which is {version}. Tag the commit with v{version}.")
+        raise NotReady(
+            f"The tag {tag} does not name the version of pyproject.toml, which is {version}. Tag the commit with v{version}."
+        )
     changes = (root / "CHANGELOG.md").read_text(encoding="utf-8")
-    section = re.search(rf"^## {re.escape(version)}( - \d{{4}}-\d\d-\d\d)?\n(.*?)(?=^## |\Z)", changes, re.MULTILINE | re.DOTALL)
+    section = re.search(
+        rf"^## {re.escape(version)}( - \d{{4}}-\d\d-\d\d)?\n(.*?)(?=^## |\Z)", changes, re.MULTILINE | re.DOTALL
+    )
     if section is None or section[1] is None:
-        raise NotReady(f"CHANGELOG.md has no section with a date for {version}: write '## {version} - YYYY-MM-DD' above its changes.")
+        raise NotReady(
+            f"CHANGELOG.md has no section with a date for {version}: write '## {version} - YYYY-MM-DD' above its changes."
+        )
     if not section[2].strip():
         raise NotReady(f"The section {version} of CHANGELOG.md is empty: say what changes for users.")
     return section[2].strip() + "\n"

@@ -122,7 +122,9 @@ def install_shim(database: Connection) -> None:
     _run_script(database, (HERE / "shim.sql").read_text(encoding="utf-8"))
 
 
-def install_tsqlt(database: Connection, source: str, sha256: str, download: Callable[[str], bytes] | None = None) -> None:
+def install_tsqlt(
+    database: Connection, source: str, sha256: str, download: Callable[[str], bytes] | None = None
+) -> None:
     """Installs the real tSQLt from its .zip or from tSQLt.class.sql, a file or an https:// address.
 
     Raises:
@@ -202,7 +204,9 @@ def junit(outcomes: Sequence[Outcome]) -> str:
                   (("failures", "Failure"), ("errors", "Error"), ("skipped", "Skipped"))}  # fmt: skip
         suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(own)), **counts)
         for outcome in own:
-            case = ElementTree.SubElement(suite, "testcase", classname=name, name=outcome.test.name, time=f"{outcome.seconds:.3f}")
+            case = ElementTree.SubElement(
+                suite, "testcase", classname=name, name=outcome.test.name, time=f"{outcome.seconds:.3f}"
+            )
             if outcome.result != "Success":
                 tag = {"Failure": "failure", "Skipped": "skipped"}.get(outcome.result, "error")
                 ElementTree.SubElement(case, tag, message=_printable(outcome.message))

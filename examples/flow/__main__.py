@@ -21,7 +21,12 @@ def main() -> int:
     """Delete the shop's data, run the story, and exit with 0 if all checks pass."""
     parser = argparse.ArgumentParser(prog="python -m examples.flow", description=main.__doc__)
     parser.add_argument(
-        "--orders", type=int, default=60, choices=range(1, 101), metavar="N", help="number of orders, 1 to 100; one in six with a blocked card"
+        "--orders",
+        type=int,
+        default=60,
+        choices=range(1, 101),
+        metavar="N",
+        help="number of orders, 1 to 100; one in six with a blocked card",
     )
     parser.add_argument("--out", type=Path, help="a new folder for the archive; default: a temporary folder")
     arguments = parser.parse_args()

@@ -45,8 +45,14 @@ class Story:
             try:
                 blocked = self.order(orders)
                 self.wait("the good orders are shipped", lambda: self.count("shipped") == orders - blocked)
-                self.wait(f"{blocked} payments failed and wait in {ERROR}", lambda: len(self.shop.failed_payments()) == blocked)
-                self.wait("the archive grew while the shop was at work", lambda: (stream.lastProgress or {"batchId": 0})["batchId"] > 0)
+                self.wait(
+                    f"{blocked} payments failed and wait in {ERROR}",
+                    lambda: len(self.shop.failed_payments()) == blocked,
+                )
+                self.wait(
+                    "the archive grew while the shop was at work",
+                    lambda: (stream.lastProgress or {"batchId": 0})["batchId"] > 0,
+                )
             finally:
                 stream.stop()
             self.catch_up()
@@ -60,7 +66,9 @@ class Story:
         def place(number: int) -> bool:
             blocked = number % BLOCKED_ONE_IN == 0
             card = "4000-0000" if blocked else "4111-1111"
-            answer = web.callbacks().request(PlaceOrder(f"Customer {number}", card, 1000 + number), timeout=timedelta(seconds=30))
+            answer = web.callbacks().request(
+                PlaceOrder(f"Customer {number}", card, 1000 + number), timeout=timedelta(seconds=30)
+            )
             assert isinstance(answer, OrderAccepted), f"Sales answered {answer!r}"
             return blocked
 
@@ -80,20 +88,31 @@ class Story:
         with self.shop.connected() as database:
             left = Queue(ERROR, database).peek()
         assert left == 0, f"{left} messages are left in {ERROR}"
-        self.say(f"ok  {report.counts['messages']} messages are archived, each once; {failed['messages']} of them were drained from {ERROR}")
+        self.say(
+            f"ok  {report.counts['messages']} messages are archived, each once; {failed['messages']} of them were drained from {ERROR}"
+        )
 
     def measure(self) -> None:
         """Print percentiles per hour, and groups of failures."""
         kept = archive.read_archive(self.spark, self.folder)
-        hours = [row.asDict() for row in metrics(kept.where("queue = 'Shop.audit'")).orderBy("hour", "endpoint", "message_type").collect()]
+        hours = [
+            row.asDict()
+            for row in metrics(kept.where("queue = 'Shop.audit'")).orderBy("hour", "endpoint", "message_type").collect()
+        ]
         assert hours, "nothing was measured"
-        self.say(f"\n{'hour':18}{'endpoint':16}{'message type':34}{'messages':>8}{'p50':>9}{'p95':>9}{'p99':>9}  milliseconds from sent to handled")
+        self.say(
+            f"\n{'hour':18}{'endpoint':16}{'message type':34}{'messages':>8}{'p50':>9}{'p95':>9}{'p99':>9}  milliseconds from sent to handled"
+        )
         for row in hours:
             times = "".join(f"{row[f'critical_ms_{name}']:9,.0f}" for name in ("p50", "p95", "p99"))
-            self.say(f"{row['hour']:%Y-%m-%d %H:%M}  {row['endpoint']:16}{row['message_type']:34}{row['messages']:8}{times}")
+            self.say(
+                f"{row['hour']:%Y-%m-%d %H:%M}  {row['endpoint']:16}{row['message_type']:34}{row['messages']:8}{times}"
+            )
         groups = failures(kept, datetime.now(UTC)).collect()
         for group in groups:
-            self.say(f"\n{group.messages} failed in {group.endpoint}: {group.exception_type}, such as {group.sample_message!r}")
+            self.say(
+                f"\n{group.messages} failed in {group.endpoint}: {group.exception_type}, such as {group.sample_message!r}"
+            )
 
     def draw_one_conversation(self) -> None:
         """Print the conversation of an order that was shipped."""
@@ -110,12 +129,19 @@ class Story:
             database.driver_connection.execute("DELETE FROM shop.blocked_cards")
             found = partial(registered_queues, database)
             asked = replay.Replay("unblocked", where="failed_queue is not null")
-            first, second = (replay.run(self.spark, self.folder, asked, environment=ENVIRONMENT, resolve_queues=found) for _ in range(2))
+            first, second = (
+                replay.run(self.spark, self.folder, asked, environment=ENVIRONMENT, resolve_queues=found)
+                for _ in range(2)
+            )
         assert (first["sent_now"], second["sent_now"]) == (blocked, 0), f"replayed {first}, then {second}"
-        self.say(f"ok  {first['sent_now']} failed payments are replayed to {', '.join(first['queues'])}; a second run sends none")
+        self.say(
+            f"ok  {first['sent_now']} failed payments are replayed to {', '.join(first['queues'])}; a second run sends none"
+        )
         self.wait("then those orders are shipped too", lambda: self.count("shipped") == len(self.shop.orders()))
         with self.shop.connected() as database:
-            twice = database.driver_connection.execute("SELECT count(*) - count(DISTINCT order_id) FROM shop.payments").fetchone()[0]
+            twice = database.driver_connection.execute(
+                "SELECT count(*) - count(DISTINCT order_id) FROM shop.payments"
+            ).fetchone()[0]
         assert twice == 0, f"{twice} orders were paid twice"
         self.say("ok  every order is paid once")
 

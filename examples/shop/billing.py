@@ -28,5 +28,7 @@ def charge_card(placed: OrderPlaced, context: Context) -> None:
     blocked = context.connection.execute("SELECT 1 FROM shop.blocked_cards WHERE card = %s", (placed.card,)).fetchone()
     if blocked:
         raise PaymentRefused(f"order {placed.order_id}: the card {placed.card} is blocked")
-    context.connection.execute("INSERT INTO shop.payments (order_id, amount) VALUES (%s, %s)", (placed.order_id, placed.amount))
+    context.connection.execute(
+        "INSERT INTO shop.payments (order_id, amount) VALUES (%s, %s)", (placed.order_id, placed.amount)
+    )
     context.publish(OrderBilled(placed.order_id))

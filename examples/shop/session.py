@@ -70,7 +70,10 @@ def play(address: str, shop: Shop, say: Callable[[str], None]) -> None:
     wait("the good orders are paid, packed, and shipped by a delayed message",
          lambda: states().get("Ada & Söhne") == states().get("Vip") == "shipped")  # fmt: skip
     wait("the blocked payment was retried and is in the error queue", lambda: len(shop.failed_payments()) == 1)
-    check("that order is not paid, and the page shows the reason", states()["Bob"] == "placed" and "is blocked" in visitor.reads())
+    check(
+        "that order is not paid, and the page shows the reason",
+        states()["Bob"] == "placed" and "is blocked" in visitor.reads(),
+    )
     wait(
         "the order policy stored a reminder for that order, the only one with an active saga",
         lambda: shop.reminded() == [3] and shop.followed() == ["3"],
@@ -92,7 +95,10 @@ def _waiting(shop: Shop) -> int:
 
 def _payments(shop: Shop) -> list[int]:
     with shop.connected() as database:
-        return [row[0] for row in database.driver_connection.execute("SELECT amount FROM shop.payments ORDER BY 1").fetchall()]
+        return [
+            row[0]
+            for row in database.driver_connection.execute("SELECT amount FROM shop.payments ORDER BY 1").fetchall()
+        ]
 
 
 def _audited(shop: Shop) -> int:

@@ -81,7 +81,9 @@ class Shop:
     def reminded(self) -> list[int]:
         """Return the orders that were not paid in time."""
         with self.connected() as database:
-            return [row[0] for row in database.driver_connection.execute("SELECT order_id FROM shop.reminders").fetchall()]
+            return [
+                row[0] for row in database.driver_connection.execute("SELECT order_id FROM shop.reminders").fetchall()
+            ]
 
     def followed(self) -> list[str]:
         """Return the orders with an active saga instance."""

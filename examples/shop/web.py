@@ -73,7 +73,13 @@ class _Pages(BaseHTTPRequestHandler):
 
     def _order(self, form: dict[str, str]) -> str:
         customer, card, amount = (form.get(name, "").strip() for name in ("customer", "card", "amount"))
-        if not customer or not card or len(customer) > MAX_TEXT_LENGTH or len(card) > MAX_TEXT_LENGTH or "\0" in customer + card:
+        if (
+            not customer
+            or not card
+            or len(customer) > MAX_TEXT_LENGTH
+            or len(card) > MAX_TEXT_LENGTH
+            or "\0" in customer + card
+        ):
             raise Refused("An order needs a name and a card, each with at most 100 characters.")
         accepted = web.callbacks().request(PlaceOrder(customer, card, _cents(amount)), timeout=REPLY_TIMEOUT)
         if not isinstance(accepted, OrderAccepted):
@@ -94,8 +100,13 @@ class _Pages(BaseHTTPRequestHandler):
         return {name: values[0] for name, values in fields.items()}
 
     def _show(self, status: HTTPStatus, told: str | None = None) -> None:
-        orders = "".join(f"<tr><td>{o.order_id}<td>{escape(o.customer)}<td>{o.amount / 100:.2f}<td>{o.state}</tr>" for o in self.shop.orders())
-        failed = "".join(f"<li>{escape(m.exception_message)}</li>" for m in self.shop.failed_payments()) or "<li>none</li>"
+        orders = "".join(
+            f"<tr><td>{o.order_id}<td>{escape(o.customer)}<td>{o.amount / 100:.2f}<td>{o.state}</tr>"
+            for o in self.shop.orders()
+        )
+        failed = (
+            "".join(f"<li>{escape(m.exception_message)}</li>" for m in self.shop.failed_payments()) or "<li>none</li>"
+        )
         banner = f'<p class="told">{escape(told)}</p>' if told else ""
         body = PAGE.format(told=banner, orders=orders, failed=failed).encode()
         self.send_response(status)

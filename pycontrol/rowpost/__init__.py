@@ -1,7 +1,8 @@
 """rowpost: a message queue and service bus that lives in the database.
 
 The names that programs need are importable from here. Each is imported from its module when it is first used. Therefore
-`import rowpost` loads neither a driver nor an endpoint, and type checkers still know every name: both read `__init__.pyi`.
+`import rowpost` loads neither a driver nor an endpoint, and type checkers still know every name: both read
+`__init__.pyi`.
 
     from rowpost import Endpoint, Queue, connect, load_settings
 
@@ -18,7 +19,9 @@ from typing import Any
 #: public name -> its module. The loader reads the stub, so that a package in a zip file has it too.
 _MODULES = {
     name: module
-    for module, name in re.findall(r"(?m)^from (\S+) import \w+ as (\w+)$", __spec__.loader.get_data(f"{__path__[0]}/__init__.pyi").decode())
+    for module, name in re.findall(
+        r"(?m)^from (\S+) import \w+ as (\w+)$", __spec__.loader.get_data(f"{__path__[0]}/__init__.pyi").decode()
+    )
 }
 __all__ = list(_MODULES)
 

@@ -8,7 +8,8 @@ if __name__ == "__main__":
         current = os.getcwd()
     except FileNotFoundError:  # the folder was removed
         current = ""
-    # Python puts the current folder first. A file there that is named like a module of Python would take that module's place.
+    # Python puts the current folder first. A file there that is named like a module of Python would take that module's
+    # place.
     if not sys.flags.safe_path and sys.path and sys.path[0] in ("", current):
         del sys.path[0]
     from rowpost.cli import main

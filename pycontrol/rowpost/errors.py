@@ -41,8 +41,9 @@
           ├── InvalidOutboxEndpoint 23   ├── SubscriptionRefused 25
           └── SpoolTaken 30, JobKeyUsed 31, InvalidJobKey 32, InvalidReport 33
 
-A message says what happened, to which queue, and what to do. A test compares the catalogue's numbers with sql/contract.yml.
-"""
+A message says what happened, to which queue, and what to do. A test compares the catalogue's numbers with
+sql/contract.yml.
+"""  # noqa: E501
 
 from typing import ClassVar
 
@@ -143,7 +144,9 @@ class ReplyRefused(Unrecoverable):
 
 
 class SagaInstanceMissing(MessageError):
-    """A message for a saga that has no such instance, because it never started or is complete: see the saga's `without_instance`."""
+    """A message for a saga that has no such instance, because it never started or is complete: see the saga's
+    `without_instance`.
+    """
 
 
 class SagaInstanceRequired(SagaInstanceMissing, Unrecoverable):
@@ -179,7 +182,10 @@ class LoginRefused(DatabaseError):
 
 
 class UnsupportedServer(DatabaseError):
-    """rowpost cannot work with what answers: PostgreSQL before 14, SQL Server before 2016 SP1 or compatibility level 130, or a pooler that shares sessions."""
+    """rowpost cannot work with what answers:
+
+    PostgreSQL before 14, SQL Server before 2016 SP1 or compatibility level 130, or a pooler that shares sessions.
+    """
 
 
 class PermissionDenied(DatabaseError):
@@ -191,7 +197,9 @@ class SchemaMissing(DatabaseError):
 
 
 class FeatureMissing(SchemaMissing):
-    """This database does not have a feature: the message names the line for the environment's file, and rowpost apply."""
+    """This database does not have a feature: the message names the line for the environment's file, and rowpost
+    apply.
+    """
 
 
 class ParticipantFailed(DatabaseError):
@@ -335,13 +343,18 @@ class InvalidOutboxEndpoint(CatalogueError):
 
 
 class QueueNotGranted(CatalogueError, PermissionDenied):
-    """The login may not receive from the queue for which it acts. `rowpost queue grant` prints the statements that give the right."""
+    """The login may not receive from the queue for which it acts.
+
+    `rowpost queue grant` prints the statements that give the right.
+    """
 
     code = 24
 
 
 class SubscriptionRefused(CatalogueError, PermissionDenied, Unrecoverable):
-    """A Subscribe or Unsubscribe message that its receiver does not take, or may not: see `Endpoint(takes_subscriptions=…)`."""
+    """A Subscribe or Unsubscribe message that its receiver does not take, or may not: see
+    `Endpoint(takes_subscriptions=…)`.
+    """
 
     code = 25
 

@@ -7,8 +7,8 @@
         assert saga.sent == [RemindCustomer("A1")]
         assert saga.state("A1").reminded
 
-Each message is stored, received, handled and committed as in production. Messages that the saga sends are not delivered: they
-are kept in `sent`, in order, and its timeouts in `timeouts`.
+Each message is stored, received, handled and committed as in production. Messages that the saga sends are not
+delivered: they are kept in `sent`, in order, and its timeouts in `timeouts`.
 
 An endpoint is tested on a database of its own:
 
@@ -53,8 +53,8 @@ _PAGE = 1000
 def temporary_database(*endpoints: Endpoint) -> Iterator[Connection]:
     """Create an empty database on the embedded server, deploy the endpoints there, and drop it at the end of the block.
 
-    No environment uses this database, so that a test finds no messages but its own. Create the tables of your handlers with
-    `database.driver_connection`, which is a psycopg connection.
+    No environment uses this database, so that a test finds no messages but its own. Create the tables of your handlers
+    with `database.driver_connection`, which is a psycopg connection.
 
     Raises:
         DatabaseUnavailable: the embedded server does not start.
@@ -72,7 +72,10 @@ def temporary_database(*endpoints: Endpoint) -> Iterator[Connection]:
 
 @dataclass(frozen=True)
 class Sent:
-    """One message that the saga sent. `to` is its destination, None for an event; `delay` the delay of a timeout or send."""
+    """One message that the saga sent.
+
+    `to` is its destination, None for an event; `delay` the delay of a timeout or send.
+    """
 
     message: Any
     to: str | None
@@ -192,7 +195,13 @@ class _Recording(Endpoint):
         super().__init__(name, recoverability=Recoverability(policy=self._give_up), serializers=[self._written])
 
     def dispatch(
-        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False, also: Iterable[Call] = ()
+        self,
+        database: Connection,
+        groups: list[list[Outgoing]],
+        *,
+        begin: bool = False,
+        commit: Commit = False,
+        also: Iterable[Call] = (),
     ) -> None:
         calls: list[list[Outgoing]] = [[each for each in group if isinstance(each, Call)] for group in groups]
         super().dispatch(database, calls, begin=begin, commit=commit, also=also)

@@ -26,7 +26,8 @@ def _release(version: str) -> tuple[int, int]:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of rowpost from where this rowpost came: a folder, a file or the package index.
+    """Return the command that installs an extra of rowpost from where this rowpost came: a folder, a file or the
+    package index.
 
     Args:
         extra: the name of the extra, such as "spark".

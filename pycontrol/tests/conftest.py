@@ -49,22 +49,41 @@ OUTSIDE = ("make_database", "data_folder", "program", "spark", "nsb_dll")
 CONFORMANCE = ("test_send.py", "test_receive.py", "test_tables.py", "test_delayed.py")
 SPARK = Path(__file__).parent / "support" / "spark"
 #: Variables that configure Spark on a user's machine, and must not affect the tests.
-INHERITED_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "PYSPARK_PYTHON")
+INHERITED_VARIABLES = (
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "SPARK_REMOTE",
+    "PYSPARK_SUBMIT_ARGS",
+    "JAVA_TOOL_OPTIONS",
+    "PYSPARK_PYTHON",
+)
 #: free memory that the data of the embedded server may need
 MEMORY_BYTES = 4 * 1024**3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--core", action="store_true", help="only tests without a database or a program, and the core of the procedures' tests")
-    parser.addoption("--schema", help="run in this schema instead of the engine's own: pycontrol/tests/endpoint, sagas and interop")
-    parser.addoption("--engines-report", type=Path, help="write what ran on which engine into this file (docs/reference/engines.json)")
+    parser.addoption(
+        "--core",
+        action="store_true",
+        help="only tests without a database or a program, and the core of the procedures' tests",
+    )
+    parser.addoption(
+        "--schema", help="run in this schema instead of the engine's own: pycontrol/tests/endpoint, sagas and interop"
+    )
+    parser.addoption(
+        "--engines-report",
+        type=Path,
+        help="write what ran on which engine into this file (docs/reference/engines.json)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     babelfish.install()
     if config.getoption("--schema"):
         schema.install(config.getoption("--schema"))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt inherit it; `make test &` ignores it
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # programs that tests interrupt inherit it; `make test &` ignores it
     _quicken_spark()
     path = config.getoption("--engines-report")
     if path is not None:
@@ -147,7 +166,17 @@ class Target:
     def deploy(self, *queues: QueueSettings) -> None:
         queues = tuple(replace(each, name=schema.named(each.name)) for each in queues)
         with self.connect() as database:
-            apply(database, plan(Settings(engine=self.settings.engine, default_schema=self.settings.default_schema, url=self.url, queues=queues)))
+            apply(
+                database,
+                plan(
+                    Settings(
+                        engine=self.settings.engine,
+                        default_schema=self.settings.default_schema,
+                        url=self.url,
+                        queues=queues,
+                    )
+                ),
+            )
 
 
 def _labels() -> list[str]:
@@ -167,7 +196,9 @@ def data_folder() -> Iterator[Path]:
     """
     memory = Path("/dev/shm")
     fits = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > MEMORY_BYTES
-    with tempfile.TemporaryDirectory(prefix="rowpost-tests-", dir=memory if fits else None, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="rowpost-tests-", dir=memory if fits else None, ignore_cleanup_errors=True
+    ) as folder:
         yield Path(folder)
 
 
@@ -200,7 +231,11 @@ def make_database(request: pytest.FixtureRequest) -> Iterator[Callable[..., tupl
                 admin, force = admin_of("sqlserver", server), ""
                 url = re.sub(r"(?i)database=[^;]*;?", "", server).rstrip(";") + f";Database={name}"
             else:
-                server = request.getfixturevalue("embedded_url") if label == "embedded" else os.environ["ROWPOST_TEST_POSTGRESQL"]
+                server = (
+                    request.getfixturevalue("embedded_url")
+                    if label == "embedded"
+                    else os.environ["ROWPOST_TEST_POSTGRESQL"]
+                )
                 admin, force = admin_of("postgresql", server), " WITH (FORCE)"
                 url = re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
             _create(admin, f"CREATE DATABASE {name}{original and f' TEMPLATE {original}'}")
@@ -230,7 +265,9 @@ lasting_database = pytest.fixture(_makes_databases, scope="session", name="lasti
 
 
 @pytest.fixture(scope="session")
-def deployed_database(make_database: Callable[..., tuple[str, Callable[[], None]]]) -> Callable[[str, str, Callable[[str], object]], str]:
+def deployed_database(
+    make_database: Callable[..., tuple[str, Callable[[], None]]],
+) -> Callable[[str, str, Callable[[str], object]], str]:
     """Makes a database, deploys into it by a function of its URL, and returns the URL; it lasts as long as the session.
 
     PostgreSQL copies the database of that name that was deployed first, in a fifth of the time.

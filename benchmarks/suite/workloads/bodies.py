@@ -21,7 +21,10 @@ from benchmarks.suite.server import Place, Server
 WITH_PEERS = True
 SIZES = {"0.5 KB": 512, "4 KB": 4096, "32 KB": 32_768, "256 KB": 262_144, "1 MB": 1_048_576}
 MAX_ROUND_BYTES = 24 * 1024 * 1024
-DOES = {"send": "one durable transaction a message", "receive": "removal in one transaction: at most once for what comes after it"}
+DOES = {
+    "send": "one durable transaction a message",
+    "receive": "removal in one transaction: at most once for what comes after it",
+}
 JSON = ", as JSON"
 
 
@@ -76,7 +79,8 @@ def _pgmq(place: Place, verb: str, text: str, scale: Scale) -> Round:
     with psycopg.connect(place.url, autocommit=True) as connection:
         if verb == "receive":
             connection.execute(
-                "INSERT INTO pgmq.q_bench (vt, message) SELECT clock_timestamp(), %s::jsonb FROM generate_series(1, %s)", [body, count]
+                "INSERT INTO pgmq.q_bench (vt, message) SELECT clock_timestamp(), %s::jsonb FROM generate_series(1, %s)",
+                [body, count],
             )
         place.tidy("pgmq.q_bench")
         execute = partial(connection.cursor(binary=True).execute, prepare=True)

@@ -90,7 +90,10 @@ class Clients:
                 text = "SELECT pgmq.send_batch('bench', %s::jsonb[]" + (", %s::jsonb[])" if headers else ")")
                 return _clock(lambda: execute(text, [[body] * batch, [head] * batch][: 1 + headers]).fetchall(), calls)
             if verb == "receive":
-                return _clock(lambda: _whole(len(execute("SELECT * FROM pgmq.pop('bench', %s)", [batch]).fetchall()), batch), calls)
+                return _clock(
+                    lambda: _whole(len(execute("SELECT * FROM pgmq.pop('bench', %s)", [batch]).fetchall()), batch),
+                    calls,
+                )
 
             def read() -> None:
                 rows = execute("SELECT * FROM pgmq.read('bench', 30, %s)", [batch]).fetchall()
@@ -136,7 +139,9 @@ def script(peer: str, verb: str, batch: int) -> str:
             return f"{PLAIN}SELECT * FROM {call.format('receive_messages')}({batch}, NULL);"
         if batch == 1:
             values = f"'{head}' AS h, '{body}'::bytea AS b, gen_random_uuid() AS i"
-            return VALUES.format(values, f"SELECT {call.format('send_message')}(:h::text, :b::bytea, :i::uuid, NULL::bigint);")
+            return VALUES.format(
+                values, f"SELECT {call.format('send_message')}(:h::text, :b::bytea, :i::uuid, NULL::bigint);"
+            )
         values = f"array_fill('{head}'::text, ARRAY[{batch}])::text AS h, array_fill('{body}'::bytea, ARRAY[{batch}])::text AS b"
         call = call.format("send_messages")
         return VALUES.format(values, f"SELECT {call}(:h::text[], :b::bytea[], NULL::uuid[], NULL::bigint[]);")

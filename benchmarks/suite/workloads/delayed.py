@@ -21,7 +21,9 @@ from rowpost.transport.delayed import move_due
 
 MANY, FEW = 1_000_000, 10_000
 BESIDE = "rowpost, few due"
-FILL = "INSERT INTO \"{}.Delayed\" (headers, body, due) SELECT '{{}}', %s, clock_timestamp() FROM generate_series(1, %s)"
+FILL = (
+    "INSERT INTO \"{}.Delayed\" (headers, body, due) SELECT '{{}}', %s, clock_timestamp() FROM generate_series(1, %s)"
+)
 BOUNDS = (1.0, 0.2)  # seconds, the setting delayed_lateness
 LATE = "exactly once; moved by the one elected mover"
 DOES = "out of one table and into the other in one transaction for each 500"
@@ -48,7 +50,9 @@ def _late(place: Place, noted: Notes, number: int, seconds: float) -> Round:
     """Delay messages to random times within `seconds`, and measure how late they are handled."""
     for _ in range(number):
         delay = random.uniform(0.1, seconds)
-        place.database.call("delay_message", "Late", headers="", body=b"%r" % (time.time() + delay), delay_ms=int(delay * 1000))
+        place.database.call(
+            "delay_message", "Late", headers="", body=b"%r" % (time.time() + delay), delay_ms=int(delay * 1000)
+        )
     waits = noted.take(number)
     return Round(percentile(waits, 0.5) * 1000, {"p99": percentile(waits, 0.99) * 1000, "worst": max(waits) * 1000})
 
@@ -86,7 +90,13 @@ def targets(lines: Lines) -> list[Target]:
     case = next((line.case for line in lines if line.name == BESIDE), "")
     few = ratio(lines.get(case), lines.get(case, BESIDE))
     late = [
-        Target(f"delayed messages, bound {bound:g} s: p99 late", lines.more(f"late, bound {bound:g} s", "p99"), bound * 1000, True, "ms")
+        Target(
+            f"delayed messages, bound {bound:g} s: p99 late",
+            lines.more(f"late, bound {bound:g} s", "p99"),
+            bound * 1000,
+            True,
+            "ms",
+        )
         for bound in BOUNDS
     ]
     return [*late, Target("a million delayed messages due: share of the mover's rate with few", few, 0.8)]

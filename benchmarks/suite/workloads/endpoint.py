@@ -83,7 +83,15 @@ class Case:
     def name(self) -> str:
         return case_name(self.work, self.workers)
 
-    def round(self, paced: Paced, fill: Callable[[int], None], drain: Callable[[], float], pids: Iterable[int], left: str, followed: str) -> Round:
+    def round(
+        self,
+        paced: Paced,
+        fill: Callable[[int], None],
+        drain: Callable[[], float],
+        pids: Iterable[int],
+        left: str,
+        followed: str,
+    ) -> Round:
         """Measure one round, and check the number of rows."""
         count = paced.count
         fill(count)
@@ -126,7 +134,14 @@ def _theirs(stack: ExitStack, case: Case, scale: Scale, peer: Peer) -> Contender
         while len(started) < case.workers:
             started.append(stack.enter_context(peer.talk(case.place, "work")))
         pids = (pid for each in started for pid in tree(each.pid))
-        return case.round(paced, fill, lambda: _seconds_to_last(started, partial(_start, started, case.work)), pids, peer.left, peer.followed)
+        return case.round(
+            paced,
+            fill,
+            lambda: _seconds_to_last(started, partial(_start, started, case.work)),
+            pids,
+            peer.left,
+            peer.followed,
+        )
 
     return Contender(peer.name, once, peer.does)
 
@@ -150,5 +165,9 @@ def targets(lines: Lines) -> list[Target]:
         Target(f"{one}: to pg-boss", lines.ratio(one, "pg-boss"), 1.0),
         Target(f"{two}: to graphile-worker, which is not exactly once", lines.ratio(two, "graphile-worker"), 1.0),
         Target(f"{insert}: to the best Python peer", lines.ratio_to_best(insert, PYTHON_PEERS), 3.0),
-        Target(f"{case_name('insert', 2)}: to the best Python peer", lines.ratio_to_best(case_name("insert", 2), PYTHON_PEERS), 3.0),
+        Target(
+            f"{case_name('insert', 2)}: to the best Python peer",
+            lines.ratio_to_best(case_name("insert", 2), PYTHON_PEERS),
+            3.0,
+        ),
     ]

@@ -23,7 +23,9 @@ def measure(server: Server, scale: Scale) -> list[Line]:
     rows = scale.rows(ROWS // 5)
     with server.place("expired", "Bench") as place, worker_pool(place, "timed") as pool:
         contenders = [
-            Contender("worker", lambda: _work(place, pool, rows), "expired messages are dropped, up to 500 a transaction"),
+            Contender(
+                "worker", lambda: _work(place, pool, rows), "expired messages are dropped, up to 500 a transaction"
+            ),
             Contender("purge", lambda: _purge(place, rows), "one transaction for each 10,000"),
         ]
         lines = take_turns(f"{rows:,} expired", contenders, scale.rounds)

@@ -54,7 +54,9 @@ def measure(server: Server, scale: Scale) -> list[Line]:
             try:
                 peer.run(place, "install")
                 with peer.talk(place, "serve") as talk:
-                    lines += _watch(server, place, lambda talk=talk: tree(talk.pid), case_name(1), peer.name, peer.serves, scale)
+                    lines += _watch(
+                        server, place, lambda talk=talk: tree(talk.pid), case_name(1), peer.name, peer.serves, scale
+                    )
             except Exception as error:  # noqa: BLE001 the other peers are still measured
                 lines.append(Line(case_name(1), peer.name, unit=UNIT, error=f"{type(error).__name__}: {error}"))
     return lines
@@ -102,7 +104,10 @@ def _watch(server: Server, place: Place, processes, case: str, name: str, does: 
             control = found.pop(CONTROLS)
             kinds = {kind: found[kind] for kind in (PEEKS, REPORTS, OTHERS)} if name == OURS else {}
             cpu = {"database CPU ‰": backend / seconds * 1000, "client CPU ‰": client / seconds * 1000}
-            return Round(sum(found.values()), {CONTROLS: control, **kinds, **cpu, "connections": float(after[4]), "processes": float(after[5])})
+            return Round(
+                sum(found.values()),
+                {CONTROLS: control, **kinds, **cpu, "connections": float(after[4]), "processes": float(after[5])},
+            )
 
         return take_turns(case, [Contender(name, window, does, UNIT, warm=False)], scale.rounds)
 
@@ -111,8 +116,20 @@ def targets(lines: Lines) -> list[Target]:
     case = case_name(QUEUES[-1])
     peeks, reports, others = (lines.more(case, kind) for kind in (PEEKS, REPORTS, OTHERS))
     return [
-        Target(f"{case}: statements of peeks for each, with a peek delay of 1 s", _share(peeks), 1.0, at_most=True, unit="a second"),
-        Target(f"{case}: statements of the supervisor's report", _share(reports, 10), 1.0, at_most=True, unit="in ten seconds"),
+        Target(
+            f"{case}: statements of peeks for each, with a peek delay of 1 s",
+            _share(peeks),
+            1.0,
+            at_most=True,
+            unit="a second",
+        ),
+        Target(
+            f"{case}: statements of the supervisor's report",
+            _share(reports, 10),
+            1.0,
+            at_most=True,
+            unit="in ten seconds",
+        ),
         Target(f"{case}: other statements for each", _share(others), MOST_OTHERS, at_most=True, unit="a second"),
     ]
 

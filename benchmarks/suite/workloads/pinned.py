@@ -46,7 +46,9 @@ def measure(server: Server, scale: Scale) -> list[Line]:
             ]
             lines.extend(take_turns(case, contenders, scale.rounds))
 
-        both(BACKLOG, lambda place: _drain(place, pools[place], scale), "exactly once, up to 500 messages a transaction")
+        both(
+            BACKLOG, lambda place: _drain(place, pools[place], scale), "exactly once, up to 500 messages a transaction"
+        )
         both(PAIRS, lambda place: _pairs(place, scale), "a transaction to send, and one to receive")
         both(START, _empty_receive, "one call that finds nothing", "ms")
     return lines

@@ -40,12 +40,20 @@ def measure(server: Server, scale: Scale) -> list[Line]:
                 downs.append(time.monotonic() - empty)
                 return Round(up)
 
-            lines = take_turns(UP, [Contender(OURS, once, "strategy peek, eight workers at most", "s", warm=False)], scale.rounds)
+            lines = take_turns(
+                UP, [Contender(OURS, once, "strategy peek, eight workers at most", "s", warm=False)], scale.rounds
+            )
     return [*lines, Line(DOWN, OURS, tuple(downs), "s", f"idle time of {IDLE_TIME:.0f} s")]
 
 
 def targets(lines: Lines) -> list[Target]:
     return [
         Target("a burst has all eight workers", lines.figure(UP), 2.0, at_most=True, unit="s"),
-        Target("all but one have left: the idle time, and half a second", lines.figure(DOWN), IDLE_TIME + LEAVING, at_most=True, unit="s"),
+        Target(
+            "all but one have left: the idle time, and half a second",
+            lines.figure(DOWN),
+            IDLE_TIME + LEAVING,
+            at_most=True,
+            unit="s",
+        ),
     ]

@@ -20,7 +20,10 @@ WORKERS = (1, 2, 4, 8, 16)
 CASES = {"one by one": "off", "adaptive": "adaptive"}
 GUESS = {"off": 400, "adaptive": 5000}  # messages of the warm-up round
 LONG = {"off": 1.5, "adaptive": 4.0}  # multiples of a usual round: batches start with one message and grow
-DOES = {"off": "exactly once, a transaction for each message", "adaptive": "exactly once, up to 500 messages a transaction"}
+DOES = {
+    "off": "exactly once, a transaction for each message",
+    "adaptive": "exactly once, up to 500 messages a transaction",
+}
 REFERENCE = "NServiceBus.SqlServer, #1784"
 #: By the number of its instances: messages/s, database CPU in microseconds a message, p99 in ms.
 PUBLISHED = {1: (266, 1710, 3.7), 4: (1120, 3220, 9.5), 8: (1977, 4680, 17.6), 16: (2047, 5300, 65.2)}
@@ -45,7 +48,9 @@ def measure(server: Server, scale: Scale) -> list[Line]:
             lines += take_turns(case, contenders, scale.rounds)
     for number, (rate, cpu, p99) in PUBLISHED.items():
         name = f"{REFERENCE}, {number} instance{'s' if number > 1 else ''}"
-        lines.append(Line("published", name, (float(rate),), does="not measured here", more={CPU: float(cpu), P99: p99}))
+        lines.append(
+            Line("published", name, (float(rate),), does="not measured here", more={CPU: float(cpu), P99: p99})
+        )
     return lines
 
 
@@ -54,7 +59,9 @@ class _Round:
 
     def __init__(self, place: Place, pool: WorkerPool, pids: set[int], number: int, batch: str, scale: Scale) -> None:
         self._place, self._pool, self._pids = place, pool, pids
-        self._paced = Paced(scale.rows(GUESS[batch]), LONG[batch] * scale.seconds, 50 * number, scale.rows(400_000, least=50 * number))
+        self._paced = Paced(
+            scale.rows(GUESS[batch]), LONG[batch] * scale.seconds, 50 * number, scale.rows(400_000, least=50 * number)
+        )
 
     def __call__(self) -> Round:
         count = self._paced.count
@@ -79,5 +86,7 @@ def targets(lines: Lines) -> list[Target]:
     for case in CASES:
         one, many = (lines.more(case, CPU, workers_name(number)) for number in (WORKERS[0], WORKERS[-1]))
         times = many / one if one and many else None
-        found.append(Target(f"16 workers, {case}: database CPU a message, times one worker's", times, 1.5, at_most=True))
+        found.append(
+            Target(f"16 workers, {case}: database CPU a message, times one worker's", times, 1.5, at_most=True)
+        )
     return found

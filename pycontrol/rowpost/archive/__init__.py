@@ -1,1 +1,3 @@
-"""The archive of queues: its table and the reading of queues, for `rowpost archive` and for the jobs of `rowpost spark`. Imports no pyspark."""
+"""The archive of queues: its table and the reading of queues, for `rowpost archive` and for the jobs of
+`rowpost spark`. Imports no pyspark.
+"""

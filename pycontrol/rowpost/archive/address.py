@@ -1,8 +1,9 @@
 """How users name an archive: a folder or a URI. This module imports no package.
 
-A path or URI is read as it is written: `%20` is three characters. pyarrow and deltalake take URIs, whose escapes they decode (deltalake
-those of the folders too that it lists), and Spark's readers take patterns. `located` and `delta_uri` give each of them what it reads as
-the path that was written. A name that one of them can only read as another one is refused before anything is written.
+A path or URI is read as it is written: `%20` is three characters. pyarrow and deltalake take URIs, whose escapes they
+decode (deltalake those of the folders too that it lists), and Spark's readers take patterns. `located` and `delta_uri`
+give each of them what it reads as the path that was written. A name that one of them can only read as another one is
+refused before anything is written.
 """
 
 from __future__ import annotations
@@ -60,18 +61,26 @@ def delta_uri(address: str) -> str:
     store, _, key = place.removeprefix(f"{scheme}://").partition("/")
     if found := _DECODED.search(key) or _PATTERN.search(key):
         raise SettingsError(
-            f"{place!r} cannot hold a table: Delta's libraries and Spark read {found[0]!r} in a path as something else than these characters, "
-            "so that they would write and read different folders. Rename the folder: a name with blanks and letters of any language works."
+            f"{place!r} cannot hold a table: Delta's libraries and Spark read {found[0]!r} in a path as something else "
+            "than these characters, so that they would write and read different folders. Rename the folder: a name "
+            "with blanks and letters of any language works."
         )
     if scheme and _CHANGED_KEY.search(key):
         raise SettingsError(
-            f"{place!r} cannot hold a table: a part of its path is empty, '.' or '..', which a store has no folder for. Name another path."
+            f"{place!r} cannot hold a table: a part of its path is empty, '.' or '..', which a store has no folder "
+            "for. Name another path."
         )
     return f"{scheme or 'file'}://{store}/{quote(key)}"
 
 
 def check_checkpoint(address: str) -> str:
-    """Return the address of a checkpoint. Raises SettingsError for one that Spark reads as a pattern of several folders."""
+    """Return the address of a checkpoint.
+
+    Raises SettingsError for one that Spark reads as a pattern of several folders.
+    """
     if found := _PATTERN.search(address):
-        raise SettingsError(f"{address!r} cannot be a checkpoint: Spark reads {found[0]!r} in its path as part of a pattern. Name another folder.")
+        raise SettingsError(
+            f"{address!r} cannot be a checkpoint: Spark reads {found[0]!r} in its path as part of a pattern. Name "
+            "another folder."
+        )
     return address

@@ -1,8 +1,10 @@
-"""Parse message headers into the columns of an archive: the only parser of headers, for the archiver's tasks and for DataFrames.
+"""Parse message headers into the columns of an archive: the only parser of headers, for the archiver's tasks and for
+DataFrames.
 
-`archived` takes the Arrow batches of a task that writes an archive's files, `parsed` takes columns, and `headers_of` one text.
-headers.py has them as functions of DataFrames. Spark's own functions are not used: they read a time in the session's time zone,
-accept texts that are not JSON, and took most of the archiver's time, because a row has to be converted twice.
+`archived` takes the Arrow batches of a task that writes an archive's files, `parsed` takes columns, and `headers_of`
+one text. headers.py has them as functions of DataFrames. Spark's own functions are not used: they read a time in the
+session's time zone, accept texts that are not JSON, and took most of the archiver's time, because a row has to be
+converted twice.
 
 A header that cannot be read is null, and `headers_valid` tells whether the headers are JSON. No header raises an error.
 """
@@ -77,7 +79,9 @@ def archived(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def parsed(ids: pa.Array, headers: pa.Array, archived_at: pa.Array) -> dict[str, pa.Array]:
-    """Return the columns of schemas.PARSED but `body_bytes`, and `day`, which is null if a message has neither a time nor `archived_at`."""
+    """Return the columns of schemas.PARSED but `body_bytes`, and `day`, which is null if a message has neither a time
+    nor `archived_at`.
+    """
     read = [_read(text) for text in headers.to_pylist()]
     values = zip(*(msgspec.structs.astuple(each or _NONE) for each in read), strict=True) if read else [()] * len(_WIRE)
     found = {name: _filled(pa.array(each, pa.string())) for name, each in zip(_WIRE, values, strict=True)}
@@ -85,7 +89,9 @@ def parsed(ids: pa.Array, headers: pa.Array, archived_at: pa.Array) -> dict[str,
     found["headers_valid"] = pa.array([each is not None for each in read], pa.bool_())
     found["message_id"] = pc.coalesce(found["message_id"], ids)
     found["message_type"] = _first_groups(_FIRST_TYPE, found.pop("enclosed_types"))
-    found["endpoint"] = pc.coalesce(found.pop("processing_endpoint"), _first_groups(_FAILED_TABLE, found["failed_queue"]))
+    found["endpoint"] = pc.coalesce(
+        found.pop("processing_endpoint"), _first_groups(_FAILED_TABLE, found["failed_queue"])
+    )
     found["day"] = _day(archived_at.cast(_MICROSECONDS), *(found[name] for name in _DAY_TIMES))
     return found
 
@@ -113,7 +119,9 @@ def _as_text(value: msgspec.Raw) -> str | None:
     text = bytes(value)
     if text == b"null":
         return None
-    return msgspec.json.decode(text, type=str) if text.startswith(b'"') else msgspec.json.format(text, indent=-1).decode()
+    return (
+        msgspec.json.decode(text, type=str) if text.startswith(b'"') else msgspec.json.format(text, indent=-1).decode()
+    )
 
 
 def _filled(values: pa.Array) -> pa.Array:
@@ -121,14 +129,23 @@ def _filled(values: pa.Array) -> pa.Array:
 
 
 def _times(texts: pa.Array) -> pa.Array:
-    """Parse times in the wire format. Others are null, and so are times that Python cannot represent in every time zone."""
+    """Parse times in the wire format.
+
+    Others are null, and so are times that Python cannot represent in every time zone.
+    """
     texts = pc.if_else(pc.match_substring_regex(texts, _TIME), texts, None)
     try:
-        times = pc.binary_join_element_wise(pc.utf8_slice_codeunits(texts, 0, 19), pc.utf8_slice_codeunits(texts, 20, 26), ".")
+        times = pc.binary_join_element_wise(
+            pc.utf8_slice_codeunits(texts, 0, 19), pc.utf8_slice_codeunits(texts, 20, 26), "."
+        )
         times = times.cast(pa.timestamp("us")).cast(_MICROSECONDS)
     except pa.ArrowInvalid:  # one of them has no such day or hour
         times = pa.array([_time(text) for text in texts.to_pylist()], _MICROSECONDS)
-    return pc.if_else(pc.and_(pc.greater_equal(times, datetime(1970, 1, 1, tzinfo=UTC)), pc.less_equal(times, _LATEST_YEAR)), times, None)
+    return pc.if_else(
+        pc.and_(pc.greater_equal(times, datetime(1970, 1, 1, tzinfo=UTC)), pc.less_equal(times, _LATEST_YEAR)),
+        times,
+        None,
+    )
 
 
 def _time(text: str | None) -> datetime | None:
@@ -139,16 +156,23 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _day(archived_at: pa.Array, *times: pa.Array) -> pa.Array:
-    """Return the day of the first time that can be right: a wrong one must not create a folder for a day in the year 9999."""
+    """Return the day of the first time that can be right: a wrong one must not create a folder for a day in the year
+    9999.
+    """
     latest = pc.add(archived_at, pa.scalar(timedelta(days=1), pa.duration("us")))
-    plausible = [pc.if_else(pc.and_(pc.less_equal(time, latest), pc.greater_equal(time, _EARLIEST_DAY)), time, None) for time in times]
+    plausible = [
+        pc.if_else(pc.and_(pc.less_equal(time, latest), pc.greater_equal(time, _EARLIEST_DAY)), time, None)
+        for time in times
+    ]
     return pc.coalesce(*plausible, archived_at).cast(pa.date32())
 
 
 def _first_groups(pattern: str, texts: pa.Array) -> pa.Array:
     """Return what the first group of a pattern matches in each text. Most of the texts are equal."""
     encoded = texts.dictionary_encode()
-    return pa.array([_first_group(pattern, text) for text in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
+    return pa.array([_first_group(pattern, text) for text in encoded.dictionary.to_pylist()], pa.string()).take(
+        encoded.indices
+    )
 
 
 @lru_cache(maxsize=8192)

@@ -1,10 +1,12 @@
-"""Sort the rows of an archive's files by conversation, so that a search for a conversation reads a few pages of few files.
+"""Sort the rows of an archive's files by conversation, so that a search for a conversation reads a few pages of few
+files.
 
-`merged` sorts more rows than fit into memory, for files that replace several others: a file then has each conversation in one row group, or in
-neighbours. Messages of a conversation, and messages without one, keep the order of their row versions, which is the order of their arrival.
+`merged` sorts more rows than fit into memory, for files that replace several others: a file then has each conversation
+in one row group, or in neighbours. Messages of a conversation, and messages without one, keep the order of their row
+versions, which is the order of their arrival.
 
-It writes sorted runs to temporary files that have no name, and merges them. A temporary file is in the folder that TMPDIR
-names, is compressed, and is gone when the process ends, however it ends.
+It writes sorted runs to temporary files that have no name, and merges them. A temporary file is in the folder that
+TMPDIR names, is compressed, and is gone when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ class _Run:
     def __init__(self, rows: pa.Table) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as rows are left
         count = max(1, len(rows) * _BLOCK_BYTES // max(rows.nbytes, 1))
-        with ipc.new_stream(pa.PythonFile(self._file, "w"), rows.schema, options=ipc.IpcWriteOptions(compression="lz4")) as out:
+        with ipc.new_stream(
+            pa.PythonFile(self._file, "w"), rows.schema, options=ipc.IpcWriteOptions(compression="lz4")
+        ) as out:
             out.write_table(rows, max_chunksize=count)
         self._file.seek(0)
         self._blocks = iter(ipc.open_stream(pa.PythonFile(self._file, "r")))

@@ -1,7 +1,8 @@
 """Define the columns of messages and of an archive, for every program that writes or reads one.
 
-A table's columns are a schema of pyarrow, whose fields have their comments as metadata. `columns_in_log` gives them as Delta's log and Spark's schemas
-have them. All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns.
+A table's columns are a schema of pyarrow, whose fields have their comments as metadata. `columns_in_log` gives them as
+Delta's log and Spark's schemas have them. All times are UTC. Headers and bodies are kept unchanged in addition to the
+parsed columns.
 """
 
 from __future__ import annotations
@@ -94,6 +95,11 @@ ARCHIVE = pa.schema(
         *PARSED,
         _column("archived_at", _TIME, "when its batch was read", False),
         _column("queue", _TEXT, "the queue it was read from (partition)", False),
-        _column("day", pa.date32(), "of processing_ended, else time_of_failure, else time_sent, else archived_at (partition)", False),
+        _column(
+            "day",
+            pa.date32(),
+            "of processing_ended, else time_of_failure, else time_sent, else archived_at (partition)",
+            False,
+        ),
     ]
 )

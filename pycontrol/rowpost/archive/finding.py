@@ -1,7 +1,7 @@
 """Find archived messages by an id, without Spark, and without reading all files.
 
-deltalake's query engine skips the row groups whose Bloom filters, ranges or pages exclude an id. It does so for a condition on one
-column, so `find` asks for each column by itself.
+deltalake's query engine skips the row groups whose Bloom filters, ranges or pages exclude an id. It does so for a
+condition on one column, so `find` asks for each column by itself.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ class ArchivedMessage:
 
 
 def find(table: ArchiveTable, id: str, limit: int) -> list[ArchivedMessage]:
-    """Return the messages that have an id, as that of the row, of the message or of its conversation, in the order of sending.
+    """Return the messages that have an id, as that of the row, of the message or of its conversation, in the order of
+    sending.
 
-    The id is spelled as it is stored, or all in lower or upper case. Raises SparkFailed if the table is not an archive, cannot be read, or needs Delta's jar.
+    The id is spelled as it is stored, or all in lower or upper case. Raises SparkFailed if the table is not an archive,
+    cannot be read, or needs Delta's jar.
     """
     table.check_columns((*SEARCHED, *_COLUMNS))
     values = ", ".join("'" + value.replace("'", "''") + "'" for value in dict.fromkeys((id, id.lower(), id.upper())))

@@ -1,6 +1,9 @@
-"""The parts of an archive's folder that are not its table: `_rowpost` with checkpoints, replays and receipts, and leftovers.
+"""The parts of an archive's folder that are not its table:
 
-`ArchiveFolder` reads and writes them at a path or at a URI that pyarrow can reach. `table.py` describes the table itself.
+`_rowpost` with checkpoints, replays and receipts, and leftovers.
+
+`ArchiveFolder` reads and writes them at a path or at a URI that pyarrow can reach. `table.py` describes the table
+itself.
 """
 
 from __future__ import annotations
@@ -55,13 +58,21 @@ class ArchiveFolder:
         return not names or "_SUCCESS" in names
 
     def data_files(self) -> list[tuple[str, fs.FileInfo]]:
-        """Return all Parquet files below the folder that are not part of the table's log or of a replay, with staged ones."""
+        """Return all Parquet files below the folder that are not part of the table's log or of a replay, with staged
+        ones.
+        """
         hidden = (f"{LOG_FOLDER}/", f"{REPLAYS}/")
-        return [(path, info) for path, info in self.contents() if info.is_file and path.endswith(".parquet") and not path.startswith(hidden)]
+        return [
+            (path, info)
+            for path, info in self.contents()
+            if info.is_file and path.endswith(".parquet") and not path.startswith(hidden)
+        ]
 
     def replays(self) -> list[str]:
         """Return the folders that store messages of replays: one for each attempt to choose them."""
-        found = {path.rpartition("/")[0] for path, _ in self.contents(REPLAYS) if path.endswith(("/rows", "/rows-kept"))}
+        found = {
+            path.rpartition("/")[0] for path, _ in self.contents(REPLAYS) if path.endswith(("/rows", "/rows-kept"))
+        }
         return sorted(found)
 
     def open(self, path: str) -> NativeFile:
@@ -110,7 +121,10 @@ class ArchiveFolder:
             self.files.move(self._at(f"{path}.tmp"), self._at(path))
 
     def create(self, name: str, document: dict[str, Any]) -> bool:
-        """Write a JSON file below `_rowpost` unless it exists. Atomic on a local disk; elsewhere two may succeed at once."""
+        """Write a JSON file below `_rowpost` unless it exists.
+
+        Atomic on a local disk; elsewhere two may succeed at once.
+        """
         path = f"{METADATA_FOLDER}/{name}"
         if isinstance(self.files, fs.LocalFileSystem):
             self._create_folder_of(path)
@@ -179,7 +193,10 @@ def _json(document: dict[str, Any]) -> bytes:
 
 
 def _filesystem(path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path in it. The path is read as it is written, and never decoded."""
+    """Return the file system of a path or URI, and the path in it.
+
+    The path is read as it is written, and never decoded.
+    """
     if (local := local_path(path)) is not None:
         return fs.LocalFileSystem(), local
     scheme, _, rest = path.partition("://")

@@ -1,15 +1,17 @@
 """Which offsets of a queue an archive's table confirms: the guard between a table, a checkpoint and a queue.
 
-Each commit of a batch stores, for each queue in it, the query, the number of the batch, and the offsets where it starts and ends
-(`Recorded`), by the epoch of the queue: the identity of its table, which changes if the queue is dropped and created again. Later commits
-repeat what earlier ones have stored, because a table's log loses its old entries.
+Each commit of a batch stores, for each queue in it, the query, the number of the batch, and the offsets where it starts
+and ends (`Recorded`), by the epoch of the queue: the identity of its table, which changes if the queue is dropped and
+created again. Later commits repeat what earlier ones have stored, because a table's log loses its old entries.
 
-A batch is written if it starts where the table ends. It is skipped if it is the batch that the table has. Everything else is refused:
-a checkpoint that is older than its table, or newer, and a second query that archives the same queue. A new checkpoint starts where the
-table ends. A commit of an earlier version has no offsets: then only the query's last batch number is compared.
+A batch is written if it starts where the table ends. It is skipped if it is the batch that the table has. Everything
+else is refused: a checkpoint that is older than its table, or newer, and a second query that archives the same queue. A
+new checkpoint starts where the table ends. A commit of an earlier version has no offsets: then only the query's last
+batch number is compared.
 
-Decides only, and imports no pyspark: other archivers may use it. Of the arguments here, `records` is what the table confirms, `last` the number
-of the query's last batch in the table, or -1, `archive` how users name the table, and `way_out` says how to continue after a refusal.
+Decides only, and imports no pyspark: other archivers may use it. Of the arguments here, `records` is what the table
+confirms, `last` the number of the query's last batch in the table, or -1, `archive` how users name the table, and
+`way_out` says how to continue after a refusal.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from typing import Any
 from rowpost.errors import SparkFailed
 
 __all__ = [
-    "CheckpointProgress", "Offset", "Recorded", "StreamBatch", "by_epoch", "by_queue", "check_known", "check_start", "from_log", "in_log", "is_before",
-    "is_new", "is_same", "recorded_after",
+    "CheckpointProgress", "Offset", "Recorded", "StreamBatch", "by_epoch", "by_queue", "check_known", "check_start",
+    "from_log", "in_log", "is_before", "is_new", "is_same", "recorded_after",
 ]  # fmt: skip
 
 #: The offset of a queue in a checkpoint: `queue` is its epoch; row_version for a tail, owner and number for a drain.
@@ -63,7 +65,11 @@ class StreamBatch:
     @property
     def moved(self) -> dict[str, Offset]:
         """The ends of the queues of which the batch has messages, or gaps between them."""
-        return {epoch: end for epoch, end in self.ends.items() if epoch not in self.starts or not is_same(self.starts[epoch], end)}
+        return {
+            epoch: end
+            for epoch, end in self.ends.items()
+            if epoch not in self.starts or not is_same(self.starts[epoch], end)
+        }
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,9 @@ class CheckpointProgress:
 
 
 def by_queue(offset: Mapping[str, Any] | None, queue: str) -> dict[str, Offset]:
-    """Return the offsets of the queues of a stream, which has one queue or several, by name. Those of another source are left out.
+    """Return the offsets of the queues of a stream, which has one queue or several, by name.
+
+    Those of another source are left out.
 
     `queue` is the name of the only queue.
     """
@@ -106,9 +114,16 @@ def is_new(batch: StreamBatch, records: Records, last: int) -> bool:
     """
     own = {epoch: each for epoch, each in records.items() if each.query == batch.query}
     if any(own[epoch].batch == batch.number for epoch in own.keys() & batch.ends.keys()):
-        differing = [epoch for epoch, end in batch.moved.items() if epoch not in own or not _is_batch(own[epoch], batch, epoch, end)]
+        differing = [
+            epoch
+            for epoch, end in batch.moved.items()
+            if epoch not in own or not _is_batch(own[epoch], batch, epoch, end)
+        ]
         if differing:
-            raise _refused(batch, f"the table has batch {batch.number} of this query with other offsets of {_names(batch, differing)}")
+            raise _refused(
+                batch,
+                f"the table has batch {batch.number} of this query with other offsets of {_names(batch, differing)}",
+            )
         return False
     if last == batch.number and not own:  # written by an earlier version, which stored no offsets
         return False
@@ -117,18 +132,28 @@ def is_new(batch: StreamBatch, records: Records, last: int) -> bool:
     for epoch, end in batch.moved.items():
         known, start = records.get(epoch), batch.starts.get(epoch)
         if known is not None and (start is None or not is_same(known.end, start) or is_before(end, start)):
-            raise _refused(batch, f"the table ends at {_place(known.end)} of {known.queue}, and this batch starts at {_place(start)}")
+            raise _refused(
+                batch,
+                f"the table ends at {_place(known.end)} of {known.queue}, and this batch starts at {_place(start)}",
+            )
     return True
 
 
 def recorded_after(batch: StreamBatch, records: Records) -> dict[str, Recorded]:
     """Return what a table confirms after a batch."""
-    touched = {e: end for e, end in batch.ends.items() if e in batch.moved or (e in records and is_same(records[e].end, end))}
-    new = {e: Recorded(batch.queues.get(e, ""), batch.query, batch.number, batch.starts.get(e), end) for e, end in touched.items()}
+    touched = {
+        e: end for e, end in batch.ends.items() if e in batch.moved or (e in records and is_same(records[e].end, end))
+    }
+    new = {
+        e: Recorded(batch.queues.get(e, ""), batch.query, batch.number, batch.starts.get(e), end)
+        for e, end in touched.items()
+    }
     return {**records, **new}
 
 
-def check_start(progress: CheckpointProgress, records: Records, last: int, archive: str, queues: Sequence[str], way_out: str) -> None:
+def check_start(
+    progress: CheckpointProgress, records: Records, last: int, archive: str, queues: Sequence[str], way_out: str
+) -> None:
     """Check, before a query starts, that its checkpoint and its table belong together.
 
     `queues` are those that the query will read: others in the checkpoint may be archived by another query now.
@@ -138,18 +163,23 @@ def check_start(progress: CheckpointProgress, records: Records, last: int, archi
     if progress.query is not None:
         if last > progress.planned:
             raise SparkFailed(
-                f"The checkpoint {progress.place} of {', '.join(queues)} is older than the archive {archive}, or its offsets were deleted: the table has batch {last} of "
-                f"its query, and the checkpoint {f'ends at batch {progress.planned}' if progress.planned >= 0 else 'has no batch'}. "
-                f"Nothing was read or deleted. {way_out}"
+                f"The checkpoint {progress.place} of {', '.join(queues)} is older than the archive {archive}, or its "
+                f"offsets were deleted: the table has batch {last} of its query, and the checkpoint "
+                f"{f'ends at batch {progress.planned}' if progress.planned >= 0 else 'has no batch'}. Nothing was read "
+                f"or deleted. {way_out}"
             )
         _check_complete(progress, records, last, archive, way_out)
     committed, planned = progress.offsets(progress.committed) or {}, progress.offsets(progress.planned) or {}
     for epoch, known in records.items():
-        if known.queue in queues and epoch in planned and not _continues(progress, known, committed.get(epoch), planned[epoch]):
+        if (
+            known.queue in queues
+            and epoch in planned
+            and not _continues(progress, known, committed.get(epoch), planned[epoch])
+        ):
             raise SparkFailed(
-                f"The checkpoint {progress.place} ends at {_place(committed.get(epoch))} of {known.queue}, but the archive {archive} ends at "
-                f"{_place(known.end)}: another checkpoint has archived the queue, or the checkpoint and the table are of different times. "
-                f"Nothing was read or deleted. {way_out}"
+                f"The checkpoint {progress.place} ends at {_place(committed.get(epoch))} of {known.queue}, but the "
+                f"archive {archive} ends at {_place(known.end)}: another checkpoint has archived the queue, or the "
+                f"checkpoint and the table are of different times. Nothing was read or deleted. {way_out}"
             )
 
 
@@ -161,27 +191,35 @@ def check_known(progress: CheckpointProgress, records: Records, present: Collect
     unknown = sorted(set(present) - {each.queue for each in records.values()})
     if unknown and progress.planned < 0:
         raise SparkFailed(
-            f"The archive {archive} has messages of {', '.join(unknown)}, but not the offset up to which it has them: an earlier version of rowpost or "
-            f"another program added them. The new checkpoint {progress.place} would archive them again. Continue once with the checkpoint that archived "
-            "them, or archive the queue to another folder."
+            f"The archive {archive} has messages of {', '.join(unknown)}, but not the offset up to which it has them: "
+            f"an earlier version of rowpost or another program added them. The new checkpoint {progress.place} would "
+            "archive them again. Continue once with the checkpoint that archived them, or archive the queue to "
+            "another folder."
         )
 
 
 def _check_complete(progress: CheckpointProgress, records: Records, last: int, archive: str, way_out: str) -> None:
     """Raise SparkFailed if the checkpoint has committed batches that the table lacks."""
     has_offsets = any(each.query == progress.query for each in records.values())
-    if last >= progress.committed or (last >= 0 and not has_offsets):  # an earlier version did not commit batches without messages
+    if last >= progress.committed or (
+        last >= 0 and not has_offsets
+    ):  # an earlier version did not commit batches without messages
         return
     missing, before = 0, {} if last < 0 else progress.offsets(last)
     for number in range(last + 1, progress.committed + 1):
         found = progress.offsets(number)  # Spark stores those of the last hundred batches
-        missing += found is None or before is None or any(e not in before or not is_same(before[e], end) for e, end in found.items())
+        missing += (
+            found is None
+            or before is None
+            or any(e not in before or not is_same(before[e], end) for e, end in found.items())
+        )
         before = found
     if missing:
         raise SparkFailed(
-            f"The archive {archive} is older than the checkpoint {progress.place}: {missing} {'batch' if missing == 1 else 'batches'} that the "
-            "checkpoint has committed are not in the table, which was restored or replaced. Nothing was read or deleted. Restore the newer table. "
-            f"If you do not have it, the messages that are still in the queue can be archived again. {way_out}"
+            f"The archive {archive} is older than the checkpoint {progress.place}: {missing} "
+            f"{'batch' if missing == 1 else 'batches'} that the checkpoint has committed are not in the table, which "
+            "was restored or replaced. Nothing was read or deleted. Restore the newer table. If you do not have it, "
+            f"the messages that are still in the queue can be archived again. {way_out}"
         )
 
 
@@ -199,7 +237,11 @@ def _continues(progress: CheckpointProgress, known: Recorded, committed: Offset 
 
 def _is_batch(known: Recorded, batch: StreamBatch, epoch: str, end: Offset) -> bool:
     start = batch.starts.get(epoch) if batch.number else None  # no checkpoint has the start of the first batch
-    return known.batch == batch.number and is_same(known.end, end) and (start is None or known.start is None or is_same(known.start, start))
+    return (
+        known.batch == batch.number
+        and is_same(known.end, end)
+        and (start is None or known.start is None or is_same(known.start, start))
+    )
 
 
 def is_same(one: Offset, other: Offset) -> bool:
@@ -215,7 +257,11 @@ def is_before(one: Offset, other: Offset) -> bool:
 def _place(offset: Offset | None) -> str:
     if offset is None:
         return "no offset"
-    return f"row version {offset['row_version']}" if "row_version" in offset else f"number {offset.get('number')} of the spool"
+    return (
+        f"row version {offset['row_version']}"
+        if "row_version" in offset
+        else f"number {offset.get('number')} of the spool"
+    )
 
 
 def _names(batch: StreamBatch, epochs: Iterable[str]) -> str:
@@ -223,7 +269,10 @@ def _names(batch: StreamBatch, epochs: Iterable[str]) -> str:
 
 
 def _refused(batch: StreamBatch, why: str) -> SparkFailed:
-    return SparkFailed(f"Batch {batch.number} is not added to the archive {batch.archive}: {why}. Nothing was deleted. {batch.way_out}".rstrip())
+    return SparkFailed(
+        f"Batch {batch.number} is not added to the archive {batch.archive}: {why}. Nothing was deleted. "
+        f"{batch.way_out}".rstrip()
+    )
 
 
 def in_log(records: Records) -> dict[str, dict[str, Any]]:
@@ -233,4 +282,6 @@ def in_log(records: Records) -> dict[str, dict[str, Any]]:
 
 def from_log(found: Mapping[str, Any]) -> dict[str, Recorded]:
     """Convert the JSON of a table's log. What a later version has added to it is left out."""
-    return {epoch: Recorded(**{each.name: known[each.name] for each in fields(Recorded)}) for epoch, known in found.items()}
+    return {
+        epoch: Recorded(**{each.name: known[each.name] for each in fields(Recorded)}) for epoch, known in found.items()
+    }

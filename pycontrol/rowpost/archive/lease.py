@@ -31,11 +31,18 @@ def lease(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterat
     The lease of a process that has exited on this machine, and one that was not renewed for 15 minutes, are taken over.
     Raises SparkFailed, which names the other job, if it still holds the lease after `wait_s` seconds.
     """
-    own = {"job": job, "host": socket.gethostname(), "pid": os.getpid(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
+    own = {
+        "job": job,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     end = time.monotonic() + wait_s
     while not folder.create(_NAME, own | _expiry()):
         holder = folder.read(_NAME)
-        is_over = folder.age_s(_NAME) > _LASTS.total_seconds() if holder is None else _is_over(holder)  # None: its writer was killed
+        is_over = (
+            folder.age_s(_NAME) > _LASTS.total_seconds() if holder is None else _is_over(holder)
+        )  # None: its writer was killed
         if is_over:
             folder.remove(_NAME)
         elif time.monotonic() >= end:

@@ -1,7 +1,7 @@
 """Find the files below an archive that are not in its table: written for a commit that has not come, or never will.
 
-A file of a batch that is committed, and one that is an hour old, is a leftover of a killed or repeated task. Another one may
-belong to a writer that is about to commit it, so only a caller that knows that no job writes may delete it.
+A file of a batch that is committed, and one that is an hour old, is a leftover of a killed or repeated task. Another
+one may belong to a writer that is about to commit it, so only a caller that knows that no job writes may delete it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class Leftover:
 
 
 def find_leftovers(table: ArchiveTable, now: datetime | None = None) -> list[Leftover]:
-    """Return the leftovers, ordered by path. Files that the table has replaced are not among them: `vacuum` deletes those.
+    """Return the leftovers, ordered by path.
+
+    Files that the table has replaced are not among them: `vacuum` deletes those.
 
     Raises SparkFailed if the log that was read is not that of this folder: all its files would look like leftovers.
     """
@@ -47,8 +49,8 @@ def find_leftovers(table: ArchiveTable, now: datetime | None = None) -> list[Lef
     table.refresh()
     if not table.is_of_folder:
         raise SparkFailed(
-            f"Cannot tell the leftovers in {table.path}: it does not hold the files of the table that was read, so nothing was deleted. "
-            "Check the path, and restore missing files from a backup."
+            f"Cannot tell the leftovers in {table.path}: it does not hold the files of the table that was read, so "
+            "nothing was deleted. Check the path, and restore missing files from a backup."
         )
     known = {file.path for file in table.files()} | set(table.replaced())
     return [

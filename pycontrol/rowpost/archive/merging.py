@@ -1,7 +1,8 @@
 """Merge the small files of a day: an archiver with a batch every ten seconds writes thousands of files a day.
 
-`small_files` chooses groups of files, `write_merged` writes the one file that replaces a group, and `merge` does it for an archiver, which
-merges files of similar size when there are ten of them, so that each message is rewritten two or three times at most.
+`small_files` chooses groups of files, `write_merged` writes the one file that replaces a group, and `merge` does it for
+an archiver, which merges files of similar size when there are ten of them, so that each message is rewritten two or
+three times at most.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ __all__ = ["AUTOMATIC_FILES", "FILE_BYTES", "merge", "small_files", "write_merge
 AUTOMATIC_FILES = 10
 #: The size of the files that jobs write, in bytes.
 FILE_BYTES = 128 << 20
-#: The archiver leaves larger files to `compact`: readers gain little, and a message would be rewritten while the archiver is busy.
+#: The archiver leaves larger files to `compact`: readers gain little, and a message would be rewritten while the
+#: archiver is busy.
 _AUTOMATIC_BYTES = 32 << 20
 _TIERS = (1 << 20, 8 << 20, _AUTOMATIC_BYTES)
 _MAX_ROWS, _BATCH_BYTES = 8192, 8 << 20
 
 
-def small_files(files: Iterable[DataFile], at_least: int, *, tiers: Sequence[int] = _TIERS) -> list[tuple[DataFile, ...]]:
+def small_files(
+    files: Iterable[DataFile], at_least: int, *, tiers: Sequence[int] = _TIERS
+) -> list[tuple[DataFile, ...]]:
     """Return groups of small files of one queue and day, each for one new file of at most FILE_BYTES.
 
     Args:
@@ -64,7 +68,10 @@ def _filled(files: Sequence[DataFile]) -> Iterable[tuple[DataFile, ...]]:
 
 
 def merge(table: ArchiveTable, groups: Iterable[Sequence[DataFile]]) -> None:
-    """Replace each group of files by one file with the same rows. A group that another job has changed is skipped. The caller holds the lease."""
+    """Replace each group of files by one file with the same rows.
+
+    A group that another job has changed is skipped. The caller holds the lease.
+    """
     for group in groups:
         files = [(file.path, file.queue, file.day) for file in group]
         new = list(write_merged(files, table.folder.path, table.arrow_schema, f"compact-{uuid.uuid4().hex[:8]}"))
@@ -84,19 +91,31 @@ def write_merged(files: Sequence[tuple[str, str, str]], root: str, schema: pa.Sc
 
 
 def _rows_of(files: Sequence[tuple[str, str, str]], root: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files (path, queue and day), with the columns of their partition, in batches of a few megabytes."""
+    """Yield the rows of files (path, queue and day), with the columns of their partition, in batches of a few
+    megabytes.
+    """
     folder = ArchiveFolder(root)
     for path, queue, day in files:
         try:
             with folder.open(path) as file:
                 for batch in _small_batches(parquet.ParquetFile(file)):
-                    own = batch.select([name for name in batch.schema.names if name not in PARTITIONS])  # some writers store them in the file too
-                    partition = [pa.repeat(pa.scalar(queue), len(batch)), pa.repeat(pa.scalar(date.fromisoformat(day)), len(batch))]
+                    own = batch.select(
+                        [name for name in batch.schema.names if name not in PARTITIONS]
+                    )  # some writers store them in the file too
+                    partition = [
+                        pa.repeat(pa.scalar(queue), len(batch)),
+                        pa.repeat(pa.scalar(date.fromisoformat(day)), len(batch)),
+                    ]
                     yield pa.RecordBatch.from_arrays([*own.columns, *partition], names=[*own.schema.names, *PARTITIONS])
         except (FileNotFoundError, pa.ArrowInvalid) as error:
-            raise SparkFailed(f"{path} cannot be read: the file is missing or incomplete. `rowpost spark verify` lists all such files.") from error
+            raise SparkFailed(
+                f"{path} cannot be read: the file is missing or incomplete. `rowpost spark verify` lists all such "
+                "files."
+            ) from error
 
 
 def _small_batches(file: parquet.ParquetFile) -> Iterator[pa.RecordBatch]:
     size = sum(file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups))
-    yield from file.iter_batches(batch_size=max(1, min(_MAX_ROWS, _BATCH_BYTES * file.metadata.num_rows // max(size, 1))))
+    yield from file.iter_batches(
+        batch_size=max(1, min(_MAX_ROWS, _BATCH_BYTES * file.metadata.num_rows // max(size, 1)))
+    )

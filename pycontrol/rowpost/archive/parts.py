@@ -1,11 +1,12 @@
 """Write the Parquet files of a table, and describe them for the table's log.
 
-`write_parts` takes Arrow batches and returns one `NewFile` for each file. Spark runs it in tasks. Nothing is visible until the
-files are committed. A call that fails removes its files; what a killed process leaves is never read.
+`write_parts` takes Arrow batches and returns one `NewFile` for each file. Spark runs it in tasks. Nothing is visible
+until the files are committed. A call that fails removes its files; what a killed process leaves is never read.
 
-A `NewFile` has statistics of the columns in STATISTICS only. The log of a table outlives its rows, so it must not contain
-values of headers, bodies, ids, addresses or names of machines. The file itself has what a search needs: Bloom filters of the ids in
-SEARCHED, the range of each page's values and, if it was merged, rows that are sorted by conversation. `erase` deletes them with the file.
+A `NewFile` has statistics of the columns in STATISTICS only. The log of a table outlives its rows, so it must not
+contain values of headers, bodies, ids, addresses or names of machines. The file itself has what a search needs: Bloom
+filters of the ids in SEARCHED, the range of each page's values and, if it was merged, rows that are sorted by
+conversation. `erase` deletes them with the file.
 """
 
 from __future__ import annotations
@@ -46,7 +47,12 @@ _FALSE_POSITIVES = 0.01
 #: A reader that has found a row by the index of pages reads one page of each column.
 _PAGES = {"write_page_index": True, "max_rows_per_page": 2048}
 _NO_STATISTICS = ("headers", "body")  # long values, which no filter compares
-_DIFFERING = ("id", "message_id", "headers", "body")  # a dictionary of values that differ is written, found too large and discarded
+_DIFFERING = (
+    "id",
+    "message_id",
+    "headers",
+    "body",
+)  # a dictionary of values that differ is written, found too large and discarded
 _ESCAPED = set("\"#%'*/:=?\\{[]^\x7f")
 
 
@@ -73,7 +79,9 @@ def partition_folder(queue: str, day: str) -> str:
 
 
 def statistics(footer: parquet.FileMetaData) -> str:
-    """Return the statistics of a file as JSON for the table's log: its rows, and the range of the columns in STATISTICS."""
+    """Return the statistics of a file as JSON for the table's log: its rows, and the range of the columns in
+    STATISTICS.
+    """
     lowest, highest, nulls = {}, {}, {}
     places = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
     for name in STATISTICS:
@@ -95,9 +103,15 @@ def _in_log(value: object) -> object:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the columns of a schema. A column that it lacks is null; a column that the schema lacks is dropped."""
+    """Return a batch with the columns of a schema.
+
+    A column that it lacks is null; a column that the schema lacks is dropped.
+    """
     names = set(batch.schema.names)
-    columns = [batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(len(batch), field.type) for field in schema]
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(len(batch), field.type)
+        for field in schema
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -135,7 +149,13 @@ class _Parts:
             for day in days:
                 # a filter copies all rows, also if it excludes none
                 all_rows = len(queues) == len(days) == 1
-                own = batch if all_rows else batch.filter(pc.and_(pc.equal(batch.column("queue"), queue), pc.equal(batch.column("day"), day)))
+                own = (
+                    batch
+                    if all_rows
+                    else batch.filter(
+                        pc.and_(pc.equal(batch.column("queue"), queue), pc.equal(batch.column("day"), day))
+                    )
+                )
                 if len(own):
                     self._buffered[queue, day.isoformat()].append(conform(own, self._schema))
         self._bytes += batch.nbytes
@@ -158,7 +178,9 @@ class _Parts:
             rows = pa.Table.from_batches(batches)
             if partition not in self._open:
                 # a row group that follows may have more rows, up to the whole buffer
-                self._open[partition] = self._create(*partition, len(rows) if last else len(rows) * self._bytes // max(rows.nbytes, 1))
+                self._open[partition] = self._create(
+                    *partition, len(rows) if last else len(rows) * self._bytes // max(rows.nbytes, 1)
+                )
             self._open[partition][1].write_table(rows)
         self._buffered.clear()
         self._bytes = 0
@@ -169,10 +191,20 @@ class _Parts:
         counted = [field.name for field in self._schema if field.name not in _NO_STATISTICS]
         out = self._folder.create_file(path)
         repeating = [field.name for field in self._schema if field.name not in _DIFFERING]
-        filters = {name: {"ndv": max(group_rows, 1), "fpp": _FALSE_POSITIVES} for name in SEARCHED if name in self._schema.names}
+        filters = {
+            name: {"ndv": max(group_rows, 1), "fpp": _FALSE_POSITIVES}
+            for name in SEARCHED
+            if name in self._schema.names
+        }
         writer = parquet.ParquetWriter(
-            out, self._schema, compression="zstd", write_statistics=counted, use_dictionary=repeating, metadata_collector=footers,
-            bloom_filter_options=filters, **_PAGES,
-        )  # fmt: skip
+            out,
+            self._schema,
+            compression="zstd",
+            write_statistics=counted,
+            use_dictionary=repeating,
+            metadata_collector=footers,
+            bloom_filter_options=filters,
+            **_PAGES,
+        )
         writer.file_handle = out  # close() closes it
         return path, writer, footers

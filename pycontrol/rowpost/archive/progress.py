@@ -1,6 +1,8 @@
-"""Measure archivers and running streams: rows, bytes, lag in messages, seconds and bytes, spool, and who holds messages back.
+"""Measure archivers and running streams: rows, bytes, lag in messages, seconds and bytes, spool, and who holds messages
+back.
 
-`Measured` is one progress, of a batch of `rowpost archive` or of a stream of Spark. It goes to receivers: JSON lines, Prometheus, OpenTelemetry.
+`Measured` is one progress, of a batch of `rowpost archive` or of a stream of Spark. It goes to receivers: JSON lines,
+Prometheus, OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ __all__ = ["OBSERVED", "STATES", "SUMS", "JsonLines", "Measured", "OpenTelemetry
 
 #: the name of the numbers that Spark observes
 OBSERVED = "rowpost"
-#: the numbers of a progress, with their text for Prometheus and OpenTelemetry; the first four are sums, the others states
+#: the numbers of a progress, with their text for Prometheus and OpenTelemetry; the first four are sums, the others
+#: states
 SUMS = {
     "rows": "Messages that the stream has read.",
     "bytes": "Bytes of headers and bodies that the stream has read.",
@@ -41,7 +44,9 @@ STATES = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One progress of a stream, with the numbers of SUMS and STATES, of which the sums are those of its batch. A number that is not known is None.
+    """One progress of a stream, with the numbers of SUMS and STATES, of which the sums are those of its batch.
+
+    A number that is not known is None.
 
     Attributes:
         at: when the trigger started (UTC).
@@ -49,7 +54,8 @@ class Measured:
         lag_messages: 100000 means at least so many.
         held_by: open transactions that hold messages back.
         late: known of `metrics --live` only.
-        written: rows of the batch that the sink has written: for `writeStream.format("rowpost")`, messages. Spark does not count what `foreachBatch` writes.
+        written: rows of the batch that the sink has written: for `writeStream.format("rowpost")`, messages. Spark does
+            not count what `foreachBatch` writes.
     """
 
     at: str
@@ -115,7 +121,9 @@ class JsonLines:
         try:
             self._file = self._path.open("a", encoding="utf-8")
         except OSError as error:
-            raise SettingsError(f"The progress cannot be written to {path}: {error.strerror}. Name a file in a folder that exists.") from error
+            raise SettingsError(
+                f"The progress cannot be written to {path}: {error.strerror}. Name a file in a folder that exists."
+            ) from error
 
     def __call__(self, measured: Measured) -> None:
         """Write one line. An error does not end the stream; it is printed once."""
@@ -124,7 +132,9 @@ class JsonLines:
             self._file.flush()
         except OSError as error:
             if not self._failed:
-                sys.stderr.write(f"rowpost: the progress cannot be written to {self._path}: {error.strerror}; the stream goes on\n")
+                sys.stderr.write(
+                    f"rowpost: the progress cannot be written to {self._path}: {error.strerror}; the stream goes on\n"
+                )
             self._failed = True
 
 
@@ -140,12 +150,18 @@ class Prometheus:
         except ImportError as error:
             raise SettingsError(f"prometheus-client is not installed. Run: {install_command('metrics')}") from error
         registry = CollectorRegistry()
-        self._sums = {name: Counter(f"rowpost_spark_{name}", text, ["query"], registry=registry) for name, text in SUMS.items()}
-        self._states = {name: Gauge(f"rowpost_spark_{name}", text, ["query"], registry=registry) for name, text in STATES.items()}
+        self._sums = {
+            name: Counter(f"rowpost_spark_{name}", text, ["query"], registry=registry) for name, text in SUMS.items()
+        }
+        self._states = {
+            name: Gauge(f"rowpost_spark_{name}", text, ["query"], registry=registry) for name, text in STATES.items()
+        }
         try:
             self._server, self._thread = start_http_server(port, addr=host, registry=registry)
         except OSError as error:
-            raise SettingsError(f"Prometheus cannot be served at {host}:{port}: {error.strerror}. Choose another port.") from error
+            raise SettingsError(
+                f"Prometheus cannot be served at {host}:{port}: {error.strerror}. Choose another port."
+            ) from error
 
     def __call__(self, measured: Measured) -> None:
         """Update the numbers."""
@@ -167,8 +183,12 @@ class OpenTelemetry:
 
     def __init__(self, meters: MeterProvider) -> None:
         meter = meters.get_meter("rowpost.spark")
-        self._sums = {name: meter.create_counter(f"rowpost.spark.{name}", description=text) for name, text in SUMS.items()}
-        self._states = {name: meter.create_gauge(f"rowpost.spark.{name}", description=text) for name, text in STATES.items()}
+        self._sums = {
+            name: meter.create_counter(f"rowpost.spark.{name}", description=text) for name, text in SUMS.items()
+        }
+        self._states = {
+            name: meter.create_gauge(f"rowpost.spark.{name}", description=text) for name, text in STATES.items()
+        }
 
     def __call__(self, measured: Measured) -> None:
         """Record the numbers."""

@@ -1,12 +1,14 @@
-"""An archive's table: a Delta table in a folder, as a snapshot of its files, and commits that succeed only on the newest snapshot.
+"""An archive's table: a Delta table in a folder, as a snapshot of its files, and commits that succeed only on the
+newest snapshot.
 
 `open_table` and `create_table` return an `ArchiveTable`. parts.py writes the files, and a commit adds them.
-`commit` adds and removes files in one change, unless another writer has committed since the snapshot was read. It then changes
-nothing and returns False: refresh the snapshot, look again and decide again. This makes each change atomic, and two writers can
-never replace the same file. It holds between processes and machines, and for writers other than rowpost.
+`commit` adds and removes files in one change, unless another writer has committed since the snapshot was read. It then
+changes nothing and returns False: refresh the snapshot, look again and decide again. This makes each change atomic, and
+two writers can never replace the same file. It holds between processes and machines, and for writers other than
+rowpost.
 
-A commit is the exclusive creation of the log's next entry. deltalake's own checks of conflicts are not used: some of its
-versions accept a second compaction of one snapshot.
+A commit is the exclusive creation of the log's next entry. deltalake's own checks of conflicts are not used: some of
+its versions accept a second compaction of one snapshot.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ try:
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction
 except ImportError as error:
-    raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('archive')}") from error
+    raise SparkUnavailable(
+        f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('archive')}"
+    ) from error
 
 if TYPE_CHECKING:
     from rowpost.archive.columns import Columns
@@ -67,15 +71,21 @@ class DataFile:
 
     @property
     def is_in_own_folder(self) -> bool:
-        """Whether its folder is named by its partition, such as queue=audit/day=2026-11-20. Other programs use other folders too."""
-        values = [(name, unquote(value)) for name, _, value in (part.partition("=") for part in self.path.split("/")[:-1])]
+        """Whether its folder is named by its partition, such as queue=audit/day=2026-11-20.
+
+        Other programs use other folders too.
+        """
+        values = [
+            (name, unquote(value)) for name, _, value in (part.partition("=") for part in self.path.split("/")[:-1])
+        ]
         return values == [("queue", self.queue), ("day", self.day)]
 
 
 class ArchiveTable:
     """A snapshot of a table that is partitioned by queue and day.
 
-    `address` is how users name it, and `path` its folder, a path or a URI as Spark spells it, which also has the folder `_rowpost`.
+    `address` is how users name it, and `path` its folder, a path or a URI as Spark spells it, which also has the folder
+    `_rowpost`.
     """
 
     def __init__(self, address: str, table: DeltaTable) -> None:
@@ -120,15 +130,25 @@ class ArchiveTable:
         """Raise SparkFailed if the table lacks columns, because another program has made it for something else."""
         missing = set(needed) - set(PARTITIONS) - set(self.names)
         if missing:
-            raise SparkFailed(f"The table {self.address} is not an archive: it has no column {' and no column '.join(sorted(missing))}.")
+            raise SparkFailed(
+                f"The table {self.address} is not an archive: it has no column "
+                f"{' and no column '.join(sorted(missing))}."
+            )
 
     def files(self) -> list[DataFile]:
         """Return the files of the snapshot, ordered by queue, day and path."""
         if self._listed is None or self._listed[0] != self.version:
             found = [
-                DataFile(unquote(row["path"]), row["partition"]["queue"], str(row["partition"]["day"]), row["size_bytes"], self._rows(row), row["modification_time"])
+                DataFile(
+                    unquote(row["path"]),
+                    row["partition"]["queue"],
+                    str(row["partition"]["day"]),
+                    row["size_bytes"],
+                    self._rows(row),
+                    row["modification_time"],
+                )
                 for row in pa.table(self._table.get_add_actions()).to_pylist()
-            ]  # fmt: skip
+            ]
             self._listed = self.version, sorted(found, key=lambda file: (file.queue, file.day, file.path))
         return self._listed[1]
 
@@ -171,7 +191,10 @@ class ArchiveTable:
         return self._batches[query]
 
     def recorded(self) -> Mapping[str, Recorded]:
-        """Return what the snapshot confirms of each queue, by epoch. Nothing if its last commit is of an earlier version."""
+        """Return what the snapshot confirms of each queue, by epoch.
+
+        Nothing if its last commit is of an earlier version.
+        """
         if self._recorded is None or self._recorded[0] != self.version:
             self._recorded = self.version, from_log(self._last_entry().get(_RECORDED, {}))
         return self._recorded[1]
@@ -182,7 +205,9 @@ class ArchiveTable:
                 lines = self.folder.text(f"{LOG_FOLDER}/{version:020}.json").splitlines()
             except FileNotFoundError:  # the log loses entries that are a week old
                 return {}
-            found: dict[str, Any] = next((info for line in lines if '"commitInfo"' in line and (info := json.loads(line).get("commitInfo"))), {})
+            found: dict[str, Any] = next(
+                (info for line in lines if '"commitInfo"' in line and (info := json.loads(line).get("commitInfo"))), {}
+            )
             if NOTE in found:
                 return found
         return {}
@@ -190,8 +215,16 @@ class ArchiveTable:
     def _metadata(self, note: Mapping[str, Any], recorded: Mapping[str, Recorded] | None = None) -> dict[str, Any]:
         return {NOTE: dict(note), _RECORDED: in_log(self.recorded() if recorded is None else recorded)}
 
-    def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
-               recorded: Mapping[str, Recorded] | None = None, note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
+    def commit(
+        self,
+        add: Iterable[NewFile] = (),
+        remove: Iterable[DataFile] = (),
+        *,
+        batches: Mapping[str, int] | None = None,
+        recorded: Mapping[str, Recorded] | None = None,
+        note: Mapping[str, Any],
+        same_rows: bool = False,
+    ) -> bool:
         """Add and remove files in one change. Returns False, and changes nothing, if the snapshot is not the newest.
 
         Args:
@@ -206,17 +239,31 @@ class ArchiveTable:
         """
         add, now = list(add), time.time_ns() // 1_000_000
         if gone := [file.path for file in add if not self.folder.exists(file.path)]:
-            raise SparkFailed(f"Cannot add {gone[0]} to {self.address}: the file was deleted before it was committed. Run the command again.")
-        actions: list[AddAction | RemoveAction] = [RemoveAction(each.path, not same_rows, now, each.bytes, _partition(each)) for each in remove]
-        actions += [AddAction(each.path, each.bytes, _partition(each), now, not same_rows, each.statistics) for each in add]
+            raise SparkFailed(
+                f"Cannot add {gone[0]} to {self.address}: the file was deleted before it was committed. Run the "
+                "command again."
+            )
+        actions: list[AddAction | RemoveAction] = [
+            RemoveAction(each.path, not same_rows, now, each.bytes, _partition(each)) for each in remove
+        ]
+        actions += [
+            AddAction(each.path, each.bytes, _partition(each), now, not same_rows, each.statistics) for each in add
+        ]
         done = [Transaction(query, number) for query, number in (batches or {}).items()]
-        properties = CommitProperties(custom_metadata=self._metadata(note, recorded), max_commit_retries=0, app_transactions=done)
+        properties = CommitProperties(
+            custom_metadata=self._metadata(note, recorded), max_commit_retries=0, app_transactions=done
+        )
         try:
-            self._table.create_write_transaction(actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties)
+            self._table.create_write_transaction(
+                actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties
+            )
         except CommitFailedError as error:
-            if DeltaTable(delta_uri(self.path)).version() == self.version:  # no other writer is the reason: the table itself refuses the change
+            if (
+                DeltaTable(delta_uri(self.path)).version() == self.version
+            ):  # no other writer is the reason: the table itself refuses the change
                 raise SparkFailed(
-                    f"Cannot change {self.path}: {str(error).splitlines()[0]} Nothing was changed. Change the table's properties with Delta's own tools."
+                    f"Cannot change {self.path}: {str(error).splitlines()[0]} Nothing was changed. Change the table's "
+                    "properties with Delta's own tools."
                 ) from error
             return False
         before = self.version
@@ -237,7 +284,9 @@ class ArchiveTable:
     def is_of_folder(self) -> bool:
         """Whether the log that was read is the log of this folder, and not that of another one whose files it lists."""
         files = self.files()
-        return self.folder.exists(f"{LOG_FOLDER}/{self.version:020}.json") and (not files or any(self.folder.exists(file.path) for file in files))
+        return self.folder.exists(f"{LOG_FOLDER}/{self.version:020}.json") and (
+            not files or any(self.folder.exists(file.path) for file in files)
+        )
 
     def replaced(self) -> list[str]:
         """Return the files that were removed from the table. Some may be deleted already."""
@@ -248,7 +297,9 @@ class ArchiveTable:
 
         Files that are not in the log are kept: another process may be about to commit them.
         """
-        deleted = self._table.vacuum(retention_hours=0 if at_once else KEPT_HOURS, enforce_retention_duration=False, dry_run=False)
+        deleted = self._table.vacuum(
+            retention_hours=0 if at_once else KEPT_HOURS, enforce_retention_duration=False, dry_run=False
+        )
         changes = self._change_data(at_once=at_once)
         self.folder.delete(changes)
         return [*deleted, *changes]
@@ -265,7 +316,9 @@ class ArchiveTable:
 
     def _named_changes(self) -> set[str]:
         entries = [path for path, _ in self.folder.contents(LOG_FOLDER, recursive=False) if path.endswith(".json")]
-        actions = (json.loads(line) for path in entries for line in self.folder.text(path).splitlines() if '"cdc"' in line)
+        actions = (
+            json.loads(line) for path in entries for line in self.folder.text(path).splitlines() if '"cdc"' in line
+        )
         return {unquote(action["cdc"]["path"]) for action in actions if "cdc" in action}
 
     @property
@@ -274,52 +327,73 @@ class ArchiveTable:
         if self._table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
             return "column mapping"
         has_vectors = "deletionVectors" in (self._table.protocol().reader_features or ())
-        return "deletion vectors" if has_vectors and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors()) else None
+        return (
+            "deletion vectors"
+            if has_vectors and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors())
+            else None
+        )
 
     def query(self, sql: str) -> pa.Table:
-        """Run a query of deltalake's engine on the snapshot, which is its table `archive`. Raises SparkFailed if only Delta's jar can read it."""
+        """Run a query of deltalake's engine on the snapshot, which is its table `archive`.
+
+        Raises SparkFailed if only Delta's jar can read it.
+        """
         if self.needs_jar:
             raise SparkFailed(
-                f"Cannot search {self.path}: the table has {self.needs_jar}. Use Spark with Delta's jar, and filter what `read_archive` returns."
+                f"Cannot search {self.path}: the table has {self.needs_jar}. Use Spark with Delta's jar, and filter "
+                "what `read_archive` returns."
             )
         try:
             return pa.table(QueryBuilder().register("archive", self._table).execute(sql).read_all())
         except Exception as error:  # the engine has no class of its own for errors of files
             raise SparkFailed(
-                f"Cannot search {self.path}: {str(error).splitlines()[0]}. `rowpost spark verify` lists files that are missing or incomplete."
+                f"Cannot search {self.path}: {str(error).splitlines()[0]}. `rowpost spark verify` lists files that are "
+                "missing or incomplete."
             ) from error
 
     def check_plain_log(self) -> None:
-        """Raise SparkFailed if the log may have statistics of columns that can name people, because `erase` does not change them."""
+        """Raise SparkFailed if the log may have statistics of columns that can name people, because `erase` does not
+        change them.
+        """
         columns = self._table.metadata().configuration.get(STATISTICS_OF)
         if columns is None or not {name.strip() for name in columns.split(",")} <= set(STATISTICS):
             raise SparkFailed(
-                f"Cannot erase in {self.path}: its property {STATISTICS_OF} allows statistics of ids and headers in the log, which stay there. "
-                f"Copy the rows to a new table with {STATISTICS_OF} = '{','.join(STATISTICS)}', erase there, and delete this one."
+                f"Cannot erase in {self.path}: its property {STATISTICS_OF} allows statistics of ids and headers in "
+                f"the log, which stay there. Copy the rows to a new table with {STATISTICS_OF} = "
+                f"'{','.join(STATISTICS)}', erase there, and delete this one."
             )
 
     def check_writable(self) -> None:
         """Raise SparkFailed for a table that rowpost must not change."""
-        constraints = [name.removeprefix(_CONSTRAINT) for name in self._table.metadata().configuration if name.startswith(_CONSTRAINT)]
+        constraints = [
+            name.removeprefix(_CONSTRAINT)
+            for name in self._table.metadata().configuration
+            if name.startswith(_CONSTRAINT)
+        ]
         if constraints:
             raise SparkFailed(
-                f"Cannot change {self.path}: the table has the constraint {', '.join(sorted(constraints))}, which rowpost does not check. Drop it with ALTER TABLE … DROP CONSTRAINT."
+                f"Cannot change {self.path}: the table has the constraint {', '.join(sorted(constraints))}, which "
+                "rowpost does not check. Drop it with ALTER TABLE … DROP CONSTRAINT."
             )
         if self.needs_jar:
             raise SparkFailed(
-                f"Cannot change {self.path}: the table has {self.needs_jar}, which rowpost does not write. Run REORG TABLE … APPLY (PURGE) "
-                "and disable the feature with Delta's own tools."
+                f"Cannot change {self.path}: the table has {self.needs_jar}, which rowpost does not write. Run REORG "
+                "TABLE … APPLY (PURGE) and disable the feature with Delta's own tools."
             )
 
     def _check_partitions(self) -> None:
         columns = tuple(self._table.metadata().partition_columns)
         if columns != PARTITIONS:
             raise SparkFailed(
-                f"The Delta table in {self.path} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day."
+                f"The Delta table in {self.path} is not an archive: it is partitioned by "
+                f"{', '.join(columns) or 'nothing'}, not by queue and day."
             )
 
     def discard(self, files: Iterable[NewFile]) -> None:
-        """Delete files that were not committed. Those that the newest snapshot has stay: a commit can succeed although its answer was lost."""
+        """Delete files that were not committed.
+
+        Those that the newest snapshot has stay: a commit can succeed although its answer was lost.
+        """
         self.refresh()
         live = {file.path for file in self.files()}
         self.folder.delete(file.path for file in files if file.path not in live)
@@ -343,18 +417,23 @@ def open_table(address: str) -> ArchiveTable:
     try:
         return ArchiveTable(address, DeltaTable(uri))
     except TableNotFoundError as error:
-        raise ArchiveNotFound(f"There is no archive in {address}. `rowpost archive QUEUE {address}` creates one.") from error
+        raise ArchiveNotFound(
+            f"There is no archive in {address}. `rowpost archive QUEUE {address}` creates one."
+        ) from error
     except BaseException as error:
         # deltalake's Rust code fails on an entry of the log that is not JSON, with an exception that is no Exception
         if type(error).__name__ != "PanicException" and not isinstance(error, DeltaError):
             raise
         raise SparkFailed(
-            f"The log of the table in {address} cannot be read: an entry in {LOG_FOLDER} is damaged ({str(error).splitlines()[0][:200]}). Restore it from a backup."
+            f"The log of the table in {address} cannot be read: an entry in {LOG_FOLDER} is damaged "
+            f"({str(error).splitlines()[0][:200]}). Restore it from a backup."
         ) from error
 
 
 def create_table(address: str, schema: Columns | None = None) -> ArchiveTable:
-    """Read the newest snapshot of a table. Creates the table if there is none, by default with the columns of an archive.
+    """Read the newest snapshot of a table.
+
+    Creates the table if there is none, by default with the columns of an archive.
 
     Raises what `open_table` raises, but ArchiveNotFound.
     """
@@ -366,12 +445,18 @@ def create_table(address: str, schema: Columns | None = None) -> ArchiveTable:
             DeltaTable.create(uri, columns, partition_by=list(PARTITIONS), configuration=_properties(columns))
     except (DeltaError, TableNotFoundError) as error:
         if not DeltaTable.is_deltatable(uri):  # otherwise another process has just created it
-            raise SparkFailed(f"Cannot create an archive in {address}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
+            raise SparkFailed(
+                f"Cannot create an archive in {address}: {str(error).splitlines()[0]}. Name a folder that can be "
+                "written."
+            ) from error
     return open_table(address)
 
 
 def _properties(schema: Schema) -> dict[str, str]:
-    """Return the properties of a new table. Delta's own writers refuse one whose statistics are of columns that it does not have."""
+    """Return the properties of a new table.
+
+    Delta's own writers refuse one whose statistics are of columns that it does not have.
+    """
     names = {field.name for field in schema.fields}
     return _PROPERTIES | {STATISTICS_OF: ",".join(name for name in STATISTICS if name in names)}
 
@@ -379,8 +464,10 @@ def _properties(schema: Schema) -> dict[str, str]:
 def _check_no_plain_files(path: str) -> None:
     """Raise SparkFailed for Parquet files without a table, so that a new table does not hide the messages in them."""
     folder = ArchiveFolder(path)
-    if not folder.is_delta and any(name.startswith("queue=") and not info.is_file for name, info in folder.contents(recursive=False)):
+    if not folder.is_delta and any(
+        name.startswith("queue=") and not info.is_file for name, info in folder.contents(recursive=False)
+    ):
         raise SparkFailed(
-            f"{path} has Parquet files of queues, but no log of a Delta table, so it is not an archive. Name another folder. "
-            "If the log was lost, restore it from a backup; spark.read.parquet reads the files without it."
+            f"{path} has Parquet files of queues, but no log of a Delta table, so it is not an archive. Name another "
+            "folder. If the log was lost, restore it from a backup; spark.read.parquet reads the files without it."
         )

@@ -1,7 +1,8 @@
-"""Add batches of messages to an archive's table, each once: the only writer of batches, of Spark's archiver and of the one without Spark.
+"""Add batches of messages to an archive's table, each once: the only writer of batches, of Spark's archiver and of the
+one without Spark.
 
-`TableWriter` compares a batch with what the table confirms (identity.py), adds its files in one commit that stores the offsets of the
-batch, and merges small files. Nothing of a batch that is refused stays.
+`TableWriter` compares a batch with what the table confirms (identity.py), adds its files in one commit that stores the
+offsets of the batch, and merges small files. Nothing of a batch that is refused stays.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ class TableWriter:
         self.table, self._needed = table, needed
         self._vacuumed = time.monotonic()
 
-    def add(self, batch: StreamBatch, queue: str | None, write: Callable[[str], Sequence[NewFile]], *, always: bool = False) -> int | None:
+    def add(
+        self, batch: StreamBatch, queue: str | None, write: Callable[[str], Sequence[NewFile]], *, always: bool = False
+    ) -> int | None:
         """Add a batch, and return the number of its rows. Returns None if the table has it already.
 
         Args:
             batch: see identity.py.
             queue: named in the log.
-            write: writes the files of the batch, whose names begin with its argument. Is not called if the table has the batch.
+            write: writes the files of the batch, whose names begin with its argument. Is not called if the table has
+                the batch.
             always: commit the offsets of a batch without messages that is at the end of the table too.
 
         Raises SparkFailed if the batch is not the next one of the table, or the table must not be changed.
@@ -50,7 +54,9 @@ class TableWriter:
         table.check_columns(self._needed)
         new = write(f"{batch.query}-{batch.number}")
         rows = sum(file.rows for file in new)
-        if (new or batch.moved or always) and not self._commit(batch, new, {"job": "archive", "queue": queue, "batch": batch.number, "rows": rows}):
+        if (new or batch.moved or always) and not self._commit(
+            batch, new, {"job": "archive", "queue": queue, "batch": batch.number, "rows": rows}
+        ):
             return None
         self._merge_small_files()
         return rows
@@ -60,7 +66,12 @@ class TableWriter:
         table = self.table
         try:
             while is_new(batch, table.recorded(), table.last_batch(batch.query)):
-                if table.commit(new, batches={batch.query: batch.number}, recorded=recorded_after(batch, table.recorded()), note=note):
+                if table.commit(
+                    new,
+                    batches={batch.query: batch.number},
+                    recorded=recorded_after(batch, table.recorded()),
+                    note=note,
+                ):
                     return True
                 table.refresh()
         except BaseException:

@@ -2,7 +2,8 @@
 
 app.py registers the commands by name. command.py holds what all commands share: --env, --json, exit codes and the
 conversion of errors into messages. Every group of commands has one module or package: run, message (send, receive),
-deploy (plan, apply, verify, version), queue, errors, subscriptions, sagas, transactions, outbox, spark, doctor and demo.
+deploy (plan, apply, verify, version), queue, errors, subscriptions, sagas, transactions, outbox, spark, doctor and
+demo.
 """
 
 import io

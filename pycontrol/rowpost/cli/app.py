@@ -45,7 +45,10 @@ _MODULES = {
 
 
 class _Commands(TyperGroup):
-    """Imports the module of a command when the command is used. A start of the program loads no other command's modules."""
+    """Imports the module of a command when the command is used.
+
+    A start of the program loads no other command's modules.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(_MODULES)
@@ -90,7 +93,9 @@ def _version(value: bool) -> None:
 def rowpost(
     env: EnvironmentOption = None,
     as_json: JsonOption = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version of rowpost and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version of rowpost and exit.")
+    ] = False,
 ) -> None:
     """A message queue in SQL Server or PostgreSQL.
 

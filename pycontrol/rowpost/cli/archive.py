@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowpost.cli.archiving import ArchivingOptions, ProgressOptions, QueuesArgument, check_queues, counter, missing_package
+from rowpost.cli.archiving import (
+    ArchivingOptions,
+    ProgressOptions,
+    QueuesArgument,
+    check_queues,
+    counter,
+    missing_package,
+)
 from rowpost.cli.command import command
 from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.option_groups import grouped
@@ -30,21 +37,32 @@ def register(app: typer.Typer) -> None:
 def archive(
     session: Session,
     queue: QueuesArgument,
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI such as s3://bucket/archive.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI such as s3://bucket/archive.")
+    ],
     options: ArchivingOptions,
     progress: ProgressOptions,
-    recreated: Annotated[bool, typer.Option("--recreated", help="The queue was dropped and created again: archive it from its beginning.")] = False,
+    recreated: Annotated[
+        bool,
+        typer.Option("--recreated", help="The queue was dropped and created again: archive it from its beginning."),
+    ] = False,
     checkpoint: Annotated[
         str | None,
         typer.Option(
             "--checkpoint",
             metavar="FOLDER",
-            help="Note outside of DIR how far it is: DIR is then refused if it is restored from an older copy. It is not needed to continue.",
+            help=(
+                "Note outside of DIR how far it is: DIR is then refused if it is restored from an older copy. It is "
+                "not needed to continue."
+            ),
             show_default=False,
         ),
     ] = None,
 ) -> ExitCode:
-    """Archive a queue's messages to a Delta table by queue and day, each exactly once, without Spark. Stop it with Ctrl-C or SIGTERM."""
+    """Archive a queue's messages to a Delta table by queue and day, each exactly once, without Spark.
+
+    Stop it with Ctrl-C or SIGTERM.
+    """
     every_s = None if options.interval is None else max(options.interval.total_seconds(), _SHORTEST_S)
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     try:
@@ -62,9 +80,20 @@ def archive(
         names = list(dict.fromkeys(check_queues(session, database, names)))
     name, stop = ",".join(names), Stop()
     with progress.receivers(session) as receive, stop.on_signals():
-        writer, noted, connect = TableWriter(create_table(folder)), ConfirmedOffsets(checkpoint), partial(PatientConnection, sleep=stop.sleep)
+        writer, noted, connect = (
+            TableWriter(create_table(folder)),
+            ConfirmedOffsets(checkpoint),
+            partial(PatientConnection, sleep=stop.sleep),
+        )
         archivers = [
-            QueueArchiver(writer, _read_options(session, each, options), recreated=recreated, checkpoint=noted, receivers=receive, connect=connect)
+            QueueArchiver(
+                writer,
+                _read_options(session, each, options),
+                recreated=recreated,
+                checkpoint=noted,
+                receivers=receive,
+                connect=connect,
+            )
             for each in names
         ]
         try:
@@ -72,7 +101,9 @@ def archive(
             if stop.asked and every_s is None:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
-            raise CommandInterrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
+            raise CommandInterrupted(
+                f"what was archived of {name} is kept; run the same command again to continue"
+            ) from None
     done = {kind: sum(getattr(each, kind) for each in archivers) for kind in ("batches", "messages", "dropped")}
     done["dropped_from_spool"] = done.pop("dropped")
     left = {} if options.drain else held.as_json()
@@ -83,7 +114,13 @@ def _read_options(session: Session, queue: str, options: ArchivingOptions) -> Re
     from rowpost.archive.source.options import DEFAULT_BYTES, DEFAULT_ROWS, ReadOptions
 
     return ReadOptions(
-        queue, session.environment, options.mode, max_rows=options.max_rows or (DEFAULT_ROWS if options.drain else _TAIL_ROWS),
-        max_bytes=options.max_bytes or DEFAULT_BYTES, allow_consumers=options.shared, take_over=options.take_over,
-        fail_on_data_loss=not options.accept_loss, connect_retry_s=ReadOptions.connect_retry_s if options.every is None else float("inf"),
-    )  # fmt: skip
+        queue,
+        session.environment,
+        options.mode,
+        max_rows=options.max_rows or (DEFAULT_ROWS if options.drain else _TAIL_ROWS),
+        max_bytes=options.max_bytes or DEFAULT_BYTES,
+        allow_consumers=options.shared,
+        take_over=options.take_over,
+        fail_on_data_loss=not options.accept_loss,
+        connect_retry_s=ReadOptions.connect_retry_s if options.every is None else float("inf"),
+    )

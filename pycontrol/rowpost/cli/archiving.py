@@ -1,4 +1,6 @@
-"""What `rowpost archive` and `rowpost spark archive` share: their options, the checks before a run, and what is printed after it."""
+"""What `rowpost archive` and `rowpost spark archive` share: their options, the checks before a run, and what is printed
+after it.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,17 @@ if TYPE_CHECKING:
     from rowpost.archive.progress import Receiver
 
 __all__ = [
-    "ArchivingOptions", "ProgressOptions", "QueuesArgument", "check_queues", "counter", "counts", "missing_package", "registered_queues", "remark", "show",
+    "ArchivingOptions", "ProgressOptions", "QueuesArgument", "check_queues", "counter", "counts", "missing_package",
+    "registered_queues", "remark", "show",
 ]  # fmt: skip
 
 QueuesArgument = Annotated[
     str,
-    typer.Argument(metavar="QUEUE", help="The audit or error queue, or several with commas between them: audit,error.", autocompletion=queue_names),
+    typer.Argument(
+        metavar="QUEUE",
+        help="The audit or error queue, or several with commas between them: audit,error.",
+        autocompletion=queue_names,
+    ),
 ]
 
 
@@ -41,29 +48,56 @@ QueuesArgument = Annotated[
 class ArchivingOptions:
     """What a run archives. Raises Refused for options that contradict each other."""
 
-    drain: Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")] = False
+    drain: Annotated[
+        bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")
+    ] = False
     shared: Annotated[
-        bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")
+        bool,
+        typer.Option(
+            "--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed."
+        ),
     ] = False
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="With --drain: also archive what a drain that does not continue left in the spool.")
+        bool,
+        typer.Option(
+            "--take-over", help="With --drain: also archive what a drain that does not continue left in the spool."
+        ),
     ] = False
-    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None
-    once: Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")] = False
+    every: Annotated[
+        str | None,
+        typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s."),
+    ] = None
+    once: Annotated[
+        bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")
+    ] = False
     max_rows: Annotated[
-        int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain 50000.")
+        int | None,
+        typer.Option(
+            "--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain 50000."
+        ),
     ] = None
     max_bytes: Annotated[
         int | None,
         typer.Option(
-            "--max-bytes", min=1, help="Maximum bytes of headers and bodies in one batch; a larger message is a batch of its own. Default: 1 GiB."
+            "--max-bytes",
+            min=1,
+            help=(
+                "Maximum bytes of headers and bodies in one batch; a larger message is a batch of its own. Default: 1 "
+                "GiB."
+            ),
         ),
     ] = None
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Continue although messages that were not archived have been purged from the queue.")
+        bool,
+        typer.Option(
+            "--accept-loss", help="Continue although messages that were not archived have been purged from the queue."
+        ),
     ] = False
     fail_when_held: Annotated[
-        bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")
+        bool,
+        typer.Option(
+            "--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives."
+        ),
     ] = False
 
     def __post_init__(self) -> None:
@@ -72,7 +106,10 @@ class ArchivingOptions:
         if (self.shared or self.take_over) and not self.drain:
             raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
         if self.fail_when_held and (self.drain or self.every):
-            raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
+            raise Refused(
+                "--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.",
+                ExitCode.USAGE,
+            )
 
     @property
     def mode(self) -> str:
@@ -99,18 +136,27 @@ class ProgressOptions:
 
     progress: Annotated[
         Path | None,
-        typer.Option("--progress", metavar="FILE", help="Append a line of JSON after each batch: rows, bytes, lag in messages and seconds.",
+        typer.Option("--progress", metavar="FILE", help=(
+            "Append a line of JSON after each batch: rows, bytes, lag in messages and "
+            "seconds."
+        ),
                      show_default=False, dir_okay=False),
     ] = None  # fmt: skip
     prometheus: Annotated[
         str | None,
-        typer.Option("--prometheus", metavar="[HOST:]PORT", help="Serve the same numbers to Prometheus. The host is 127.0.0.1 by default.",
+        typer.Option("--prometheus", metavar="[HOST:]PORT", help=(
+            "Serve the same numbers to Prometheus. The host is 127.0.0.1 by "
+            "default."
+        ),
                      show_default=False),
     ] = None  # fmt: skip
 
     @contextmanager
     def receivers(self, session: Session) -> Iterator[list[Receiver]]:
-        """Open a file, Prometheus, and OpenTelemetry if the environment has telemetry.meters. Raises SettingsError if one of them cannot be opened."""
+        """Open a file, Prometheus, and OpenTelemetry if the environment has telemetry.meters.
+
+        Raises SettingsError if one of them cannot be opened.
+        """
         from rowpost.archive.progress import JsonLines, OpenTelemetry, Prometheus
 
         with ExitStack() as opened:
@@ -133,11 +179,16 @@ _HIGHEST_PORT = 65535
 def missing_package(command: str, error: ImportError) -> SparkUnavailable:
     """Return the error for a package that a command lacks. The extra that has it is named as the command."""
     package = (error.name or "a package").partition(".")[0]
-    return SparkUnavailable(f"rowpost {command} needs {package}, which is not installed. Install it with: {install_command(command)}")
+    return SparkUnavailable(
+        f"rowpost {command} needs {package}, which is not installed. Install it with: {install_command(command)}"
+    )
 
 
 def check_queues(session: Session, database: Connection, names: Sequence[str]) -> list[str]:
-    """Check that the queues can be archived, and return their names as the database has them. Raises QueueNotFound, FeatureMissing, StreamRefused."""
+    """Check that the queues can be archived, and return their names as the database has them.
+
+    Raises QueueNotFound, FeatureMissing, StreamRefused.
+    """
     from rowpost.archive.source.queue_stream import describe
 
     registered = registered_queues(database, names, session.settings.naming).values()
@@ -147,11 +198,17 @@ def check_queues(session: Session, database: Connection, names: Sequence[str]) -
 
 
 def _why_held(queue: str, done: Mapping[str, Any]) -> str:
-    held = f"{done['waiting']:,} messages of {queue} are not archived yet: transactions that write to the queue were open, and a message below them may still appear."
+    held = (
+        f"{done['waiting']:,} messages of {queue} are not archived yet: transactions that write to the queue were "
+        "open, and a message below them may still appear."
+    )
     if not done["held_by"]:
         return f"{held} They have ended; run the command again."
     names = "; ".join(_holder(**each) for each in done["held_by"])
-    return f"{held} Open now: {names}. A later run archives the messages when these have ended, or if none of them is open then."
+    return (
+        f"{held} Open now: {names}. A later run archives the messages when these have ended, or if none of them is "
+        "open then."
+    )
 
 
 def _holder(process: int | None, since: str | None, application: str | None) -> str:
@@ -173,15 +230,23 @@ def counter(session: Session, words: str) -> Callable[[int, int], None]:
 
 
 def counts(session: Session, values: Mapping[str, object], **details: object) -> None:
-    """Print the last line on stdout: one JSON document. The details are in it with --json, which prints nothing else."""
+    """Print the last line on stdout: one JSON document.
+
+    The details are in it with --json, which prints nothing else.
+    """
     session.document(json.loads(json.dumps({**values, **(details if session.as_json else {})}, default=str)))
 
 
 def show(session: Session, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table, but not with --json. Whole numbers, and times in milliseconds, which are floats, are aligned to the right."""
+    """Print a table, but not with --json.
+
+    Whole numbers, and times in milliseconds, which are floats, are aligned to the right.
+    """
     if not session.as_json:
         cells = list(rows)
-        numbers = [name for place, name in enumerate(names) if any(isinstance(row[place], int | float) for row in cells)]
+        numbers = [
+            name for place, name in enumerate(names) if any(isinstance(row[place], int | float) for row in cells)
+        ]
         table(session.out, names, [list(map(_cell, row)) for row in cells], right=numbers)
 
 
@@ -196,13 +261,17 @@ def remark(session: Session, text: str) -> None:
 
 
 def registered_queues(database: Connection, names: Sequence[str], naming: Naming | None = None) -> Mapping[str, str]:
-    """Return the registered queue of each address, as `Session.stream_name` does. Raises QueueNotFound, which names all that are missing."""
+    """Return the registered queue of each address, as `Session.stream_name` does.
+
+    Raises QueueNotFound, which names all that are missing.
+    """
     directory = Directory()
     found = {name: directory.find(database, name) for name in names}
     missing = sorted(name for name, place in found.items() if not place.registered)
     if missing:
         raise QueueNotFound(
-            f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To list the queues, run: rowpost queue list"
+            f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To "
+            "list the queues, run: rowpost queue list"
         )
     return {name: place.name if naming is None else naming.explicit(place.name) for name, place in found.items()}
 
@@ -222,7 +291,8 @@ def _meters(settings: Settings, opened: ExitStack) -> Any:
         from rowpost.pipeline.telemetry.exporters import Exporters
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"The section telemetry needs {error.name}, which is not installed. Remove the section, or run: {install_command('telemetry')}"
+            f"The section telemetry needs {error.name}, which is not installed. Remove the section, or run: "
+            f"{install_command('telemetry')}"
         ) from error
     exporters = Exporters(replace(settings.telemetry, traces=None), "rowpost spark")
     opened.callback(exporters.close)

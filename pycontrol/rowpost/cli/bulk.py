@@ -33,13 +33,19 @@ def execute(session: Session, operation: BulkOperation) -> ExitCode:
             if counts.total is None:
                 bar.update(task, completed=counts.read)
             else:
-                bar.update(task, description=f"{operation.words.doing} (operation {counts.number})", total=counts.total, completed=counts.finished)
+                bar.update(
+                    task,
+                    description=f"{operation.words.doing} (operation {counts.number})",
+                    total=counts.total,
+                    completed=counts.finished,
+                )
 
         state = operation.run(show, lambda: "cancelled" if interrupts.pending else None)
         by_key, interrupts.pending = interrupts.pending, False
     if by_key and state == "cancelled":
         raise CommandInterrupted(
-            f"operation {operation.counts.number} {operation.words.done} {format_exact_count(operation.counts.done)}; the rest is still in {operation.queue}. To go on: rowpost operations resume {operation.counts.number}"
+            f"operation {operation.counts.number} {operation.words.done} {format_exact_count(operation.counts.done)}; "
+            f"the rest is still in {operation.queue}. To go on: rowpost operations resume {operation.counts.number}"
         )
     print_result(session, operation.words, operation, state)
     return ExitCode.FINDING if operation.refusals or state != "done" else ExitCode.OK
@@ -63,11 +69,13 @@ def print_result(session: Session, words: BulkWords, operation: BulkOperation | 
         )
         return
     session.note(
-        f"{words.done.capitalize()} {format_exact_count(counts.done)}." + ("" if operation is None else f" This is operation {counts.number}.")
+        f"{words.done.capitalize()} {format_exact_count(counts.done)}."
+        + ("" if operation is None else f" This is operation {counts.number}.")
     )
     if state != "done":
         session.note(
-            f"The operation was {state}: {format_exact_count((counts.total or counts.finished) - counts.finished)} are left. To go on: rowpost operations resume {counts.number}"
+            f"The operation was {state}: {format_exact_count((counts.total or counts.finished) - counts.finished)} are "
+            f"left. To go on: rowpost operations resume {counts.number}"
         )
     if counts.gone:
         session.note(f"{format_exact_count(counts.gone)} had already been removed by another process.")

@@ -31,12 +31,16 @@ EnvironmentOption = Annotated[
     typer.Option(
         "--env",
         metavar="NAME|PATH",
-        help="The environment: the name of a file in deploy/environments, or a path. Default: $ROWPOST_ENV, else local.",
+        help=(
+            "The environment: the name of a file in deploy/environments, or a path. Default: $ROWPOST_ENV, else local."
+        ),
         show_default=False,
         autocompletion=environment_names,
     ),
 ]
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)]
+QueueArgument = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 
@@ -60,7 +64,9 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
             raise typer.Exit(_run_to_exit_code(session, function, values))
 
         parameters = [parameter.replace(kind=keyword) for parameter in own] + shared
-        vars(run)["__signature__"] = inspect.Signature(parameters)  # an attribute that inspect reads and type checkers do not have
+        vars(run)["__signature__"] = inspect.Signature(
+            parameters
+        )  # an attribute that inspect reads and type checkers do not have
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__doc__, run.__name__ = function.__doc__, function.__name__
         app.command(name)(run)
@@ -97,7 +103,10 @@ def _message_and_code(error: BaseException) -> tuple[str, ExitCode]:
         case KeyboardInterrupt() | typer.Abort():
             result = "stopped by Ctrl-C: nothing was changed", ExitCode.INTERRUPTED
         case OSError():
-            result = f"{error.strerror or error}{'' if error.filename is None else f': {error.filename}'}", ExitCode.FAILED
+            result = (
+                f"{error.strerror or error}{'' if error.filename is None else f': {error.filename}'}",
+                ExitCode.FAILED,
+            )
         case _:
             traceback.print_exception(error)
             result = "this is a bug in rowpost: please report it with the lines above", ExitCode.BUG

@@ -1,8 +1,9 @@
 """The current folder among the places that modules are imported from.
 
-Handlers are imported from it, so `import_from_current_folder` adds it as the last place. PYTHONPATH may have put it first, often by an empty entry, as
-`export PYTHONPATH=$PYTHONPATH:/lib` makes one if it was not set. Then a file `queue.py` there takes the place of Python's own module, which
-rowpost and its libraries import. `put_behind_python` prevents that, and imports nothing that such a file could replace.
+Handlers are imported from it, so `import_from_current_folder` adds it as the last place. PYTHONPATH may have put it
+first, often by an empty entry, as `export PYTHONPATH=$PYTHONPATH:/lib` makes one if it was not set. Then a file
+`queue.py` there takes the place of Python's own module, which rowpost and its libraries import. `put_behind_python`
+prevents that, and imports nothing that such a file could replace.
 """
 
 import os
@@ -14,7 +15,8 @@ __all__ = ["import_from_current_folder", "put_behind_python"]
 def import_from_current_folder() -> None:
     """Make modules of the current folder importable.
 
-    Modules of Python and installed ones come first: a file such as `queue.py` must not take the place of one that rowpost imports.
+    Modules of Python and installed ones come first: a file such as `queue.py` must not take the place of one that
+    rowpost imports.
 
     Raises:
         Refused: the folder was removed.
@@ -23,7 +25,10 @@ def import_from_current_folder() -> None:
     if folder is None:
         from rowpost.cli.exits import Refused
 
-        raise Refused("Handlers are imported from the current folder, and it has been removed. Change to a folder that exists, and try again.")
+        raise Refused(
+            "Handlers are imported from the current folder, and it has been removed. Change to a folder that exists, "
+            "and try again."
+        )
     if folder not in sys.path:
         sys.path.append(folder)
 
@@ -31,8 +36,8 @@ def import_from_current_folder() -> None:
 def put_behind_python() -> None:
     """Let the modules of Python come before those of the current folder, in this process and in those that it starts.
 
-    Installed modules still come after those of a current folder that PYTHONPATH names. Processes that are started find it in PYTHONPATH only
-    if it has no file that is named like a module of Python.
+    Installed modules still come after those of a current folder that PYTHONPATH names. Processes that are started find
+    it in PYTHONPATH only if it has no file that is named like a module of Python.
     """
     folder = _current()
     if folder is None:

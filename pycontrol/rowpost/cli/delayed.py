@@ -19,17 +19,25 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Look at the delayed messages of a queue, and change when they are due.", no_args_is_help=True)
 PREVIEW_BYTES = 120
-KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The message, as rowpost delayed list shows it.", show_default=False)]
+KeyArgument = Annotated[
+    str, typer.Argument(metavar="KEY", help="The message, as rowpost delayed list shows it.", show_default=False)
+]
 
 
 @command(app, "list")
 def list_delayed(
     session: Session,
     name: QueueArgument,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Maximum number of messages, the next ones first.")] = 20,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=1000, help="Maximum number of messages, the next ones first.")
+    ] = 20,
     since: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="Only messages that are due then or later, such as 2h from now, or 2026-12-24T18:00Z."),
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Only messages that are due then or later, such as 2h from now, or 2026-12-24T18:00Z.",
+        ),
     ] = None,
 ) -> None:
     """Show the messages that are due next, without those that are being moved."""
@@ -42,7 +50,15 @@ def list_delayed(
             session.document(delayed_message_document(delayed.queue, message))
         return
     rows = [
-        (each.key, f"{each.due:%Y-%m-%d %H:%M:%S}", each.message_type, each.message_id, f"{each.body_bytes:,}", _preview(each)) for each in messages
+        (
+            each.key,
+            f"{each.due:%Y-%m-%d %H:%M:%S}",
+            each.message_type,
+            each.message_id,
+            f"{each.body_bytes:,}",
+            _preview(each),
+        )
+        for each in messages
     ]
     table(session.out, ("key", "due (UTC)", "type", "message id", "bytes", "body"), rows, right=("bytes",))
     if not messages:
@@ -60,8 +76,12 @@ def cancel(
     """Remove a delayed message for good. Its headers and body are printed with --json."""
     with session.deployed() as database:
         delayed = DelayedMessages(session.name(name), database)
-        session.confirm(f"Remove the delayed message {key} of {delayed.queue} in {session.settings.target} for good?", yes)
-        session.result(CancelDelayed(queue=delayed.queue, key=session.text(key), reason=reason).execute(database, OPERATOR))
+        session.confirm(
+            f"Remove the delayed message {key} of {delayed.queue} in {session.settings.target} for good?", yes
+        )
+        session.result(
+            CancelDelayed(queue=delayed.queue, key=session.text(key), reason=reason).execute(database, OPERATOR)
+        )
 
 
 @command(app)
@@ -69,12 +89,17 @@ def move(
     session: Session,
     name: QueueArgument,
     key: KeyArgument,
-    to: Annotated[str, typer.Argument(metavar="TIME", help="When it is due: 30m from now, or 2026-12-24T18:00Z.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Argument(metavar="TIME", help="When it is due: 30m from now, or 2026-12-24T18:00Z.", show_default=False),
+    ],
 ) -> None:
     """Let a delayed message be due at another time."""
     due = _time(to)
     with session.deployed() as database:
-        session.result(MoveDelayed(queue=session.name(name), key=session.text(key), due=due).execute(database, OPERATOR))
+        session.result(
+            MoveDelayed(queue=session.name(name), key=session.text(key), due=due).execute(database, OPERATOR)
+        )
 
 
 @command(app, "send-now")

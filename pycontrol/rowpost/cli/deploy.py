@@ -62,8 +62,8 @@ def _planned(session: Session, folder: Path | None = None) -> Plan:
     planned = plan(with_sagas(session.settings, unknown.append), folder)
     if unknown:
         session.note(
-            "Handlers cannot be imported here. If one is an endpoint with sagas, their tables are planned only if the environment declares "
-            f"them below `sagas`: {'; '.join(dict.fromkeys(map(str, unknown)))}"
+            "Handlers cannot be imported here. If one is an endpoint with sagas, their tables are planned only if the "
+            f"environment declares them below `sagas`: {'; '.join(dict.fromkeys(map(str, unknown)))}"
         )
     needed_by = "a handler of the environment" if unknown else ""
     return replace(planned, uncertain=tuple((feature, needed_by) for feature in OF_HANDLERS if needed_by))
@@ -71,12 +71,19 @@ def _planned(session: Session, folder: Path | None = None) -> Plan:
 
 def show_plan(
     session: Session,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the complete script for review, without connecting to the database.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="With --sql: write the script to this file.", dir_okay=False)] = None,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the complete script for review, without connecting to the database.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="With --sql: write the script to this file.", dir_okay=False)
+    ] = None,
     archive: Annotated[
         Path | None,
         typer.Option(
-            "--release-archive", metavar="ZIP", help="Write this release's scripts to a zip file, for plan --from and apply --to.", dir_okay=False
+            "--release-archive",
+            metavar="ZIP",
+            help="Write this release's scripts to a zip file, for plan --from and apply --to.",
+            dir_okay=False,
         ),
     ] = None,
     earlier: Annotated[
@@ -84,12 +91,16 @@ def show_plan(
         typer.Option(
             "--from",
             metavar="ZIP|FOLDER",
-            help="Compare with a release archive or a release's sql folder instead of the database, without connecting.",
+            help=(
+                "Compare with a release archive or a release's sql folder instead of the database, without connecting."
+            ),
             exists=True,
         ),
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if apply would change anything.")] = False,
-    outbox: Annotated[str | None, typer.Option("--outbox", metavar="NAME", help="Plan only the business database of this outbox.")] = None,
+    outbox: Annotated[
+        str | None, typer.Option("--outbox", metavar="NAME", help="Plan only the business database of this outbox.")
+    ] = None,
 ) -> ExitCode:
     """Show what apply would change in the database and in the business databases of outboxes."""
     session.offline = sql or any(each is not None for each in (output, archive, earlier))
@@ -101,7 +112,10 @@ def show_plan(
     if sql or output is not None:
         _print_script(session, planned, output)
         for each in others:
-            session.note(f"The business database {each.outbox} needs a separate script: rowpost plan --sql --outbox {each.outbox}")
+            session.note(
+                f"The business database {each.outbox} needs a separate script: rowpost plan --sql --outbox "
+                f"{each.outbox}"
+            )
         return ExitCode.OK
     if earlier is not None:
         with open_release(earlier) as release:
@@ -119,7 +133,10 @@ def _show_difference(session: Session) -> bool:
         diff = difference(database, planned)
         _print_difference(session, planned, diff, review(diff, database.engine, read_definition(database)))
         for queue, meant in dotted(database, [each for each in planned.queues if "." in each.table_name]):
-            session.note(f"The queue {queue.name} has a dot in its name, in the schema {queue.schema_name}. If a schema is meant: {meant.format()}")
+            session.note(
+                f"The queue {queue.name} has a dot in its name, in the schema {queue.schema_name}. If a schema is "
+                f"meant: {meant.format()}"
+            )
     return not diff.is_empty
 
 
@@ -140,7 +157,9 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
             {
                 "environment": planned.environment,
                 "hash": planned.hash,
-                "changes": [{"state": item.state, "name": item.name} for item in found.items if item.state != "unknown"],
+                "changes": [
+                    {"state": item.state, "name": item.name} for item in found.items if item.state != "unknown"
+                ],
                 "review": _review_document(found),
                 "unchanged": len(diff.names("unchanged")),
                 "transactions_by_queue": [part.title for part in parts_by_queue(diff)],
@@ -168,7 +187,10 @@ def _print_review(session: Session, planned: Plan, found: Review, where: str) ->
     for line in found.summary:
         session.note(line)
     if found.items:
-        rows = [(STATES[i.state], i.name, i.feature, (i.old_hash or "-")[:12], (i.new_hash or "-")[:12]) for i in found.items]
+        rows = [
+            (STATES[i.state], i.name, i.feature, (i.old_hash or "-")[:12], (i.new_hash or "-")[:12])
+            for i in found.items
+        ]
         table(session.out, ("change", "object", "for", "old", "new"), rows)
     for item in found.items:
         if item.diff:
@@ -183,7 +205,9 @@ def _review_document(found: Review) -> dict[str, object]:
 def _note_kept(session: Session, kept: tuple[Kept, ...]) -> None:
     """Name what stays although the environment does not declare it."""
     for each in kept:
-        session.note(f"Stays although the environment does not declare it: {each.subject}, because {each.reason}. {each.remedy}")
+        session.note(
+            f"Stays although the environment does not declare it: {each.subject}, because {each.reason}. {each.remedy}"
+        )
 
 
 def _also_registered(names: tuple[str, ...]) -> str:
@@ -195,15 +219,28 @@ def run_apply(
     yes: YesOption = False,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="ZIP|FOLDER", help="Go back to a saved release: run its procedures and grants again. Tables stay.", exists=True),
+        typer.Option(
+            "--to",
+            metavar="ZIP|FOLDER",
+            help="Go back to a saved release: run its procedures and grants again. Tables stay.",
+            exists=True,
+        ),
     ] = None,
     tables: Annotated[
-        bool, typer.Option("--tables", help="With --to: also undo what later releases changed in rowpost's own tables, and drop their procedures.")
+        bool,
+        typer.Option(
+            "--tables",
+            help="With --to: also undo what later releases changed in rowpost's own tables, and drop their procedures.",
+        ),
     ] = False,
     by_queue: Annotated[
         bool,
         typer.Option(
-            "--by-queue", help="Use one transaction for the shared objects and one for each queue and saga. After an error, run it again to go on."
+            "--by-queue",
+            help=(
+                "Use one transaction for the shared objects and one for each queue and saga. After an error, run it "
+                "again to go on."
+            ),
         ),
     ] = False,
 ) -> ExitCode:
@@ -218,7 +255,9 @@ def run_apply(
 
 
 def _note_missing_queues(session: Session, registered: tuple[str, ...]) -> None:
-    """Name the queues that the environment's workers need and that do not exist: `rowpost run` refuses to start without them.
+    """Name the queues that the environment's workers need and that do not exist:
+
+    `rowpost run` refuses to start without them.
 
     `registered` are the queues that exist although the environment does not declare them.
     """
@@ -227,7 +266,8 @@ def _note_missing_queues(session: Session, registered: tuple[str, ...]) -> None:
         if name in registered:
             continue
         session.note(
-            f"The workers need the queue {name!r}, which the environment {settings.environment!r} does not declare. Add `{name}: {{}}` to its queues."
+            f"The workers need the queue {name!r}, which the environment {settings.environment!r} does not declare. "
+            f"Add `{name}: {{}}` to its queues."
         )
 
 
@@ -253,9 +293,16 @@ def _apply(session: Session, yes: bool, by_queue: bool) -> None:
         _note_missing_queues(session, result.undeclared)
     if session.as_json:
         session.document(
-            {"applied": result.applied, "unchanged": result.unchanged, "altered": result.altered,
-             "undeclared": result.undeclared, "dropped": result.dropped, "kept": [asdict(each) for each in result.kept], **_which(session)}
-        )  # fmt: skip
+            {
+                "applied": result.applied,
+                "unchanged": result.unchanged,
+                "altered": result.altered,
+                "undeclared": result.undeclared,
+                "dropped": result.dropped,
+                "kept": [asdict(each) for each in result.kept],
+                **_which(session),
+            }
+        )
         return
     dropped = f"{len(result.dropped)} dropped, " if result.dropped else ""
     session.note(
@@ -264,7 +311,9 @@ def _apply(session: Session, yes: bool, by_queue: bool) -> None:
     )
     _note_kept(session, result.kept)
     for name in result.altered:
-        session.note(f"{name}: the table was changed by hand and was not replaced. rowpost verify shows the differences.")
+        session.note(
+            f"{name}: the table was changed by hand and was not replaced. rowpost verify shows the differences."
+        )
 
 
 def _which(session: Session) -> dict[str, str]:
@@ -300,7 +349,11 @@ def _state_after_interrupt(session: Session, planned: Plan, by_queue: bool) -> s
         with session.connected() as database:
             empty = difference(database, planned).is_empty
     except RowpostError:
-        return "rowpost plan shows what was applied" if by_queue else "either everything was applied or nothing: rowpost plan shows which"
+        return (
+            "rowpost plan shows what was applied"
+            if by_queue
+            else "either everything was applied or nothing: rowpost plan shows which"
+        )
     if empty:
         return "everything was already applied"
     if by_queue:

@@ -29,7 +29,10 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(session: Session) -> ExitCode:
-    """Check what the environment needs: Python, drivers, server, clock, schema, queues, Spark. Exit code 1 if a check fails."""
+    """Check what the environment needs:
+
+    Python, drivers, server, clock, schema, queues, Spark. Exit code 1 if a check fails.
+    """
     settings = session.settings
     import_from_current_folder()
     checks = [
@@ -49,7 +52,11 @@ def print_checks(session: Session, checks: list[Check]) -> ExitCode:
     if session.as_json:
         session.document({"healthy": not bad, "bad": len(bad), "checks": [check.__dict__ for check in checks]})
     else:
-        table(session.out, ("check", "state", "found", "what to do"), [(c.name, c.state, c.found, c.advice) for c in checks])
+        table(
+            session.out,
+            ("check", "state", "found", "what to do"),
+            [(c.name, c.state, c.found, c.advice) for c in checks],
+        )
     return ExitCode.FINDING if bad else ExitCode.OK
 
 
@@ -67,7 +74,10 @@ def _dotted(settings: Settings) -> list[Check]:
     except RowpostError:
         return []  # check_server says what is wrong
     said = "the name has a dot, and what stands before it is a schema of the database"
-    return [Check(each.title, "note", said, f"if a schema is meant, write {meant.format()}; if not, nothing is to be done") for each, meant in found]
+    return [
+        Check(each.title, "note", said, f"if a schema is meant, write {meant.format()}; if not, nothing is to be done")
+        for each, meant in found
+    ]
 
 
 def _spark() -> list[Check]:
@@ -77,5 +87,8 @@ def _spark() -> list[Check]:
         return [Check("Spark", "note", "pyspark is not installed", advice)]
     from rowpost.spark.doctor import check_environment
 
-    found = [Check(f"Spark: {each.name}", "note" if each.state == "bad" else each.state, each.found, each.advice) for each in check_environment()]
+    found = [
+        Check(f"Spark: {each.name}", "note" if each.state == "bad" else each.state, each.found, each.advice)
+        for each in check_environment()
+    ]
     return [*found, Check("Spark: session", "note", "not started", "run: rowpost spark doctor")]

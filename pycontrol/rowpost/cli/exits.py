@@ -12,7 +12,10 @@ __all__ = ["CommandInterrupted", "ExitCode", "Refused", "exit_code", "stop_befor
 
 
 class ExitCode(IntEnum):
-    """The exit codes of the program, each with its `meaning`, which `rowpost --help` shows. They do not change between releases."""
+    """The exit codes of the program, each with its `meaning`, which `rowpost --help` shows.
+
+    They do not change between releases.
+    """
 
     meaning: str
 

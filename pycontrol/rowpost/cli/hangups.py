@@ -1,7 +1,7 @@
 """Remember SIGHUP until the program can read its environment again.
 
-SIGHUP ends a process that has no handler for it. A service manager may send it as soon as the process has started, which is before the
-modules of `rowpost run` are imported.
+SIGHUP ends a process that has no handler for it. A service manager may send it as soon as the process has started,
+which is before the modules of `rowpost run` are imported.
 """
 
 import signal

@@ -51,14 +51,20 @@ def register(app: typer.Typer) -> None:
 def send(
     session: Session,
     queue: QueueArgument,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="The file with the body, or - for standard input.")] = "-",
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|-", help="The file with the body, or - for standard input.")
+    ] = "-",
     body: Annotated[str | None, typer.Option("--body", help="The body as text instead of a file.")] = None,
     type_name: Annotated[
         str | None,
         typer.Option("--type", "-t", metavar="TYPE", help="The message type, such as Shop.Messages.PlaceOrder."),
     ] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")] = None,
-    headers: Annotated[Path | None, typer.Option("--headers", metavar="FILE", help="A JSON file with headers: an object of strings.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
+    ] = None,
+    headers: Annotated[
+        Path | None, typer.Option("--headers", metavar="FILE", help="A JSON file with headers: an object of strings.")
+    ] = None,
     reply_to: Annotated[str | None, typer.Option("--reply-to", metavar="QUEUE", help="The reply queue.")] = None,
     sender: Annotated[str, typer.Option("--from", metavar="ENDPOINT", help="The originating endpoint.")] = "rowpost",
     time_to_be_received: Annotated[
@@ -70,12 +76,18 @@ def send(
             help="Expire after this time, such as 90s, 5m, 1h30m or 60d.",
         ),
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Send only the headers that are given, without the defaults.")] = False,
-    lines: Annotated[bool, typer.Option("--lines", help="Send every line of the file as one message, all in one transaction.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Send only the headers that are given, without the defaults.")
+    ] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Send every line of the file as one message, all in one transaction.")
+    ] = False,
 ) -> None:
     """Send a message with the headers that an NServiceBus endpoint needs. With --raw, send only the given headers."""
     given = {**(read_headers_file(headers) if headers else {}), **read_header_options(header or ())}
-    envelope = Envelope(given, raw=raw, type_name=type_name, sender=sender, reply_to=reply_to, machine=socket.gethostname())
+    envelope = Envelope(
+        given, raw=raw, type_name=type_name, sender=sender, reply_to=reply_to, machine=socket.gethostname()
+    )
     make = partial(_outgoing, envelope, time_to_be_received)
     if lines:
         if body is not None:
@@ -115,7 +127,9 @@ def _send_one(session: Session, name: str, message: OutgoingMessage) -> None:
         queue = session.queue(name, database)
         try:
             with session.unit(database):
-                queue.send(message.body, message.headers, id=message.id, time_to_be_received=message.time_to_be_received)
+                queue.send(
+                    message.body, message.headers, id=message.id, time_to_be_received=message.time_to_be_received
+                )
         except KeyboardInterrupt:
             raise CommandInterrupted(f"nothing was sent to {queue.name}") from None
     message_id = decode_headers(message.raw_headers).get(MESSAGE_ID)
@@ -158,7 +172,13 @@ def receive(
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of messages.")] = 1,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", file_okay=False, help="Write bodies and headers to files in this folder."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            file_okay=False,
+            help="Write bodies and headers to files in this folder.",
+        ),
     ] = None,
 ) -> None:
     """Receive messages and print them. A message is removed only after it was printed."""

@@ -19,10 +19,17 @@ from rowpost.wire.conversation import mermaid, tree
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Follow one message, or a conversation, through queues, audit, failures, outboxes and sagas.", no_args_is_help=True)
+app = typer.Typer(
+    help="Follow one message, or a conversation, through queues, audit, failures, outboxes and sagas.",
+    no_args_is_help=True,
+)
 
 AllOption = Annotated[
-    bool, typer.Option("--all", help=f"Look through all messages of each queue, and not only the newest {LOOK_THROUGH:,}. Reads whole tables.")
+    bool,
+    typer.Option(
+        "--all",
+        help=f"Look through all messages of each queue, and not only the newest {LOOK_THROUGH:,}. Reads whole tables.",
+    ),
 ]
 
 
@@ -37,7 +44,9 @@ def show(
     Exit code 1 if nothing is known.
     """
     with session.deployed() as database:
-        life = message_life(database, session.settings, session.text(message), look_through=None if everything else LOOK_THROUGH)
+        life = message_life(
+            database, session.settings, session.text(message), look_through=None if everything else LOOK_THROUGH
+        )
     if session.as_json:
         session.document(life_document(life))
     else:
@@ -54,7 +63,10 @@ def _print(session: Session, life: MessageLife) -> None:
     session.out.print(f"message {life.message_id}  {life.message_type}".rstrip(), soft_wrap=True)
     if life.conversation_id:
         session.out.print(f"conversation {life.conversation_id}", soft_wrap=True)
-    rows = [("" if fact.at is None else _shown(fact.at), fact.kind, fact.place, fact.row_version, fact.text, fact.related) for fact in life.facts]
+    rows = [
+        ("" if fact.at is None else _shown(fact.at), fact.kind, fact.place, fact.row_version, fact.text, fact.related)
+        for fact in life.facts
+    ]
     if rows:
         table(session.out, ("when (UTC)", "what", "where", "row", "", "related"), rows, right=("row",))
     else:
@@ -65,7 +77,10 @@ def _print(session: Session, life: MessageLife) -> None:
 @command(app, "conversation")
 def show_conversation(
     session: Session,
-    conversation_id: Annotated[str, typer.Argument(metavar="CONVERSATION", help="The id of the conversation, as the messages' headers name it.")],
+    conversation_id: Annotated[
+        str,
+        typer.Argument(metavar="CONVERSATION", help="The id of the conversation, as the messages' headers name it."),
+    ],
     everything: AllOption = False,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid sequence diagram.")] = False,
 ) -> None:

@@ -20,15 +20,25 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Read the operation log, and cancel or go on with bulk operations.", no_args_is_help=True)
 NumberArgument = Annotated[
-    int, typer.Argument(metavar="OPERATION", min=1, help="The operation's number, as rowpost operations list shows it.", show_default=False)
+    int,
+    typer.Argument(
+        metavar="OPERATION",
+        min=1,
+        help="The operation's number, as rowpost operations list shows it.",
+        show_default=False,
+    ),
 ]
 
 
 @command(app, "list")
 def list_recorded(
     session: Session,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Maximum number of operations, the last one first.")] = 20,
-    before: Annotated[int | None, typer.Option("--before", metavar="OPERATION", help="Only operations before this one.")] = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=1000, help="Maximum number of operations, the last one first.")
+    ] = 20,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="OPERATION", help="Only operations before this one.")
+    ] = None,
 ) -> None:
     """List what operators did by dashboard and command line, the last operation first."""
     with session.deployed() as database:
@@ -50,7 +60,12 @@ def list_recorded(
         )
         for operation in operations
     ]
-    table(session.out, ("operation", "began (UTC)", "who", "what", "queue", "state", "messages", "why"), rows, right=("operation", "messages"))
+    table(
+        session.out,
+        ("operation", "began (UTC)", "who", "what", "queue", "state", "messages", "why"),
+        rows,
+        right=("operation", "messages"),
+    )
     if not operations:
         session.note("No operation is on record.")
     elif len(operations) == count:
@@ -67,11 +82,23 @@ def show(session: Session, number: NumberArgument) -> None:
         session.document(document)
         return
     shown = {
-        "operation": operation.number, "what": operation.name, "state": operation.state, "who": f"{operation.who}, {operation.client}", "queue": operation.queue, "message id": operation.message_id,
-        **{f"- {name}": value for name, value in document.details.items()}, "why": operation.reason, "began (UTC)": operation.started_at,
-        "last report (UTC)": operation.changed_at, "ended (UTC)": operation.ended_at, "messages": _messages(operation), "already gone": operation.gone or None, "stay": operation.refused or None,
-        "cancelled by": operation.cancelled_by, "outcome": operation.outcome,
-    }  # fmt: skip
+        "operation": operation.number,
+        "what": operation.name,
+        "state": operation.state,
+        "who": (f"{operation.who}, {operation.client}"),
+        "queue": operation.queue,
+        "message id": operation.message_id,
+        **{f"- {name}": value for name, value in document.details.items()},
+        "why": operation.reason,
+        "began (UTC)": operation.started_at,
+        "last report (UTC)": operation.changed_at,
+        "ended (UTC)": operation.ended_at,
+        "messages": _messages(operation),
+        "already gone": operation.gone or None,
+        "stay": operation.refused or None,
+        "cancelled by": operation.cancelled_by,
+        "outcome": operation.outcome,
+    }
     table(session.out, ("", ""), [(name, value) for name, value in shown.items() if value is not None])
     if operation.may_go_on:
         session.note(f"To go on with it: rowpost operations resume {operation.number}")
@@ -92,10 +119,16 @@ def resume(
     number: NumberArgument,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", metavar="NAME=VALUE", help="For edit-all: the headers as before, because the record has no values."),
+        typer.Option(
+            "--header",
+            metavar="NAME=VALUE",
+            help="For edit-all: the headers as before, because the record has no values.",
+        ),
     ] = None,
 ) -> ExitCode:
-    """Go on with a bulk operation that was interrupted, cancelled or failed, behind the last message that it finished."""
+    """Go on with a bulk operation that was interrupted, cancelled or failed, behind the last message that it
+    finished.
+    """
     with session.deployed() as database:
         return execute(session, BulkOperation.resume(database, number, header_values(header)))
 
@@ -103,7 +136,9 @@ def resume(
 @command(app)
 def clean(
     session: Session,
-    keep: Annotated[int, typer.Option("--keep-days", min=1, max=10_000, help="Delete operations that began before so many days.")] = KEPT_DAYS,
+    keep: Annotated[
+        int, typer.Option("--keep-days", min=1, max=10_000, help="Delete operations that began before so many days.")
+    ] = KEPT_DAYS,
 ) -> None:
     """Delete old operations from the record. Supervisors whose login is an operator do so every hour."""
     with session.deployed() as database:
@@ -111,7 +146,9 @@ def clean(
     if session.as_json:
         session.document({"deleted": removed})
     else:
-        session.note(f"Deleted {removed:,} {'operation' if removed == 1 else 'operations'} that began more than {keep} days ago.")
+        session.note(
+            f"Deleted {removed:,} {'operation' if removed == 1 else 'operations'} that began more than {keep} days ago."
+        )
 
 
 def _messages(operation: LoggedOperation) -> str:

@@ -23,21 +23,32 @@ Result = TypeVar("Result")
 
 
 def grouped(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a function with the fields of each dataclass among the parameters of `function` as parameters of its own, in its place."""
+    """Return a function with the fields of each dataclass among the parameters of `function` as parameters of its own,
+    in its place.
+    """
     parameters = inspect.signature(function, eval_str=True).parameters
-    groups: dict[str, Any] = {name: each.annotation for name, each in parameters.items() if is_dataclass(each.annotation)}
+    groups: dict[str, Any] = {
+        name: each.annotation for name, each in parameters.items() if is_dataclass(each.annotation)
+    }
 
     @wraps(function)
     def run(session: object, **values: Any) -> Result:
-        made = {name: kind(**{each.name: values.pop(each.name) for each in fields(kind)}) for name, kind in groups.items()}
+        made = {
+            name: kind(**{each.name: values.pop(each.name) for each in fields(kind)}) for name, kind in groups.items()
+        }
         return function(session, **values, **made)
 
     flat = [each for name, own in parameters.items() for each in (_options(groups[name]) if name in groups else [own])]
-    first, *others = (each if number == 0 else each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for number, each in enumerate(flat))
+    first, *others = (
+        each if number == 0 else each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for number, each in enumerate(flat)
+    )
     vars(run)["__signature__"] = inspect.Signature([first, *others])
     return run
 
 
 def _options(group: Any) -> list[inspect.Parameter]:
     types = get_type_hints(group, include_extras=True)
-    return [inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name]) for each in fields(group)]
+    return [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
+        for each in fields(group)
+    ]

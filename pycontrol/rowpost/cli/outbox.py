@@ -16,7 +16,14 @@ from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, PermissionDenied
 from rowpost.operations.reading import outbox_figures
-from rowpost.outbox.cleanup import LEFT_BEHIND_AFTER_SECONDS, clean, clean_dispatches, list_left_behind, send_left_behind, why_unsent
+from rowpost.outbox.cleanup import (
+    LEFT_BEHIND_AFTER_SECONDS,
+    clean,
+    clean_dispatches,
+    list_left_behind,
+    send_left_behind,
+    why_unsent,
+)
 
 __all__ = ["app"]
 
@@ -30,8 +37,9 @@ _REASONS = 100
 def status(session: Session) -> ExitCode:
     """Show the size of outboxes and their unsent messages, with the reasons why they are unsent.
 
-    Exit code 1 if a message of this environment has been unsent for a minute, or if a database is unreachable. "of others": unsent messages of
-    endpoints that this environment does not have. Their environment's supervisors send them.
+    Exit code 1 if a message of this environment has been unsent for a minute, or if a database is unreachable. "of
+    others": unsent messages of endpoints that this environment does not have. Their environment's supervisors send
+    them.
     """
     found: dict[str, dict[str, Any] | None] = {}
     for each in _businesses(session):
@@ -43,7 +51,10 @@ def status(session: Session) -> ExitCode:
         table(session.out, _COLUMNS, rows, right=("records", "size", "unsent", "oldest unsent", "of others"))
         for name, facts in found.items():
             _note_unsent(session, name, facts or {})
-    late = [facts is None or (facts["oldest_undispatched_ms"] or 0) > LEFT_BEHIND_AFTER_SECONDS * 1000 for facts in found.values()]
+    late = [
+        facts is None or (facts["oldest_undispatched_ms"] or 0) > LEFT_BEHIND_AFTER_SECONDS * 1000
+        for facts in found.values()
+    ]
     return ExitCode.FINDING if any(late) else ExitCode.OK
 
 
@@ -58,7 +69,11 @@ def clean_outboxes(session: Session) -> ExitCode:
             name = str(each.outbox)
             with each.deployed() as business:
                 cared = send_left_behind(
-                    database, business, queues, error_queue=session.settings.supervisor.error_queue, host_of=session.settings.host_of
+                    database,
+                    business,
+                    queues,
+                    error_queue=session.settings.supervisor.error_queue,
+                    host_of=session.settings.host_of,
                 )
                 removed = clean(business, retention[name])
             forgotten = clean_dispatches(database, retention[name])
@@ -77,7 +92,10 @@ def _businesses(session: Session) -> list[Session]:
     """Return the sessions of the business databases. Raises Refused if there are none."""
     _, *others = session.databases()
     if not others:
-        raise Refused(f"The environment {session.settings.environment} has no outboxes. Declare them below `outbox`.", ExitCode.SETTINGS)
+        raise Refused(
+            f"The environment {session.settings.environment} has no outboxes. Declare them below `outbox`.",
+            ExitCode.SETTINGS,
+        )
     return others
 
 
@@ -92,19 +110,26 @@ def _ask(session: Session, of_outbox: Session) -> dict[str, Any] | None:
         with of_outbox.deployed() as business:
             facts = outbox_figures(business, queues)
             late = facts["oldest_undispatched_ms"] or 0
-            return {**facts, "unsent": _reasons(session, business, queues) if late > LEFT_BEHIND_AFTER_SECONDS * 1000 else []}
+            return {
+                **facts,
+                "unsent": _reasons(session, business, queues) if late > LEFT_BEHIND_AFTER_SECONDS * 1000 else [],
+            }
     except DatabaseUnavailable as error:
         session.note(str(error))
         return None
 
 
 def _reasons(session: Session, business: Connection, queues: set[str]) -> list[dict[str, Any]]:
-    """Return the messages that have been unsent for a minute, up to 100, with the reason; null: nothing prevents that they are sent."""
+    """Return the messages that have been unsent for a minute, up to 100, with the reason; null: nothing prevents that
+    they are sent.
+    """
     found: list[dict[str, Any]] = []
     try:
         with session.deployed() as database:
             for queue, message_id in islice(list_left_behind(business, queues), _REASONS):
-                reason = why_unsent(database, business, queue, message_id, error_queue=session.settings.supervisor.error_queue)
+                reason = why_unsent(
+                    database, business, queue, message_id, error_queue=session.settings.supervisor.error_queue
+                )
                 found.append({"endpoint": queue, "message_id": message_id, "reason": reason})
     except PermissionDenied as error:
         session.note(f"The reasons are not shown, because the login may not read the unsent messages: {error}")
@@ -113,8 +138,15 @@ def _reasons(session: Session, business: Connection, queues: set[str]) -> list[d
 
 def _note_unsent(session: Session, name: str, facts: dict[str, Any]) -> None:
     for each in facts.get("unsent", ()):
-        why = f"cannot be sent: {each['reason']}" if each["reason"] else "are sent by the next round of a supervisor, or by `rowpost outbox clean`."
-        session.note(f"{name}: the outgoing messages of message {each['message_id']} of {each['endpoint']}, which was handled, {why}")
+        why = (
+            f"cannot be sent: {each['reason']}"
+            if each["reason"]
+            else "are sent by the next round of a supervisor, or by `rowpost outbox clean`."
+        )
+        session.note(
+            f"{name}: the outgoing messages of message {each['message_id']} of {each['endpoint']}, which was handled, "
+            f"{why}"
+        )
     left_out = facts.get("undispatched", 0) - len(facts.get("unsent", ()))
     if facts.get("unsent") and left_out > 0:
         session.note(f"{name}: {left_out:,} more are unsent.")

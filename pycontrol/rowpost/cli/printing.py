@@ -20,7 +20,9 @@ __all__ = ["describe_body", "json_text", "message_document", "print_message", "t
 
 
 def json_text(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
-    r"""Return a JSON document in which everything that could control a terminal is escaped. It means the same to a program.
+    r"""Return a JSON document in which everything that could control a terminal is escaped.
+
+    It means the same to a program.
 
     >>> json_text({"name": "a\x9b31mb"})
     '{"name": "a\\u009b31mb"}'

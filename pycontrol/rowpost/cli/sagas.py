@@ -30,13 +30,17 @@ app = typer.Typer(help="Inspect and maintain sagas and their instances.", no_arg
 PAGE = 500
 
 SagaArgument = Annotated[str, typer.Argument(metavar="SAGA", help="The saga's table, such as Sales_OrderPolicy.")]
-InstanceArgument = Annotated[str, typer.Argument(metavar="INSTANCE", help="The instance's correlation value, or its id.")]
+InstanceArgument = Annotated[
+    str, typer.Argument(metavar="INSTANCE", help="The instance's correlation value, or its id.")
+]
 
 
 @command(app, "list")
 def list_sagas(
     session: Session,
-    saga: Annotated[str | None, typer.Argument(metavar="[SAGA]", help="List the instances of this saga.", show_default=False)] = None,
+    saga: Annotated[
+        str | None, typer.Argument(metavar="[SAGA]", help="List the instances of this saga.", show_default=False)
+    ] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of instances.")] = 100,
 ) -> None:
     """List the sagas that have a table in the database, or the instances of one saga."""
@@ -46,11 +50,16 @@ def list_sagas(
             return
         name, by = _registered(session, database, saga)
         found_instances = islice(instances(database, name), count)
-        found = [instance_document(key, version, data, metadata, by) for key, _, version, _, data, metadata in found_instances]
+        found = [
+            instance_document(key, version, data, metadata, by)
+            for key, _, version, _, data, metadata in found_instances
+        ]
     if session.as_json:
         session.document(found)
         return
-    rows = [(each["instance"], each["id"], each["version"], json.dumps(each["state"], ensure_ascii=False)) for each in found]
+    rows = [
+        (each["instance"], each["id"], each["version"], json.dumps(each["state"], ensure_ascii=False)) for each in found
+    ]
     table(session.out, ("instance", "id", "version", "state"), rows, right=("version",))
     if not rows:
         session.note("No active instances.")
@@ -85,7 +94,9 @@ def history(
     saga: SagaArgument,
     instance: InstanceArgument,
     audit: Annotated[str, typer.Option("--audit", metavar="QUEUE", help="The audit queue to search.")] = "audit",
-    last: Annotated[int, typer.Option("--last", min=1, help="Maximum number of messages to search, from the oldest on.")] = 100_000,
+    last: Annotated[
+        int, typer.Option("--last", min=1, help="Maximum number of messages to search, from the oldest on.")
+    ] = 100_000,
 ) -> None:
     """Show the messages that an instance handled, as far as the audit queue still has them.
 
@@ -94,20 +105,27 @@ def history(
     with session.deployed() as database:
         name, by = _registered(session, database, saga)
         key = as_id(instance) or UUID(_find(session, database, name, by, instance)["id"])
-        found = [_entry(headers) for headers in islice(_audited(session, database, audit), last) if _handled_by(headers, key)]
+        found = [
+            _entry(headers) for headers in islice(_audited(session, database, audit), last) if _handled_by(headers, key)
+        ]
     if session.as_json:
         session.document(found)
         return
     table(session.out, ("handled", "message", "intent", "id"), [tuple(each.values()) for each in found])
     if not found:
-        session.note(f"No message in {audit} was handled by this instance. Endpoints write copies only if they have an audit_queue.")
+        session.note(
+            f"No message in {audit} was handled by this instance. Endpoints write copies only if they have an "
+            "audit_queue."
+        )
 
 
 @command(app)
 def drop(
     session: Session,
     saga: SagaArgument,
-    keep_table: Annotated[bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its instances.")] = False,
+    keep_table: Annotated[
+        bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its instances.")
+    ] = False,
     yes: YesOption = False,
 ) -> None:
     """Drop a saga that no endpoint declares any more, with all its instances."""
@@ -128,7 +146,10 @@ def correlate(session: Session, saga: SagaArgument) -> ExitCode:
     if session.as_json:
         session.document(done._asdict())
     else:
-        session.out.print(f"{saga}: filled the second correlation of {done.correlated} instances; {done.missing} instances have no value.")
+        session.out.print(
+            f"{saga}: filled the second correlation of {done.correlated} instances; {done.missing} instances have no "
+            "value."
+        )
     return ExitCode.FINDING if done.missing else ExitCode.OK
 
 
@@ -137,7 +158,10 @@ def drop_correlation(
     session: Session,
     saga: SagaArgument,
     correlation: Annotated[
-        str, typer.Argument(metavar="PROPERTY", help="The property that the saga no longer uses to find instances, such as OrderId.")
+        str,
+        typer.Argument(
+            metavar="PROPERTY", help="The property that the saga no longer uses to find instances, such as OrderId."
+        ),
     ],
     yes: YesOption = False,
 ) -> None:
@@ -158,7 +182,10 @@ def _find(session: Session, database: Connection, saga: str, by: str, instance: 
     """Find an instance by its id or by its correlation value. Raises Refused."""
     found = find_instance(database, saga, by, session.text(instance))
     if found is None:
-        raise Refused(f"The saga {saga} has no instance {instance!r}. It is completed, or it was never started.", ExitCode.NOT_FOUND)
+        raise Refused(
+            f"The saga {saga} has no instance {instance!r}. It is completed, or it was never started.",
+            ExitCode.NOT_FOUND,
+        )
     return found
 
 

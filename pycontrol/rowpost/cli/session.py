@@ -108,7 +108,8 @@ class Session:
                 raise QueueNotFound(self._missing(database, str(error))) from error
 
     def _missing(self, database: Connection, said: str) -> str:
-        """Return what is said of a queue that is not found: with the one that the user may have meant, without how to make a second one.
+        """Return what is said of a queue that is not found: with the one that the user may have meant, without how to
+        make a second one.
 
         Return it unchanged if no queue is like it, or if the login may not list them.
         """
@@ -128,7 +129,9 @@ class Session:
         known = self.settings.outboxes
         if outbox is not None and outbox not in {each.name for each in known}:
             names = ", ".join(each.name for each in known) or "none"
-            raise SettingsError(f"The environment {self.settings.environment} has no outbox {outbox!r}; it has: {names}.")
+            raise SettingsError(
+                f"The environment {self.settings.environment} has no outbox {outbox!r}; it has: {names}."
+            )
         found = [self._session_of(each) for each in known if outbox in (None, each.name)]
         return found if outbox is not None else [self, *found]
 
@@ -148,7 +151,9 @@ class Session:
         return name
 
     def stream_name(self, text: str) -> str:
-        """Return the same in the form that the options of Spark's data source take: there too, a name without a schema has the default one."""
+        """Return the same in the form that the options of Spark's data source take: there too, a name without a schema
+        has the default one.
+        """
         return self.settings.naming.explicit(self.name(text))
 
     def text(self, name: str) -> str:

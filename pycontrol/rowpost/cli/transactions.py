@@ -53,7 +53,9 @@ def list_transactions(session: Session) -> ExitCode:
         table(session.out, ("participant", "state", "prepared (UTC)", "transaction"), rows)
     else:
         session.out.print(
-            "No transaction is in doubt." if not unreachable else "No transaction is in doubt at the participants that could be reached."
+            "No transaction is in doubt."
+            if not unreachable
+            else "No transaction is in doubt at the participants that could be reached."
         )
     _note_problems(session, unreachable)
     waiting = unreachable or any(x.state in ("decided", "abandoned") for x in found)
@@ -75,7 +77,10 @@ def resolve(session: Session) -> ExitCode:
              "forgotten": result.forgotten, "unreachable": result.unreachable}
         )  # fmt: skip
     else:
-        done = f"{len(result.committed)} committed, {len(result.rolled_back)} rolled back, {len(result.left)} still running."
+        done = (
+            f"{len(result.committed)} committed, {len(result.rolled_back)} rolled back, {len(result.left)} still "
+            "running."
+        )
         session.out.print(done)
     _note_problems(session, result.unreachable)
     return ExitCode.FINDING if result.unreachable else ExitCode.OK
@@ -94,7 +99,9 @@ def _participants(session: Session) -> dict[str, str]:
     """Return the participants of the environment and of its endpoints. Raises Refused if there are none."""
     settings = session.settings
     if settings.engine != "postgresql":
-        raise Refused("On SQL Server, the server itself resolves such transactions: see sys.dm_tran_active_transactions.")
+        raise Refused(
+            "On SQL Server, the server itself resolves such transactions: see sys.dm_tran_active_transactions."
+        )
     import_from_current_folder()
     sources: list[Mapping[str, str]] = [dict(settings.participants)]
     unknown = partial(_note_unread, session)
@@ -102,6 +109,8 @@ def _participants(session: Session) -> dict[str, str]:
     found = resolve_participants(*sources)
     if not found:
         raise Refused(
-            f"The environment {settings.environment} has no participants. Declare them below `participants` or in an Endpoint.", ExitCode.SETTINGS
+            f"The environment {settings.environment} has no participants. Declare them below `participants` or in an "
+            "Endpoint.",
+            ExitCode.SETTINGS,
         )
     return found

@@ -25,7 +25,9 @@ def register(app: typer.Typer) -> None:
 
 
 def workers(session: Session) -> None:
-    """List the supervisors of all hosts with their workers, as each last reported them; a supervisor reports every ten seconds."""
+    """List the supervisors of all hosts with their workers, as each last reported them; a supervisor reports every ten
+    seconds.
+    """
     with session.deployed() as database:
         if session.as_json:
             session.document(supervisors(database).supervisors)
@@ -33,29 +35,46 @@ def workers(session: Session) -> None:
         found = supervisors_of(database)
     printed: Counter[str] = Counter()
     for each in found:
-        seen = f"GONE: silent for {format_seconds(each.silent)}" if each.gone else f"seen {format_seconds(each.silent)} ago"
+        seen = (
+            f"GONE: silent for {format_seconds(each.silent)}"
+            if each.gone
+            else f"seen {format_seconds(each.silent)} ago"
+        )
         session.out.print(
             f"{each.host}, process {each.process_id}, {each.environment}, rowpost {each.version}, login {each.login},"
             f" since {each.started_at:%Y-%m-%d %H:%M:%S} UTC, {seen}",
             soft_wrap=True,
         )
         if each.unreadable:
-            session.note(f"The report of the supervisor {each.supervisor_id} cannot be read. The login {each.login} wrote it.")
+            session.note(
+                f"The report of the supervisor {each.supervisor_id} cannot be read. The login {each.login} wrote it."
+            )
             continue
         if each.too_long:
             session.note(
-                f"The workers of the supervisor {each.supervisor_id} are left out. Newer reports of its login have 1,000,000 characters together."
+                f"The workers of the supervisor {each.supervisor_id} are left out. Newer reports of its login have "
+                "1,000,000 characters together."
             )
             continue
         rows = [_row(each, worker) for worker in each.workers[: PRINTED - printed[each.login]]]
         printed[each.login] += len(rows)
         table(session.out, ("queue", "worker", "state", "for", "message", "handled for"), rows, right=("worker",))
         if len(rows) < len(each.workers):
-            session.note(f"{len(each.workers) - len(rows):,} more workers of this supervisor are not printed. To list them, add --json.")
+            session.note(
+                f"{len(each.workers) - len(rows):,} more workers of this supervisor are not printed. To list them, add "
+                "--json."
+            )
     if not found:
         session.note("No supervisor has reported in the last day. To start one, run: rowpost run")
 
 
 def _row(supervisor: SupervisorPresence, worker: ReportedWorker) -> tuple[object, ...]:
     handled = "" if worker.message_seconds is None else format_seconds(worker.message_seconds + supervisor.silent)
-    return worker.queue, worker.process_id, worker.state, format_seconds(worker.seconds + supervisor.silent), worker.message or "", handled
+    return (
+        worker.queue,
+        worker.process_id,
+        worker.state,
+        format_seconds(worker.seconds + supervisor.silent),
+        worker.message or "",
+        handled,
+    )

@@ -44,7 +44,10 @@ class HostAccess:
 
 
 class LoopbackAccess:
-    """Everybody on this machine. The name of the host is checked, so that no web page elsewhere gets in by its own DNS."""
+    """Everybody on this machine.
+
+    The name of the host is checked, so that no web page elsewhere gets in by its own DNS.
+    """
 
     signs_in = False
 
@@ -60,7 +63,10 @@ class TokenAccess:
     def __init__(self, token: str) -> None:
         """Raise SettingsError if the token is shorter than 16 characters."""
         if len(token) < SHORTEST_TOKEN:
-            raise SettingsError(f"The dashboard's token has {len(token)} characters. Use at least {SHORTEST_TOKEN}, such as: openssl rand -hex 32")
+            raise SettingsError(
+                f"The dashboard's token has {len(token)} characters. Use at least {SHORTEST_TOKEN}, such as: openssl "
+                "rand -hex 32"
+            )
         self._token = token.encode()
         self._secret = secrets.token_bytes(32)
 
@@ -96,7 +102,10 @@ class TokenAccess:
 
 
 class ProxyAccess:
-    """Whom a proxy names in a header. Requests from other addresses than the proxy's are refused, as anybody can write a header."""
+    """Whom a proxy names in a header.
+
+    Requests from other addresses than the proxy's are refused, as anybody can write a header.
+    """
 
     signs_in = False
 

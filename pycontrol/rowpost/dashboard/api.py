@@ -1,6 +1,9 @@
-"""The JSON behind the pages, and the OpenAPI document that describes it. Version 1 reads, and begins, resumes and cancels bulk operations.
+"""The JSON behind the pages, and the OpenAPI document that describes it.
 
-A decorated function answers one path, and some pages show the same document. The type of its result and its parameters are what the document says of it.
+Version 1 reads, and begins, resumes and cancels bulk operations.
+
+A decorated function answers one path, and some pages show the same document. The type of its result and its parameters
+are what the document says of it.
 """
 
 from __future__ import annotations
@@ -28,8 +31,8 @@ from rowpost.sagas.instances import as_id
 from rowpost.version import __version__
 
 __all__ = [
-    "LOOK_THROUGH", "PATHS", "POSTS", "ROUTES", "openapi", "read_deployment", "read_message_life", "read_operations", "read_sagas",
-    "read_subscriptions", "read_supervisors", "read_verification",
+    "LOOK_THROUGH", "PATHS", "POSTS", "ROUTES", "openapi", "read_deployment", "read_message_life", "read_operations",
+    "read_sagas", "read_subscriptions", "read_supervisors", "read_verification",
 ]  # fmt: skip
 
 ROOT = "/api/v1"
@@ -150,7 +153,9 @@ HEADER = (
 @_path("get", "/queues", SEARCH, ApiParameter("after", "only names after this one"))
 def _queues(visit: Visit) -> made.QueuePage:
     """List queues with their figures, by name, 200 a page."""
-    return queue_page(visit.site.monitor.latest(), visit.site.settings, visit.argument("search"), visit.argument("after"))
+    return queue_page(
+        visit.site.monitor.latest(), visit.site.settings, visit.argument("search"), visit.argument("after")
+    )
 
 
 @_path("get", "/queue", QUEUE)
@@ -162,7 +167,9 @@ def _queue(visit: Visit) -> made.QueueDocument:
 @_reads("/messages", QUEUE, AFTER_ROW, ApiParameter("count", "1 to 200, by default 50", int))
 def _messages(visit: Visit, database: Connection) -> made.MessagePage:
     """Browse the messages of a queue, oldest first."""
-    return reading.messages(database, _required(visit, "queue"), visit.number("after"), _count(visit, 50, 200), BODY_BYTES)
+    return reading.messages(
+        database, _required(visit, "queue"), visit.number("after"), _count(visit, 50, 200), BODY_BYTES
+    )
 
 
 @_reads("/message", QUEUE, ROW)
@@ -193,7 +200,9 @@ def _failed_message(visit: Visit, database: Connection) -> made.FailedDetail:
 @_reads("/message-life", ApiParameter("id", "the id of the message, or of its row", required=True))
 def read_message_life(visit: Visit, database: Connection) -> made.MessageLifeDocument:
     """Put together what all tables know of one message."""
-    return reading.life_document(message_life(database, visit.site.settings, _required(visit, "id"), look_through=LOOK_THROUGH))
+    return reading.life_document(
+        message_life(database, visit.site.settings, _required(visit, "id"), look_through=LOOK_THROUGH)
+    )
 
 
 @_reads("/conversation", ApiParameter("id", "the id of the conversation", required=True))
@@ -259,7 +268,8 @@ def _operation(visit: Visit) -> made.OperationDocument:
 
 @_path(
     "post", "/operations/begin",
-    ApiParameter("operation", "retry, discard, move or edit", required=True), *SELECTION, ApiParameter("to", "the queue to which they go"), *HEADER,
+    ApiParameter("operation", "retry, discard, move or edit", required=True), *SELECTION,
+    ApiParameter("to", "the queue to which they go"), *HEADER,
     ApiParameter("remove", "1: remove the header"), ApiParameter("reason", "why; needed to discard"),
 )  # fmt: skip
 def _begin(visit: Visit) -> made.OperationDocument:
@@ -292,7 +302,10 @@ def read_verification(visit: Visit, database: Connection) -> made.Verification:
 
 
 def openapi(base: str = "") -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of the interface, made from its paths and their types. `base`: the path below which it is served."""
+    """Return the OpenAPI 3.1 document of the interface, made from its paths and their types.
+
+    `base`: the path below which it is served.
+    """
     types = [*{each.document: None for each in PATHS}, made.Problem]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     problem = {"description": "Why there is no answer", **_content(schemas[-1])}
@@ -302,12 +315,19 @@ def openapi(base: str = "") -> dict[str, Any]:
                 "operationId": each.path.removeprefix(f"{ROOT}/").replace("/", "_").replace("-", "_"),
                 "summary": each.summary,
                 **_given(each),
-                "responses": {"200": {"description": "OK", **_content(schemas[types.index(each.document)])}, "default": problem},
+                "responses": {
+                    "200": {"description": "OK", **_content(schemas[types.index(each.document)])},
+                    "default": problem,
+                },
             }
         }
         for each in PATHS
     }
-    information = {"title": "rowpost dashboard", "version": "1", "description": f"Made from rowpost {__version__}. GET only reads."}
+    information = {
+        "title": "rowpost dashboard",
+        "version": "1",
+        "description": f"Made from rowpost {__version__}. GET only reads.",
+    }
     servers = {"servers": [{"url": base}]} if base else {}
     return {"openapi": "3.1.0", "info": information, **servers, "paths": paths, "components": {"schemas": components}}
 
@@ -317,12 +337,22 @@ def _given(path: ApiPath) -> dict[str, Any]:
     if path.method == "get":
         return {
             "parameters": [
-                {"name": each.name, "in": "query", "required": each.required, "description": each.description, "schema": each.schema}
+                {
+                    "name": each.name,
+                    "in": "query",
+                    "required": each.required,
+                    "description": each.description,
+                    "schema": each.schema,
+                }
                 for each in path.parameters
             ]
         }
     members = {each.name: {**each.schema, "description": each.description} for each in path.parameters}
-    schema = {"type": "object", "properties": members, "required": [each.name for each in path.parameters if each.required]}
+    schema = {
+        "type": "object",
+        "properties": members,
+        "required": [each.name for each in path.parameters if each.required],
+    }
     return {"requestBody": {"required": True, **_content(schema)}}
 
 

@@ -40,13 +40,28 @@ __all__ = ["app"]
 LARGEST_FORM, LARGEST_SIGN_IN = 32 * 1024 * 1024, 4096
 _log = logging.getLogger("rowpost.dashboard")
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (errors.PermissionDenied, 403), (errors.QueueNotFound, 404), (errors.MessageNotFound, 404), (errors.OperationNotFound, 404), (errors.OperationTaken, 409), (TooManyOperations, 503), (errors.SagaNotDeployed, 404), (errors.SagaInstanceMissing, 404),
-    (errors.DatabaseUnavailable, 503), (errors.LoginRefused, 503), (errors.SchemaMissing, 503), (errors.UnsupportedServer, 503),
-    (errors.SchemaTooNew, 503), (errors.Deadlock, 503), (errors.MessageError, 400), (errors.CatalogueError, 400),
-)  # fmt: skip
+    (errors.PermissionDenied, 403),
+    (errors.QueueNotFound, 404),
+    (errors.MessageNotFound, 404),
+    (errors.OperationNotFound, 404),
+    (errors.OperationTaken, 409),
+    (TooManyOperations, 503),
+    (errors.SagaNotDeployed, 404),
+    (errors.SagaInstanceMissing, 404),
+    (errors.DatabaseUnavailable, 503),
+    (errors.LoginRefused, 503),
+    (errors.SchemaMissing, 503),
+    (errors.UnsupportedServer, 503),
+    (errors.SchemaTooNew, 503),
+    (errors.Deadlock, 503),
+    (errors.MessageError, 400),
+    (errors.CatalogueError, 400),
+)
 
 
-def app(environment: str | Path | Settings | None = None, *, read_only: bool = False, access: Access | None = None) -> Starlette:
+def app(
+    environment: str | Path | Settings | None = None, *, read_only: bool = False, access: Access | None = None
+) -> Starlette:
     """Return the dashboard of an environment as an ASGI application, which can be mounted in another one.
 
     Args:
@@ -69,8 +84,13 @@ def app(environment: str | Path | Settings | None = None, *, read_only: bool = F
         finally:
             await run_in_threadpool(site.close)
 
-    routes = [Route(path, _endpoint(site, handler), methods=["GET"]) for path, handler in (*OPERATION_PAGES, *PAGES, *API)]
-    routes += [Route(path, _endpoint(site, handler), methods=["POST"]) for path, handler in (*FORMS, *OPERATION_FORMS, *API_POSTS)]
+    routes = [
+        Route(path, _endpoint(site, handler), methods=["GET"]) for path, handler in (*OPERATION_PAGES, *PAGES, *API)
+    ]
+    routes += [
+        Route(path, _endpoint(site, handler), methods=["POST"])
+        for path, handler in (*FORMS, *OPERATION_FORMS, *API_POSTS)
+    ]
     routes += [Route("/static/{name}", _static), Route("/sign-in", _sign_in(site), methods=["GET", "POST"])]
     routes += [Route("/{path:path}", _endpoint(site, _nothing))]
     made = Starlette(routes=routes, middleware=[Middleware(Headers)], lifespan=lifespan)
@@ -110,7 +130,9 @@ async def _refused(visit: Visit) -> Response | None:
         return visit.problem("The token is wrong.", 403 if delayed else 429)
     if visit.site.access.signs_in and not visit.request.url.path.startswith(f"{visit.base}/api/"):
         return RedirectResponse(f"{visit.base}/sign-in", 303)
-    return visit.problem("You may not use this dashboard from here: sign in, or use the address that its operator named.", 403)
+    return visit.problem(
+        "You may not use this dashboard from here: sign in, or use the address that its operator named.", 403
+    )
 
 
 async def _form_problem(visit: Visit, largest: int = LARGEST_FORM) -> Response | None:
@@ -128,7 +150,9 @@ async def _form_problem(visit: Visit, largest: int = LARGEST_FORM) -> Response |
         return visit.problem("The form cannot be read.", 400)
     if not visit.site.forgery.allows(visit.request, visit.form):
         return visit.problem(
-            "The form is too old, or was not sent by this dashboard: nothing was changed. Go back, load the page again and repeat it.", 403
+            "The form is too old, or was not sent by this dashboard: nothing was changed. Go back, load the page again "
+            "and repeat it.",
+            403,
         )
     return None
 
@@ -139,7 +163,9 @@ async def _body(visit: Visit, largest: int) -> bytes | Response:
         async for part in visit.request.stream():
             body += part
             if len(body) > largest:
-                return visit.problem(f"The form is larger than {largest:,} bytes. To edit a large message, run: rowpost errors edit", 413)
+                return visit.problem(
+                    f"The form is larger than {largest:,} bytes. To edit a large message, run: rowpost errors edit", 413
+                )
     except ClientDisconnect:  # nobody reads the answer
         return visit.problem("The request ended early.", 400)
     return bytes(body)
@@ -148,7 +174,8 @@ async def _body(visit: Visit, largest: int) -> bytes | Response:
 def _json_problem(visit: Visit, body: bytes) -> Response | None:
     """Read the object of a POST to the interface; return a response if it is refused.
 
-    A browser sends JSON to another site only after that site has agreed, which this one never does. So no form token is needed.
+    A browser sends JSON to another site only after that site has agreed, which this one never does. So no form token is
+    needed.
     """
     if visit.request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return visit.problem("Send a JSON object, with the header Content-Type: application/json.", 415)
@@ -172,7 +199,10 @@ def _answer(visit: Visit, handler: Handler) -> Response:
         limit_s = visit.site.pool.statement_ms / 1000
         text = str(error)
         if status == 500 and time.monotonic() - began >= limit_s:  # noqa: PLR2004
-            status, text = 504, f"The database did not answer within {limit_s:g} s, and the statement was cancelled: {error}"
+            status, text = (
+                504,
+                f"The database did not answer within {limit_s:g} s, and the statement was cancelled: {error}",
+            )
         return visit.problem(text, status, type(error).__name__)
     except Exception:  # noqa: BLE001 -- a bug becomes a page, and a traceback in the log
         _log.exception("a page failed: %s", visit.request.url.path)
@@ -181,7 +211,9 @@ def _answer(visit: Visit, handler: Handler) -> Response:
 
 def _set_cookie(response: Response, request: Request, name: str, value: str, max_age: int | None = None) -> None:
     path = request.scope.get("root_path", "") or "/"
-    response.set_cookie(name, value, max_age=max_age, path=path, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+    response.set_cookie(
+        name, value, max_age=max_age, path=path, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+    )
 
 
 def _sign_in(site: Site) -> Callable[[Request], Any]:

@@ -34,12 +34,20 @@ def failed_filter(visit: Visit) -> Filter:
         at = parse_since(since, datetime.now(UTC)) if since else None
     except ValueError as error:
         raise InvalidCount(str(error)) from None
-    return Filter(visit.argument("failed_queue") or None, visit.argument("exception") or None, visit.argument("type") or None, at)
+    return Filter(
+        visit.argument("failed_queue") or None, visit.argument("exception") or None, visit.argument("type") or None, at
+    )
 
 
 def selection(visit: Visit) -> FailedSelection:
     """Return to which messages an operation applies, from the address or the form."""
-    return FailedSelection(visit.error_queue, failed_filter(visit), visit.argument("cause") or None, visit.number("after"), visit.number("up_to"))
+    return FailedSelection(
+        visit.error_queue,
+        failed_filter(visit),
+        visit.argument("cause") or None,
+        visit.number("after"),
+        visit.number("up_to"),
+    )
 
 
 def change(visit: Visit) -> FailureChange:
@@ -50,7 +58,9 @@ def change(visit: Visit) -> FailureChange:
     name = visit.argument("header")
     if kind == "edit" and not name:
         raise InvalidMessage("Nothing was edited: name a header.")
-    headers: dict[str, str | None] = {name: None if visit.argument("remove") else visit.form.get("value", "")} if kind == "edit" else {}
+    headers: dict[str, str | None] = (
+        {name: None if visit.argument("remove") else visit.form.get("value", "")} if kind == "edit" else {}
+    )
     return FailureChange(kind, to if kind in ("move", "edit") else None, headers)
 
 
@@ -79,14 +89,18 @@ def start(visit: Visit) -> int:
     """Begin an operation in the background, and return its number."""
     operator = visit.operator()
     wanted, made, reason = selection(visit), change(visit), visit.argument("reason")[:LONGEST_REASON] or None
-    return visit.site.runner.start(lambda database: BulkOperation.begin(database, operator, wanted, made, reason), visit.user)
+    return visit.site.runner.start(
+        lambda database: BulkOperation.begin(database, operator, wanted, made, reason), visit.user
+    )
 
 
 def resume_one(visit: Visit, number: int) -> int:
     """Go on with an operation in the background, and return its number."""
     visit.operator()
     name = visit.argument("header")
-    headers: dict[str, str | None] = {each.removeprefix(VALUE): text for each, text in visit.form.items() if each.startswith(VALUE)}
+    headers: dict[str, str | None] = {
+        each.removeprefix(VALUE): text for each, text in visit.form.items() if each.startswith(VALUE)
+    }
     if name:
         headers[name] = visit.form.get("value", "")
     return visit.site.runner.start(lambda database: BulkOperation.resume(database, number, headers), visit.user)
@@ -112,9 +126,17 @@ def _preview(visit: Visit, status: int, wrong: str) -> Response:
         arguments["up_to"] = str(found.up_to)
     given = {name: visit.argument(name) for name in ("to", "header", "value", "reason")}
     return visit.page(
-        "bulk.html", status, kind=kind, words=WORDS[kind], found=found, selected=arguments, given=given, wrong=wrong, may=visit.may(BulkOperation.right, found.queue),
+        "bulk.html",
+        status,
+        kind=kind,
+        words=WORDS[kind],
+        found=found,
+        selected=arguments,
+        given=given,
+        wrong=wrong,
+        may=visit.may(BulkOperation.right, found.queue),
         searched={name: text for name, text in arguments.items() if name in SELECTED[1:6]},
-    )  # fmt: skip
+    )
 
 
 def start_form(visit: Visit) -> Response:
@@ -138,7 +160,9 @@ def operations_page(visit: Visit) -> Response:
 def one_operation_page(visit: Visit) -> Response:
     """One operation, and how far it is."""
     operation = read_operation(visit, visit.request.path_params["number"])
-    return visit.page("operation.html", operation=operation, may=visit.may(Right.CANCEL), may_resume=visit.may(Right.RESUME))
+    return visit.page(
+        "operation.html", operation=operation, may=visit.may(Right.CANCEL), may_resume=visit.may(Right.RESUME)
+    )
 
 
 def cancel_form(visit: Visit) -> Response:

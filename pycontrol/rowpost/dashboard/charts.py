@@ -59,6 +59,9 @@ def workers(points: Sequence[Point]) -> list[float | None]:
 
 
 def rates(points: Sequence[Point]) -> tuple[list[float | None], list[float | None]]:
-    """Return the messages in and out per second between measurements. Each is taken over three of them, as counters come late."""
+    """Return the messages in and out per second between measurements.
+
+    Each is taken over three of them, as counters come late.
+    """
     found = [rates_between(points[max(0, number - 3)], point) for number, point in enumerate(points) if number]
     return [each for each, _ in found], [each for _, each in found]

@@ -1,8 +1,8 @@
 """Bounds for what a client can hold before it has signed in: connections, and the time of a request.
 
-uvicorn limits neither the time that a request may take to arrive, nor the number of connections that wait. `BoundedProtocol` is its protocol
-with these limits. If too many connections wait, one of the address that has the most of them is closed, the oldest one first, so that a client
-which opens many connections displaces its own.
+uvicorn limits neither the time that a request may take to arrive, nor the number of connections that wait.
+`BoundedProtocol` is its protocol with these limits. If too many connections wait, one of the address that has the most
+of them is closed, the oldest one first, so that a client which opens many connections displaces its own.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class BoundedProtocol(H11Protocol):
             self._writes = None
 
     def _follow(self, state: object) -> None:
-        """Start the time limit of the head or the body when the request gets there, and stop it when the request is complete."""
+        """Start the time limit of the head or the body when the request gets there, and stop it when the request is
+        complete.
+        """
         if state is self._phase:
             return
         self._phase = state
@@ -81,7 +83,11 @@ class BoundedProtocol(H11Protocol):
             self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
     def _make_room(self) -> None:
-        waiting = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.waits and not each.transport.is_closing()]
+        waiting = [
+            each
+            for each in self.connections
+            if isinstance(each, BoundedProtocol) and each.waits and not each.transport.is_closing()
+        ]
         if len(waiting) <= MOST_WAITING:
             return
         ((address, _),) = Counter(each.address for each in waiting).most_common(1)

@@ -39,7 +39,9 @@ def purge(visit: Visit) -> Response:
     with visit.site.pool.connection() as database, operator.line("purge", queue=name) as line:
         purged = purge_queue(database, operator, name, stop=lambda: "done" if time.monotonic() > end else None)
         line["deleted"] = purged.purged
-    return visit.back("/", purged.sentence + ("" if purged.ended else " More messages wait: purge again to delete them."))
+    return visit.back(
+        "/", purged.sentence + ("" if purged.ended else " More messages wait: purge again to delete them.")
+    )
 
 
 def control(visit: Visit) -> Response:
@@ -94,7 +96,14 @@ def discard(visit: Visit) -> Response:
     if not reason and visit.may(DiscardFailed.right, visit.error_queue):
         with visit.site.pool.connection() as database:
             found = reading.failed_detail(database, visit.error_queue, row)
-        return visit.page("discard.html", 400, found=found, queue=visit.error_queue, may=True, wrong="Nothing was discarded: write why.")
+        return visit.page(
+            "discard.html",
+            400,
+            found=found,
+            queue=visit.error_queue,
+            may=True,
+            wrong="Nothing was discarded: write why.",
+        )
     done = visit.execute(DiscardFailed(queue=visit.error_queue, row=row, reason=reason[:LONGEST_REASON]))
     return visit.back("/failed", done.sentence, queue=visit.error_queue)
 
@@ -107,7 +116,15 @@ def edit(visit: Visit) -> Response:
         found = reading.failed_detail(database, visit.error_queue, row)
     try:
         headers = decode_headers(visit.form.get("headers", "").strip())
-        done = visit.execute(Edit(queue=visit.error_queue, row=row, body=_body(visit, editable_body(found.message)), headers=headers, to=to))
+        done = visit.execute(
+            Edit(
+                queue=visit.error_queue,
+                row=row,
+                body=_body(visit, editable_body(found.message)),
+                headers=headers,
+                to=to,
+            )
+        )
     except (MessageError, QueueNotFound) as error:
         return visit.page(
             "edit.html", 400, found=found, queue=visit.error_queue, may=may, problem=str(error),

@@ -1,7 +1,7 @@
 """Measure all queues in one round trip, and keep a bounded history of it in this process.
 
-A thread measures every few seconds, so that the charts have a history. A page that needs newer figures measures itself. If a
-queue cannot be measured, for example because its table is locked, the others are measured without it.
+A thread measures every few seconds, so that the charts have a history. A page that needs newer figures measures itself.
+If a queue cannot be measured, for example because its table is locked, the others are measured without it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _log = logging.getLogger("rowpost.dashboard")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measurement of a queue; `at` is a time of this machine, in seconds since 1970. `workers`: of all hosts, as last reported."""
+    """One measurement of a queue; `at` is a time of this machine, in seconds since 1970.
+
+    `workers`: of all hosts, as last reported.
+    """
 
     at: float
     metrics: Metrics
@@ -129,14 +132,18 @@ class Monitor:
                 failing = True
             except Exception:  # noqa: BLE001 -- what other logins wrote must not end the history; a page says that it is a bug
                 if not failing:
-                    _log.exception("the queues cannot be measured because of a bug in rowpost; please report it with these lines")
+                    _log.exception(
+                        "the queues cannot be measured because of a bug in rowpost; please report it with these lines"
+                    )
                 failing = True
 
     def _measure(self) -> None:
         rights = self._pool.rights()
         with self._pool.connection() as database:
             rows, controls, present = read_overview(database)
-            names = [row.queue_name for row in rows if row.kind != "external" and rights.may(Right.MEASURE, row.queue_name)]
+            names = [
+                row.queue_name for row in rows if row.kind != "external" and rights.may(Right.MEASURE, row.queue_name)
+            ]
             now = time.time()
             self._failed = {name: each for name, each in self._failed.items() if now - each[0] < AGAIN_S}
             measured = measure(database, [name for name in names if name not in self._failed])
@@ -155,7 +162,14 @@ class Monitor:
             if metrics is not None:
                 rates = self._add(row.queue_name, Point(now, metrics, workers[row.queue_name]), kept)
             queues[row.queue_name] = MeasuredQueue(
-                row.queue_name, row.kind, bool(row.delayed), row.depth, metrics, *rates, problem, controls.get(row.queue_name)
+                row.queue_name,
+                row.kind,
+                bool(row.delayed),
+                row.depth,
+                metrics,
+                *rates,
+                problem,
+                controls.get(row.queue_name),
             )
         self._snapshot = MeasuredQueues(now, queues)
 
@@ -173,6 +187,8 @@ class Monitor:
 
 
 def rates_between(earlier: Point, later: Point) -> tuple[float | None, float | None]:
-    """Return messages in and out per second; None if the engine does not count, or has begun to count anew in between."""
+    """Return messages in and out per second; None if the engine does not count, or has begun to count anew in
+    between.
+    """
     found = later.metrics.rates(earlier.metrics)
     return tuple(None if rate is None or rate < 0 else rate for rate in found)  # type: ignore[return-value]

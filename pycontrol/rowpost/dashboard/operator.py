@@ -22,7 +22,9 @@ class VisitingOperator(Operator):
     """A user of the dashboard. The attribute `operation` of a record in the log is the same as a mapping."""
 
     @contextmanager
-    def operation(self, database: Connection, name: str, queue: str | None, *, reason: str | None = None, **details: Any) -> Iterator[Noted]:
+    def operation(
+        self, database: Connection, name: str, queue: str | None, *, reason: str | None = None, **details: Any
+    ) -> Iterator[Noted]:
         """Execute the block, record it, and log it at its end. Raises as `Operator.operation`."""
         said = {} if reason is None else {"reason": reason}
         with self.line(name, queue=queue, **said, **details) as line:

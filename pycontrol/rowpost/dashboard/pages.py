@@ -34,23 +34,37 @@ def queue(visit: Visit) -> Response:
     known = visit.site.monitor.find(name)
     with visit.site.pool.connection() as database:
         shown = reading.messages(database, name, after) if known.kind != "external" else None
-        later = reading.delayed_messages(database, name) if known.has_delayed and visit.rights().may(Right.READ_DELAYED, name) else None
+        later = (
+            reading.delayed_messages(database, name)
+            if known.has_delayed and visit.rights().may(Right.READ_DELAYED, name)
+            else None
+        )
         in_flight = reading.in_flight(database, name)
     history = visit.site.monitor.history(name)
     enqueued, dequeued = charts.rates(history)
     return visit.page(
-        "queue.html", queue=queue_document(known, visit.site.settings), page=shown, after=after, may_purge=visit.may(Right.PURGE, name),
-        may_control=visit.may(Right.CONTROL), delayed=later, in_flight=in_flight,
-        may_reschedule=visit.may(Right.CHANGE_DELAYED, name), is_error=name == visit.site.settings.supervisor.error_queue,
+        "queue.html",
+        queue=queue_document(known, visit.site.settings),
+        page=shown,
+        after=after,
+        may_purge=visit.may(Right.PURGE, name),
+        may_control=visit.may(Right.CONTROL),
+        delayed=later,
+        in_flight=in_flight,
+        may_reschedule=visit.may(Right.CHANGE_DELAYED, name),
+        is_error=name == visit.site.settings.supervisor.error_queue,
         minutes=(history[-1].at - history[0].at) / 60 if history else 0,
         charts=[
             (charts.chart(values, 300, 72), text)
             for text, values in (
-                ("Waiting", charts.depths(history)), ("Oldest, seconds", charts.ages(history)), ("In per second", enqueued),
-                ("Out per second", dequeued), ("Workers", charts.workers(history)),
+                ("Waiting", charts.depths(history)),
+                ("Oldest, seconds", charts.ages(history)),
+                (("In per second"), enqueued),
+                ("Out per second", dequeued),
+                ("Workers", charts.workers(history)),
             )
         ],
-    )  # fmt: skip
+    )
 
 
 def message(visit: Visit) -> Response:
@@ -65,7 +79,9 @@ def purge(visit: Visit) -> Response:
     """Ask before a purge."""
     name = visit.request.path_params["name"]
     known = visit.site.monitor.find(name)
-    return visit.page("purge.html", queue=queue_document(known, visit.site.settings), may=visit.may(Right.PURGE, name), wrong=None)
+    return visit.page(
+        "purge.html", queue=queue_document(known, visit.site.settings), may=visit.may(Right.PURGE, name), wrong=None
+    )
 
 
 def failed(visit: Visit) -> Response:
@@ -75,7 +91,13 @@ def failed(visit: Visit) -> Response:
     with visit.site.pool.connection() as database:
         page = reading.failed_page(database, visit.error_queue, wanted, key, after)
     return visit.page(
-        "failed.html", page=page, key=key, after=after, wanted=wanted, since=visit.argument("since"), may=visit.may(Right.CHANGE_FAILED, page.queue)
+        "failed.html",
+        page=page,
+        key=key,
+        after=after,
+        wanted=wanted,
+        since=visit.argument("since"),
+        may=visit.may(Right.CHANGE_FAILED, page.queue),
     )
 
 
@@ -83,7 +105,12 @@ def failed_message(visit: Visit) -> Response:
     """One failed message."""
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
-    return visit.page("failed_message.html", found=found, queue=visit.error_queue, may=visit.may(Right.CHANGE_FAILED, visit.error_queue))
+    return visit.page(
+        "failed_message.html",
+        found=found,
+        queue=visit.error_queue,
+        may=visit.may(Right.CHANGE_FAILED, visit.error_queue),
+    )
 
 
 def edit(visit: Visit) -> Response:
@@ -91,16 +118,28 @@ def edit(visit: Visit) -> Response:
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
     return visit.page(
-        "edit.html", found=found, queue=visit.error_queue, may=visit.may(Right.CHANGE_FAILED, visit.error_queue), problem=None,
-        headers=found.message.headers or {}, body=editable_body(found.message), to=found.failure.failed_queue or "",
-    )  # fmt: skip
+        "edit.html",
+        found=found,
+        queue=visit.error_queue,
+        may=visit.may(Right.CHANGE_FAILED, visit.error_queue),
+        problem=None,
+        headers=found.message.headers or {},
+        body=editable_body(found.message),
+        to=found.failure.failed_queue or "",
+    )
 
 
 def discard(visit: Visit) -> Response:
     """Ask before a message is discarded."""
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
-    return visit.page("discard.html", found=found, queue=visit.error_queue, may=visit.may(Right.CHANGE_FAILED, visit.error_queue), wrong="")
+    return visit.page(
+        "discard.html",
+        found=found,
+        queue=visit.error_queue,
+        may=visit.may(Right.CHANGE_FAILED, visit.error_queue),
+        wrong="",
+    )
 
 
 def subscriptions(visit: Visit) -> Response:

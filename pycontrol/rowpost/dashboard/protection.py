@@ -43,7 +43,10 @@ class Headers:
 
 
 class Forgery:
-    """The tokens of forms. Each browser has a random cookie, and the forms hold a mark of it that only this process can make."""
+    """The tokens of forms.
+
+    Each browser has a random cookie, and the forms hold a mark of it that only this process can make.
+    """
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)

@@ -23,14 +23,18 @@ def queue_document(state: MeasuredQueue, settings: Settings) -> QueueDocument:
     declared = settings.queue(state.name)
     figures = {name: _figure(state.metrics, name) for name in _MEASURED}
     described = {name: getattr(declared, name, "") or None for name in DESCRIBED}
-    return document_of(QueueDocument, state, queue=state.name, control=control_document(state.control), **figures, **described)
+    return document_of(
+        QueueDocument, state, queue=state.name, control=control_document(state.control), **figures, **described
+    )
 
 
 def _figure(metrics: Metrics | None, name: str) -> int | None:
     return None if metrics is None else getattr(metrics, name)
 
 
-def queue_page(snapshot: MeasuredQueues, settings: Settings, part: str = "", after: str = "", sort: str = "name") -> QueuePage:
+def queue_page(
+    snapshot: MeasuredQueues, settings: Settings, part: str = "", after: str = "", sort: str = "name"
+) -> QueuePage:
     """Return up to 200 queues whose names contain a text.
 
     Args:

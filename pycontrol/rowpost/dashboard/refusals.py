@@ -1,4 +1,6 @@
-"""Refused tokens: a line in the log and a delay, both bounded, so that many wrong tokens fill neither the log nor the server."""
+"""Refused tokens: a line in the log and a delay, both bounded, so that many wrong tokens fill neither the log nor the
+server.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ class Refusals:
         self._told_at = float("-inf")
 
     async def refuse(self, address: str) -> bool:
-        """Log the refusal of a token that came from an address, and delay the answer. Return False if too many are delayed already."""
+        """Log the refusal of a token that came from an address, and delay the answer.
+
+        Return False if too many are delayed already.
+        """
         self._tell(address)
         if self._delayed >= MOST_DELAYED:
             return False

@@ -22,7 +22,11 @@ STATIC = files("rowpost.dashboard") / "static"
 #: the files that pages load, with their types
 ASSETS = {
     name: ((STATIC / name).read_bytes(), kind)
-    for name, kind in (("dashboard.css", "text/css"), ("dashboard.js", "text/javascript"), ("icon.svg", "image/svg+xml"))
+    for name, kind in (
+        ("dashboard.css", "text/css"),
+        ("dashboard.js", "text/javascript"),
+        ("icon.svg", "image/svg+xml"),
+    )
 }
 VERSION = hashlib.sha256(b"".join(content for content, _ in ASSETS.values())).hexdigest()[:12]
 MINUTE, HOUR, DAY, KILO = 60, 3600, 86400, 1024
@@ -88,7 +92,9 @@ def pretty(text: str | None) -> str:
 
 
 def editable_body(message: MessageDocument) -> str | None:
-    """Return the body if a browser's form gives it back as it is; None for binary data, control characters and mixed ends of lines."""
+    """Return the body if a browser's form gives it back as it is; None for binary data, control characters and mixed
+    ends of lines.
+    """
     body = message.body
     if body is None or body.count("\r\n") not in (0, body.count("\n")) or UNSAFE.search(body.replace("\r\n", "\n")):
         return None
@@ -100,13 +106,28 @@ def shown(value: Any) -> str:
     return visible("" if value is None else str(value))
 
 
-ENVIRONMENT = Environment(loader=PackageLoader("rowpost.dashboard"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+ENVIRONMENT = Environment(
+    loader=PackageLoader("rowpost.dashboard"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 ENVIRONMENT.filters |= {
-    "age": age, "count": count, "rate": rate, "size": size, "moment": moment, "pretty": pretty, "shown": shown,
+    "age": age,
+    "count": count,
+    "rate": rate,
+    "size": size,
+    "moment": moment,
+    "pretty": pretty,
+    "shown": shown,
     "json_line": lambda value: json.dumps(value, ensure_ascii=False),
     "path": lambda text: quote(str(text), safe="@[]"),
-    "first_type": first_type, "short_type": short_type,
-    "json": lambda value: UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, indent=2, ensure_ascii=False)),
-}  # fmt: skip
+    "first_type": first_type,
+    "short_type": short_type,
+    "json": lambda value: UNSAFE.sub(
+        lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, indent=2, ensure_ascii=False)
+    ),
+}
 HEADERS = {"types": ENCLOSED_MESSAGE_TYPES, "sent": TIME_SENT, "stack_trace": EXCEPTION_STACK_TRACE}
 ENVIRONMENT.globals |= {"assets": VERSION, "header": HEADERS}

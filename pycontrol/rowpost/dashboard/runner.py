@@ -25,7 +25,10 @@ class TooManyOperations(RowpostError):
 
 
 class Runner:
-    """The operations that this process executes. Thread-safe. Whoever asks for pages later reads their state from the database."""
+    """The operations that this process executes.
+
+    Thread-safe. Whoever asks for pages later reads their state from the database.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -47,7 +50,8 @@ class Runner:
         with self._lock:
             if len(self._running) >= MOST or self._closing.is_set():
                 raise TooManyOperations(
-                    f"This dashboard executes {len(self._running)} bulk operations. Wait until one has ended, or use the command line."
+                    f"This dashboard executes {len(self._running)} bulk operations. Wait until one has ended, or use "
+                    "the command line."
                 )
             place = object()
             self._running[place] = None
@@ -61,14 +65,19 @@ class Runner:
         except BaseException:
             self._leave(place)
             raise
-        thread = threading.Thread(target=self._execute, args=(operation, database, user, place), name="rowpost operation", daemon=True)
+        thread = threading.Thread(
+            target=self._execute, args=(operation, database, user, place), name="rowpost operation", daemon=True
+        )
         with self._lock:
             self._running[place] = thread
             thread.start()
         return operation.counts.number
 
     def close(self) -> None:
-        """Stop all operations after their open transactions. They are on record as interrupted, and can be gone on with."""
+        """Stop all operations after their open transactions.
+
+        They are on record as interrupted, and can be gone on with.
+        """
         self._closing.set()
         with self._lock:
             threads = [thread for thread in self._running.values() if thread is not None]

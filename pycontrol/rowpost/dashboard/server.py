@@ -27,7 +27,9 @@ STOP_S = 5
 _PREFIX = re.compile(r"(/[\w.~-]+)+")
 
 
-def access_for(host: str, token_file: Path | None, token: str | None, user_header: str | None, proxies: tuple[str, ...]) -> Access:
+def access_for(
+    host: str, token_file: Path | None, token: str | None, user_header: str | None, proxies: tuple[str, ...]
+) -> Access:
     """Return who may use a dashboard that listens on this address. On loopback, that is everybody on this machine.
 
     Raises:
@@ -35,7 +37,9 @@ def access_for(host: str, token_file: Path | None, token: str | None, user_heade
     """
     if user_header is not None:
         if not proxies:
-            raise SettingsError("--user-header needs --proxy: the address of the proxy that sets it, as anybody else could write it.")
+            raise SettingsError(
+                "--user-header needs --proxy: the address of the proxy that sets it, as anybody else could write it."
+            )
         return ProxyAccess(user_header, proxies)
     if proxies:
         raise SettingsError("--proxy needs --user-header: the header in which the proxy names the user.")
@@ -43,13 +47,16 @@ def access_for(host: str, token_file: Path | None, token: str | None, user_heade
         try:
             return TokenAccess(token_file.read_text(encoding="utf-8").strip())
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"The token file {token_file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+            raise SettingsError(
+                f"The token file {token_file} cannot be read: {getattr(error, 'strerror', None) or error}"
+            ) from error
     if token:
         return TokenAccess(token.strip())
     if not _is_loopback(host):
         raise SettingsError(
-            f"On {host} others than this machine's users could reach the dashboard: pass --token-file FILE, set ROWPOST_DASHBOARD_TOKEN, or pass "
-            "--user-header HEADER --proxy ADDRESS for a proxy that signs users in. Or listen on 127.0.0.1."
+            f"On {host} others than this machine's users could reach the dashboard: pass --token-file FILE, set "
+            "ROWPOST_DASHBOARD_TOKEN, or pass --user-header HEADER --proxy ADDRESS for a proxy that signs users in. "
+            "Or listen on 127.0.0.1."
         )
     return LoopbackAccess()
 
@@ -73,13 +80,15 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         raise SettingsError(
-            f"The dashboard cannot listen on {host}:{port}: {error.strerror}. Choose another address with --host and --port."
+            f"The dashboard cannot listen on {host}:{port}: {error.strerror}. Choose another address with --host and "
+            "--port."
         ) from error
     return made
 
 
 def below(app: ASGIApp, prefix: str) -> ASGIApp:
-    """Return the application below a path such as /rowpost, as a proxy serves it, whether the proxy removes the path from requests or not.
+    """Return the application below a path such as /rowpost, as a proxy serves it, whether the proxy removes the path
+    from requests or not.
 
     Raises:
         SettingsError: the path has another form.
@@ -88,7 +97,9 @@ def below(app: ASGIApp, prefix: str) -> ASGIApp:
     if not path:
         return app
     if not _PREFIX.fullmatch(path) or not path.isascii():
-        raise SettingsError(f"--prefix must be a path such as /rowpost, of letters, digits and . _ ~ - (got {prefix!r}).")
+        raise SettingsError(
+            f"--prefix must be a path such as /rowpost, of letters, digits and . _ ~ - (got {prefix!r})."
+        )
 
     async def prefixed(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -103,9 +114,19 @@ def below(app: ASGIApp, prefix: str) -> ASGIApp:
 def make_server(app: ASGIApp) -> uvicorn.Server:
     """Return a server that does not believe headers about other addresses, and tells nothing about itself."""
     config = uvicorn.Config(
-        app, log_config=None, log_level="warning", access_log=False, proxy_headers=False, server_header=False, ws="none", http=BoundedProtocol,
-        loop="asyncio", lifespan="on", timeout_graceful_shutdown=STOP_S, limit_concurrency=200,
-    )  # fmt: skip
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        ws="none",
+        http=BoundedProtocol,
+        loop="asyncio",
+        lifespan="on",
+        timeout_graceful_shutdown=STOP_S,
+        limit_concurrency=200,
+    )
     return uvicorn.Server(config)
 
 
@@ -113,7 +134,9 @@ def serve(app: ASGIApp, opened: socket.socket) -> None:
     """Answer requests until SIGINT or SIGTERM; running requests have 5 seconds to end."""
     server = make_server(app)
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:  # uvicorn raises a signal that it caught once more at its end, which must not end the program before its connections are closed
+    # uvicorn raises a signal that it caught once more at its end, which must not end the program before its
+    # connections are closed
+    try:
         asyncio.run(server.serve(sockets=[opened]))
     finally:
         for number, handler in before.items():
@@ -130,7 +153,9 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         if not self._as_json:
             return visible(super().format(record))
-        operation: dict[str, Any] = getattr(record, "operation", {"event": "Logged", "logger": record.name, "text": record.getMessage()})
+        operation: dict[str, Any] = getattr(
+            record, "operation", {"event": "Logged", "logger": record.name, "text": record.getMessage()}
+        )
         return json.dumps({"at": record.created, "level": record.levelname.lower(), **operation}, default=str)
 
 

@@ -113,10 +113,15 @@ class Visit:
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a template."""
         values |= {
-            "base": self.base, "visit": self, "settings": self.site.settings, "version": __version__, "read_only": self.site.read_only,
-            "form_field": FIELD, "form_token": self.site.forgery.token(self.cookie),
+            "base": self.base,
+            "visit": self,
+            "settings": self.site.settings,
+            "version": __version__,
+            "read_only": self.site.read_only,
+            "form_field": FIELD,
+            "form_token": self.site.forgery.token(self.cookie),
             "notice": self.site.notices.pop(self.request.query_params.get("notice", ""), None),
-        }  # fmt: skip
+        }
         text = ENVIRONMENT.get_template(template).render(values)
         return Response(text, status, media_type="text/html")
 

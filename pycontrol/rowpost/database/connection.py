@@ -26,7 +26,8 @@ REMEMBERED_ADDRESSES = 4096
 class Connection:
     """A connection and its dialect. Not for several threads at once.
 
-    Calls run in autocommit unless a transaction is open. rowpost neither commits nor closes a lent connection (`share`).
+    Calls run in autocommit unless a transaction is open. rowpost neither commits nor closes a lent connection
+    (`share`).
 
     >>> database.call("peek_queue", queue="Sales", count=100)
     [peek_queue_row(waiting=0)]
@@ -41,7 +42,8 @@ class Connection:
         #: the driver's connection, for rowpost's own SQL: nothing is noted
         self.raw_connection = connection
         self._session = dialect.session(connection)
-        #: whether anybody asked for the driver's connection, began or ended a transaction, since this was last set to False
+        #: whether anybody asked for the driver's connection, began or ended a transaction, since this was last set to
+        #: False
         self.lent = False
         self.handed_out = not owned  #: whether somebody may use the driver's connection without being lent it
         #: lends the driver's connection while a handler runs; None at other times
@@ -61,7 +63,10 @@ class Connection:
 
     @property
     def driver_connection(self) -> Any:
-        """The driver's connection, for SQL that is not rowpost's. After it was asked for, its transaction may have ended."""
+        """The driver's connection, for SQL that is not rowpost's.
+
+        After it was asked for, its transaction may have ended.
+        """
         self.lent = True
         if self.guard is not None:
             return self.guard.lend(self.raw_connection)
@@ -78,8 +83,8 @@ class Connection:
             arguments: by the contract's names; those left out are null.
 
         Returns:
-            Rows as named tuples with the contract's column names. Rows that hold bodies of messages are plain tuples, in the
-            same order, because names would slow receiving down.
+            Rows as named tuples with the contract's column names. Rows that hold bodies of messages are plain tuples,
+            in the same order, because names would slow receiving down.
 
         Raises:
             ContractError: unknown procedure or argument.
@@ -94,19 +99,24 @@ class Connection:
             raise self.dialect.translate(error, statement) from error
 
     def call_atomically(self, procedure: str, /, queue: str | None = None, **arguments: Any) -> list[Any]:
-        """Call a procedure as `call` does; all its statements take effect or none. T-SQL commits each one outside of a transaction."""
+        """Call a procedure as `call` does; all its statements take effect or none.
+
+        T-SQL commits each one outside of a transaction.
+        """
         if self.engine == "postgresql" or self.join():
             return self.call(procedure, queue, **arguments)
         return self.call_all([(procedure, queue, arguments)], begin=True, commit=True)[0]
 
-    def call_all(self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False) -> list[list[Any]]:
+    def call_all(
+        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False
+    ) -> list[list[Any]]:
         """Call several procedures in as few round trips as the engine can, and return the rows of each.
 
         Args:
             calls: (procedure, queue or None, arguments), as for `call`.
             begin: open a transaction before the first.
-            commit: commit after the last; "commit_guarded" if it was begun so. When one fails nothing is committed, and the
-                transaction is rolled back if `begin` opened it here; otherwise the caller does.
+            commit: commit after the last; "commit_guarded" if it was begun so. When one fails nothing is committed, and
+                the transaction is rolled back if `begin` opened it here; otherwise the caller does.
         """
         spelt = [(self._statement(name, queue, arguments), arguments) for name, queue, arguments in calls]
         try:
@@ -116,7 +126,9 @@ class Connection:
                 self._abandon()
             raise self.dialect.translate(error, _failed_statement(error, [each for each, _ in spelt])) from error
 
-    def stream(self, procedure: str, /, queue: str, *, columns: Sequence[str], chunk_bytes: int, **arguments: Any) -> Iterator[Any]:
+    def stream(
+        self, procedure: str, /, queue: str, *, columns: Sequence[str], chunk_bytes: int, **arguments: Any
+    ) -> Iterator[Any]:
         """Call a procedure whose rows do not fit into memory, and yield them in chunks of about so many bytes.
 
         A chunk is a list of tuples in the contract's order, or on PostgreSQL an Arrow batch of the columns asked for,
@@ -160,7 +172,10 @@ class Connection:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Run a block in a transaction: commit at its end, roll back if it raises an error. Within another transaction, use a savepoint."""
+        """Run a block in a transaction: commit at its end, roll back if it raises an error.
+
+        Within another transaction, use a savepoint.
+        """
         if self._depth or self.join():
             with self._savepoint():
                 yield self
@@ -202,7 +217,10 @@ class Connection:
             raise self.dialect.translate(error) from error
 
     def join(self) -> bool:
-        """Return whether there is a transaction to join. Begins the one that the driver of a lent connection would begin."""
+        """Return whether there is a transaction to join.
+
+        Begins the one that the driver of a lent connection would begin.
+        """
         with self.translated():
             return self.dialect.join(self.raw_connection) or self.dialect.in_transaction(self.raw_connection)
 
@@ -218,7 +236,10 @@ class Connection:
         return self.dialect.left_open(self.raw_connection) and not self.closed
 
     def is_intact(self, begin: Begin) -> bool:
-        """Return whether the transaction that was begun so is still open and can be committed. Asks the server only if the driver does not know."""
+        """Return whether the transaction that was begun so is still open and can be committed.
+
+        Asks the server only if the driver does not know.
+        """
         try:  # once per message: `translated` costs more than the question
             return self.dialect.is_intact(self._session, begin)
         except self.dialect.driver_error() as error:
@@ -230,39 +251,57 @@ class Connection:
         return self.dialect.is_closed(self.raw_connection)
 
     def listen(self) -> bool:
-        """Start to receive notifications of senders to any queue of the database. Return False if the engine has none."""
+        """Start to receive notifications of senders to any queue of the database.
+
+        Return False if the engine has none.
+        """
         with self.translated():
             return self.dialect.listen(self.raw_connection)
 
     def reset_session(self, changed: Collection[str]) -> None:
-        """Undo what a handler changed in the session (`Guard.changed`), now or with the next call. A transaction stays open."""
+        """Undo what a handler changed in the session (`Guard.changed`), now or with the next call.
+
+        A transaction stays open.
+        """
         with self.translated():
             if self._owned or self.engine != "sqlserver":  # there, the caller of `share` may have changed it
                 self.dialect.reset_session(self._session, changed)
 
     def limit_lock_waits(self, milliseconds: int | None) -> None:
-        """Let statements wait for a lock at most so long and then raise LockTimeout. None restores the login's setting."""
+        """Let statements wait for a lock at most so long and then raise LockTimeout.
+
+        None restores the login's setting.
+        """
         with self.translated():
             self.dialect.limit_lock_waits(self.raw_connection, milliseconds)
 
     def heard(self) -> list[str]:
-        """Return the keys of queues of which senders have notified since the last call, without waiting. Raises DatabaseUnavailable."""
+        """Return the keys of queues of which senders have notified since the last call, without waiting.
+
+        Raises DatabaseUnavailable.
+        """
         with self.translated():
             return self.dialect.heard(self.raw_connection)
 
     @property
     def open_second(self) -> Callable[[], Connection] | None:
-        """Opens a second connection to the same database. None if rowpost cannot, because the caller shared the connection."""
+        """Opens a second connection to the same database.
+
+        None if rowpost cannot, because the caller shared the connection.
+        """
         return self._open_second
 
     def second_connection(self) -> Connection:
-        """Return a second connection to the same database, for work outside of this connection's transaction. It stays open.
+        """Return a second connection to the same database, for work outside of this connection's transaction.
+
+        It stays open.
 
         Raises DatabaseError: the caller shared the connection, and rowpost does not know how to open a second one.
         """
         if self._open_second is None:
             raise DatabaseError(
-                "This operation needs a second connection, and rowpost cannot open one beside a shared one. Pass a Connection of connect() instead."
+                "This operation needs a second connection, and rowpost cannot open one beside a shared one. Pass a "
+                "Connection of connect() instead."
             )
         if self._second is None or self._second.closed:
             self._second = self._open_second()
@@ -274,7 +313,9 @@ class Connection:
         return found
 
     def _local(self, address: Address) -> Address:
-        own = address.catalog and address.catalog.casefold() == self.dialect.database_name(self.raw_connection).casefold()
+        own = (
+            address.catalog and address.catalog.casefold() == self.dialect.database_name(self.raw_connection).casefold()
+        )
         return Address(address.table, address.schema, None if own else address.catalog).short(self.engine)
 
     def canonical(self, address: Address) -> str:
@@ -286,10 +327,15 @@ class Connection:
         full = address.qualified(self.engine)
         if self.engine == "postgresql":
             return f"{self.dialect.quote(str(full.schema))}.{self.dialect.quote(full.table)}"
-        return Address(full.table, full.schema, full.catalog or self.dialect.database_name(self.raw_connection)).format()
+        return Address(
+            full.table, full.schema, full.catalog or self.dialect.database_name(self.raw_connection)
+        ).format()
 
     def _remembered(self, what: str, address: Address, spell: Callable[[Address], Any]) -> Any:
-        """Return an address as `spell` writes it. Those that an endpoint sends to are few, and are looked at for each message."""
+        """Return an address as `spell` writes it.
+
+        Those that an endpoint sends to are few, and are looked at for each message.
+        """
         found = self._spelt.get((what, address))
         if found is not None:
             return found
@@ -322,13 +368,16 @@ class Connection:
         deployed, ours = rows[0].schema_version, schema_version(self.engine)
         if deployed > ours and not is_served_by(rows[0].tool_version):
             raise SchemaTooNew(
-                f"The database has schema {deployed}, deployed by rowpost {rows[0].tool_version}, which keeps the procedures of "
-                f"one release before it; this is rowpost {__version__} with schema {ours}. Install a newer rowpost here."
+                f"The database has schema {deployed}, deployed by rowpost {rows[0].tool_version}, which keeps the "
+                f"procedures of one release before it; this is rowpost {__version__} with schema {ours}. Install a "
+                "newer rowpost here."
             )
 
 
 def _failed_statement(error: Exception, statements: list[Statement]) -> Statement | None:
-    """Return the call of a batch that failed: by its place if the driver knows it, else by the procedure that the server names."""
+    """Return the call of a batch that failed: by its place if the driver knows it, else by the procedure that the
+    server names.
+    """
     place = getattr(error, "failed_call", 0 if len(statements) == 1 else None)
     if place is not None:
         return statements[place] if 0 <= place < len(statements) else None
@@ -345,7 +394,9 @@ def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
     return dialect.spell(procedure, queue, key)
 
 
-def connect_url(engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False) -> Connection:
+def connect_url(
+    engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False
+) -> Connection:
     """Open a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
 
     Raises DatabaseUnavailable if no server answers, and LoginRefused if user, password or database are wrong.

@@ -1,8 +1,8 @@
 """Read sql/contract.yml: what every procedure takes, returns and can raise.
 
-`load_contract` returns the `Contract` that this program calls by, `read_contract` that of any sql folder, such as an earlier
-release's. Its `Procedure`s describe parameters and result columns as `Parameter`s. The file is decoded strictly by msgspec:
-an unknown key, a missing one or a value of another type is a ContractError.
+`load_contract` returns the `Contract` that this program calls by, `read_contract` that of any sql folder, such as an
+earlier release's. Its `Procedure`s describe parameters and result columns as `Parameter`s. The file is decoded strictly
+by msgspec: an unknown key, a missing one or a value of another type is a ContractError.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rowpost.errors import ContractError
 from rowpost.wire.address import TEMPLATE_NAME_LIMIT
 
 __all__ = [
-    "CORE", "FEATURES_OF_QUEUES", "CatalogueEntry", "Contract", "Feature", "Parameter", "Procedure", "load_contract", "parse_contract",
-    "read_contract",
+    "CORE", "FEATURES_OF_QUEUES", "CatalogueEntry", "Contract", "Feature", "Parameter", "Procedure", "load_contract",
+    "parse_contract", "read_contract",
 ]  # fmt: skip
 
 #: the feature of all that every deployment has
@@ -42,7 +42,9 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One parameter or result column. `engines` is empty if every engine has it."""
 
     name: str
-    type: Literal["string", "strings", "text", "binary", "uuid", "integer", "bigint", "boolean", "timestamp", "messages"]
+    type: Literal[
+        "string", "strings", "text", "binary", "uuid", "integer", "bigint", "boolean", "timestamp", "messages"
+    ]
     optional: bool = False
     engines: tuple[Literal["postgresql", "sqlserver"], ...] = ()
     doc: str = ""
@@ -80,7 +82,8 @@ class Procedure(_Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
         sagas: which sagas get a procedure of scope "saga": "own" (all of them) or "transitional" (those that move to
             another correlation).
         side: what it is for: receive, send, operate, read or deploy.
-        acts_for: the parameter that names the queue for which the caller must be allowed to receive; None if there is none.
+        acts_for: the parameter that names the queue for which the caller must be allowed to receive; None if there is
+            none.
         open: why an endpoint's login may call it without that.
         feature: which feature needs it.
         roles: the database roles that may execute it. A template is never granted to the role endpoint.
@@ -108,7 +111,10 @@ class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an environment declares to have its procedures and tables. On the engines of `always` every environment has it."""
+    """What an environment declares to have its procedures and tables.
+
+    On the engines of `always` every environment has it.
+    """
 
     purpose: str
     always: tuple[Literal["postgresql", "sqlserver"], ...] = ()
@@ -123,7 +129,9 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Contract(msgspec.Struct, frozen=True, dict=True):
-    """All procedures, the catalogue of errors by number, and the features. An earlier release's may have no feature but the core.
+    """All procedures, the catalogue of errors by number, and the features.
+
+    An earlier release's may have no feature but the core.
 
     `tables` are the scripts of tables by their paths below `tables`, without `.sql`.
     """
@@ -177,17 +185,24 @@ class Contract(msgspec.Struct, frozen=True, dict=True):
         groups = {"own", "transitional"} if transitional else {"own"}
         return tuple(p for p in self.procedures if p.scope == "saga" and p.sagas in groups)
 
-    def templates(self, kind: str = "own", delayed: bool = True, features: Collection[str] | None = None) -> tuple[Procedure, ...]:
+    def templates(
+        self, kind: str = "own", delayed: bool = True, features: Collection[str] | None = None
+    ) -> tuple[Procedure, ...]:
         """Return the procedures of one queue.
 
         Args:
-            kind: an "external" queue has only those that send, and those with which operators read and remove single messages.
+            kind: an "external" queue has only those that send, and those with which operators read and remove single
+                messages.
             delayed: whether the queue has a table of delayed messages.
             features: only procedures of these; None for all.
         """
         groups = {"all"} if kind == "external" else {"all", "own", "delayed"} if delayed else {"all", "own"}
         known = self.features if features is None else {*features, "delayed"}
-        return tuple(p for p in self.procedures if p.scope == "queue" and p.queues in groups and (p.feature in known or p.feature == CORE))
+        return tuple(
+            p
+            for p in self.procedures
+            if p.scope == "queue" and p.queues in groups and (p.feature in known or p.feature == CORE)
+        )
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -229,18 +244,22 @@ def parse_contract(text: str) -> Contract:
     try:
         values = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- both are safe loaders
     except yaml.YAMLError as error:
-        raise ContractError(f"sql/contract.yml: is not YAML: {error}. Correct the file, or install rowpost again.") from error
+        raise ContractError(
+            f"sql/contract.yml: is not YAML: {error}. Correct the file, or install rowpost again."
+        ) from error
     document = _decode("", values, _Document)
     found = []
     for path, entry in document.procedures.items():
         folder, _, name = path.partition("/")
         checked = _decode(path, entry, _Entry)  # `folder` and `name` are the path's, and not allowed below it
         if checked.feature != CORE and checked.feature not in document.features:
-            raise ContractError(f"sql/contract.yml: procedures.{path}: the feature {checked.feature!r} is not listed below features.")
+            raise ContractError(
+                f"sql/contract.yml: procedures.{path}: the feature {checked.feature!r} is not listed below features."
+            )
         if checked.scope != "database" and len(name) > TEMPLATE_NAME_LIMIT:
             raise ContractError(
-                f"sql/contract.yml: procedures.{path}: the name has {len(name)} characters, and rendered names have room for "
-                f"{TEMPLATE_NAME_LIMIT}. Choose a shorter name."
+                f"sql/contract.yml: procedures.{path}: the name has {len(name)} characters, and rendered names have "
+                f"room for {TEMPLATE_NAME_LIMIT}. Choose a shorter name."
             )
         wanted = document.roles.get(checked.side, ()) if checked.roles is None else checked.roles
         roles = [role for role in wanted if checked.scope == "database" or role != "endpoint"]
@@ -254,4 +273,6 @@ def _decode(path: str, values: Any, cls: type[T]) -> T:
             return msgspec.convert(values, cls)
     except msgspec.ValidationError as error:
         where = f"procedures.{path}" if path else "the top level"
-        raise ContractError(f"sql/contract.yml: {where}: {error}. Correct the file, or install rowpost again.") from error
+        raise ContractError(
+            f"sql/contract.yml: {where}: {error}. Correct the file, or install rowpost again."
+        ) from error

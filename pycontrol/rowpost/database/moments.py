@@ -1,13 +1,13 @@
 """Times that the database holds and Python does not: `infinity`, `-infinity`, and years outside 1 to 9999.
 
-PostgreSQL stores a timestamp as microseconds since 2000, from the year 4713 BC to 294276, and both infinities. Other programs write such
-values: .NET's `DateTime.MaxValue` becomes `infinity`. `moment` converts any of them:
+PostgreSQL stores a timestamp as microseconds since 2000, from the year 4713 BC to 294276, and both infinities. Other
+programs write such values: .NET's `DateTime.MaxValue` becomes `infinity`. `moment` converts any of them:
 
     moment(0)            # datetime(2000, 1, 1)
     str(moment(2**63 - 1))    # 'infinity'
 
-A `DistantTime` is a `datetime`, so that a reader which compares, sorts or stores times needs no special case. It has the value of
-`datetime.max` or `datetime.min`, and every text of it is the database's value.
+A `DistantTime` is a `datetime`, so that a reader which compares, sorts or stores times needs no special case. It has
+the value of `datetime.max` or `datetime.min`, and every text of it is the database's value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _CYCLE_YEARS, _CYCLE_US = 400, 146_097 * 86_400_000_000
 
 
 def moment(microseconds: int) -> datetime:
-    """Return PostgreSQL's timestamp, in microseconds since 2000, without a time zone; a `DistantTime` if Python has no such time."""
+    """Return PostgreSQL's timestamp, in microseconds since 2000, without a time zone; a `DistantTime` if Python has no
+    such time.
+    """
     try:
         return _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
@@ -48,7 +50,9 @@ class DistantTime(datetime):
 
     @classmethod
     def _made(cls, bound: datetime, text: str) -> DistantTime:
-        made = cls(bound.year, bound.month, bound.day, bound.hour, bound.minute, bound.second, bound.microsecond, bound.tzinfo)
+        made = cls(
+            bound.year, bound.month, bound.day, bound.hour, bound.minute, bound.second, bound.microsecond, bound.tzinfo
+        )
         made.text = text
         return made
 

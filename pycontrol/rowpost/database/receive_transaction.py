@@ -26,10 +26,10 @@ class _Fixed:
 class ReceiveTransaction(AbstractContextManager["ReceiveTransaction", None]):
     """Owns the transaction in which messages are received: no way out of a `with` block leaves it open.
 
-    The first call of the block begins the transaction: BEGIN and COMMIT travel with calls, so that they cost no round trip
-    of their own. Every exception rolls back, also one of rowpost's own code: otherwise the next COMMIT on the connection
-    would commit the removal of a message that nobody has handled. If the connection cannot roll back, it is closed: then
-    the server does. The object can be entered again and again.
+    The first call of the block begins the transaction: BEGIN and COMMIT travel with calls, so that they cost no round
+    trip of their own. Every exception rolls back, also one of rowpost's own code: otherwise the next COMMIT on the
+    connection would commit the removal of a message that nobody has handled. If the connection cannot roll back, it is
+    closed: then the server does. The object can be entered again and again.
 
     Args:
         receiving: a connection, or what has the receiving connection at the end of the block: a handler that closes its
@@ -49,8 +49,8 @@ class ReceiveTransaction(AbstractContextManager["ReceiveTransaction", None]):
         elif database.left_open:
             _undo(database)
             raise DatabaseError(
-                "A transaction that received messages was neither committed nor rolled back. It was rolled back now, and its "
-                "messages are in their queue again. This is a defect of rowpost: please report it."
+                "A transaction that received messages was neither committed nor rolled back. It was rolled back now, "
+                "and its messages are in their queue again. This is a defect of rowpost: please report it."
             )
 
 

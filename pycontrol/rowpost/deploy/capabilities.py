@@ -26,4 +26,8 @@ def capabilities(engine: str, version: str) -> dict[str, bool]:
     features = dict.fromkeys(_ALL, True)
     if engine == "postgresql":
         return {**features, "operators may VACUUM": major >= _MAINTAIN}
-    return {**features, "maintenance from T-SQL": True, "optimized for sequential keys (2019)": major >= _SEQUENTIAL_KEYS}
+    return {
+        **features,
+        "maintenance from T-SQL": True,
+        "optimized for sequential keys (2019)": major >= _SEQUENTIAL_KEYS,
+    }

@@ -15,7 +15,11 @@ __all__ = ["contract_fragments", "drop_empty_table", "drop_object", "drop_proced
 
 def contract_fragments(contract: Contract, engine: str, features: Collection[str] | None = None) -> dict[str, str]:
     """Return the SQL that a contract determines, by placeholder; only of these features, or of all if None."""
-    granted = [each for each in contract.procedures if each.scope == "database" and (features is None or each.feature in {CORE, *features})]
+    granted = [
+        each
+        for each in contract.procedures
+        if each.scope == "database" and (features is None or each.feature in {CORE, *features})
+    ]
     return {
         "procedure_grants": role_grants(engine, granted),
         "queue_procedures": template_rows(contract.templates(features=features)),
@@ -58,11 +62,17 @@ def drop_object(engine: str, name: str, kind: str = "procedure") -> str:
     if engine == "postgresql":
         return f"DROP FUNCTION IF EXISTS {name}{' CASCADE' if kind == 'trigger' else ''};"
     text = name.replace("'", "''")
-    return f"IF OBJECTPROPERTY(OBJECT_ID(N'{text}'), N'IsProcedure') = 1\n    DROP PROCEDURE {name};\nELSE\n    DROP FUNCTION IF EXISTS {name};"
+    return (
+        f"IF OBJECTPROPERTY(OBJECT_ID(N'{text}'), N'IsProcedure') = 1\n    DROP PROCEDURE {name};\nELSE\n    DROP "
+        f"FUNCTION IF EXISTS {name};"
+    )
 
 
 def drop_empty_table(engine: str, name: str) -> str:
-    """Spell the removal of a table by its quoted name; it is an error if the table has rows. Waits for transactions that use it."""
+    """Spell the removal of a table by its quoted name; it is an error if the table has rows.
+
+    Waits for transactions that use it.
+    """
     text = name.replace("'", "''")
     said = f"The table {text} has rows by now and is not dropped: run rowpost plan again."
     if engine == "postgresql":

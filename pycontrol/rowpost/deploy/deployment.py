@@ -43,7 +43,10 @@ class DeploymentTransaction:
         self._done: set[str] = set()
 
     def run_part(self, part: DeploymentPart, tell: Callable[[str], None] = lambda name: None) -> None:
-        """Run what commits together, then write it into the journal in one round trip. `tell` gets the name of each item before it runs."""
+        """Run what commits together, then write it into the journal in one round trip.
+
+        `tell` gets the name of each item before it runs.
+        """
         calls = self.drop(part.dropped)
         for change in part.changes:
             tell(change.name)
@@ -63,12 +66,19 @@ class DeploymentTransaction:
             self._database.call_all(calls)
 
     def drop(self, entries: Iterable[JournalEntry]) -> list[JournalCall]:
-        """Drop what these scripts made, tables last, and return the calls that take them out of the journal. A table that has rows is an error."""
+        """Drop what these scripts made, tables last, and return the calls that take them out of the journal.
+
+        A table that has rows is an error.
+        """
         calls: list[JournalCall] = []
         for entry in sorted(entries, key=lambda each: each.object_kind == "table"):
             # of a trigger that somebody dropped, the function may be left; only a table's removal fails if it is gone
             if entry.object_name is not None and (entry.living_fingerprint is not None or entry.object_kind != "table"):
-                spell = drop_empty_table if entry.object_kind == "table" else partial(drop_object, kind=str(entry.object_kind))
+                spell = (
+                    drop_empty_table
+                    if entry.object_kind == "table"
+                    else partial(drop_object, kind=str(entry.object_kind))
+                )
                 self.run_script(Script(entry.script_name, spell(self._database.engine, entry.object_name)))
             calls.append(("forget_script", None, {"script_name": entry.script_name}))
         return calls
@@ -106,18 +116,25 @@ class DeploymentTransaction:
 
 
 def adapted(database: Connection, plan: Plan) -> Plan:
-    """Return the plan as this server can run it, which is the plan itself. Raises DeployError, or UnsupportedServer for an old compatibility level."""
+    """Return the plan as this server can run it, which is the plan itself.
+
+    Raises DeployError, or UnsupportedServer for an old compatibility level.
+    """
     if database.engine != plan.engine:
         raise DeployError(f"The plan is for {plan.engine}, the connection leads to {database.engine}.")
     if is_babelfish(database):
-        raise DeployError("The server is Babelfish, which rowpost does not support: use SQL Server, Azure SQL or PostgreSQL instead.")
+        raise DeployError(
+            "The server is Babelfish, which rowpost does not support: use SQL Server, Azure SQL or PostgreSQL instead."
+        )
     with database.translated():
         database.dialect.check_deployable(database.driver_connection)
     return plan
 
 
 @contextmanager
-def deployment(database: Connection, scripts: ScriptSet, after_error: str = NOTHING_CHANGED) -> Iterator[DeploymentTransaction]:
+def deployment(
+    database: Connection, scripts: ScriptSet, after_error: str = NOTHING_CHANGED
+) -> Iterator[DeploymentTransaction]:
     """Run a block in a transaction with the deployment lock: commit at its end, roll back when it raises."""
     check_no_open_transaction(database)
     runner = _runner(database)
@@ -144,7 +161,9 @@ def locked(database: Connection, scripts: ScriptSet) -> Iterator[None]:
 
 
 @contextmanager
-def changing(database: Connection, title: str, scripts: ScriptSet | None = None) -> Iterator[tuple[DeploymentTransaction, ScriptSet]]:
+def changing(
+    database: Connection, title: str, scripts: ScriptSet | None = None
+) -> Iterator[tuple[DeploymentTransaction, ScriptSet]]:
     """Run a block as a deployment that has no plan: the same lock and one transaction.
 
     Args:

@@ -63,10 +63,12 @@ class PlanChange:
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """The whole comparison. `undeclared` are registered queues and sagas that the environment does not declare: they are
-    deployed like the others and never dropped; `unknown` are scripts in the journal that this release does not bring. `kept` are
-    features that stay without being declared. `dropped` are the scripts whose objects apply drops, because this environment declared
-    their features and no longer does. `forgotten` are features that it no longer has on record.
+    """The whole comparison.
+
+    `undeclared` are registered queues and sagas that the environment does not declare: they are deployed like the
+    others and never dropped; `unknown` are scripts in the journal that this release does not bring. `kept` are features
+    that stay without being declared. `dropped` are the scripts whose objects apply drops, because this environment
+    declared their features and no longer does. `forgotten` are features that it no longer has on record.
     """
 
     plan: Plan
@@ -93,7 +95,10 @@ class PlanDiff:
 
 
 def compare(plan: Plan, state: ServerState, has_rows: Callable[[str], bool] = lambda script_name: True) -> PlanDiff:
-    """Compare each item of the plan, and all that stays without being declared, with what is on the server. `has_rows` as for `settle`."""
+    """Compare each item of the plan, and all that stays without being declared, with what is on the server.
+
+    `has_rows` as for `settle`.
+    """
     recorded = {entry.script_name: entry for entry in state.journal}
     entered = {entry.title: entry for entry in state.registry}
     settled = settle(plan, state, has_rows)
@@ -129,7 +134,10 @@ def compare(plan: Plan, state: ServerState, has_rows: Callable[[str], bool] = la
         unknown=tuple(entry for name, entry in recorded.items() if name not in known),
         kept=settled.kept,
         dropped=tuple(recorded[name] for name in gone),
-        forgotten=(*settled.forgotten, *(each for owner, each in state.declared if owner == plan.environment and each.name in RETIRED)),
+        forgotten=(
+            *settled.forgotten,
+            *(each for owner, each in state.declared if owner == plan.environment and each.name in RETIRED),
+        ),
     )
 
 
@@ -157,6 +165,9 @@ def _step_state(step: ScriptStep, entry: JournalEntry | None, decides: bool) -> 
 
 
 def _as_made(entry: JournalEntry) -> bool:
-    """Whether an object is as its script left it. A table of NServiceBus whose key was widened, as check_queue advises, counts as such."""
+    """Whether an object is as its script left it.
+
+    A table of NServiceBus whose key was widened, as check_queue advises, counts as such.
+    """
     recorded = entry.recorded_fingerprint
     return recorded is not None and entry.living_fingerprint in (recorded, recorded.replace(*_WIDENED))

@@ -1,7 +1,7 @@
 """The registry's entries as a deployment sees them: queues, types of sagas, and tables of subscriptions. Pure.
 
-`describe_queue`, `describe_saga` and `describe_subscriptions` make the entry of what an environment declares. An entry names the tables that
-its scripts make, and has the values of the placeholders in its templates.
+`describe_queue`, `describe_saga` and `describe_subscriptions` make the entry of what an environment declares. An entry
+names the tables that its scripts make, and has the values of the placeholders in its templates.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rowpost.settings.environment import QueueSettings, SagaSettings
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Address, parse_address, queue_key
 
 __all__ = [
-    "COLUMN_TYPES", "MOVING", "DeclaredFeature", "Entry", "QueueEntry", "SagaEntry", "SubscriptionEntry", "default_table",
-    "describe_queue", "describe_saga", "describe_subscriptions",
+    "COLUMN_TYPES", "MOVING", "DeclaredFeature", "Entry", "QueueEntry", "SagaEntry", "SubscriptionEntry",
+    "default_table", "describe_queue", "describe_saga", "describe_subscriptions",
 ]  # fmt: skip
 
 #: ends of the names of scripts that only a saga needs which moves from one correlation to another
@@ -26,13 +26,26 @@ MOVING = ("correlate_saga.sql", "correlate_sagas.sql", "create_transitional.sql"
 
 #: a correlation property's column, by engine and kind; integers have 64 bits on both engines
 COLUMN_TYPES = {
-    "postgresql": {"string": "character varying(200)", "integer": "bigint", "uuid": "uuid", "timestamp": "timestamp with time zone"},
-    "sqlserver": {"string": "nvarchar(200)", "integer": "bigint", "uuid": "uniqueidentifier", "timestamp": "datetimeoffset"},
+    "postgresql": {
+        "string": "character varying(200)",
+        "integer": "bigint",
+        "uuid": "uuid",
+        "timestamp": "timestamp with time zone",
+    },
+    "sqlserver": {
+        "string": "nvarchar(200)",
+        "integer": "bigint",
+        "uuid": "uniqueidentifier",
+        "timestamp": "datetimeoffset",
+    },
 }
 
 
 class DeclaredFeature(NamedTuple):
-    """A feature that an environment declares. `queue_key` is the queue's that has it, empty for a feature of the whole database."""
+    """A feature that an environment declares.
+
+    `queue_key` is the queue's that has it, empty for a feature of the whole database.
+    """
 
     name: str
     queue_key: str = ""
@@ -58,7 +71,8 @@ class _Entry:
         name: its canonical address, in the short form.
     """
 
-    #: what lists of changes call it, the procedures that enter and list such rows, and the columns that are not called as the fields are
+    #: what lists of changes call it, the procedures that enter and list such rows, and the columns that are not called
+    #: as the fields are
     noun: ClassVar[str]
     register: ClassVar[str]
     listed: ClassVar[str]
@@ -89,7 +103,11 @@ def _columns(kind: type[_Entry]) -> list[str]:
 
 @dataclass(frozen=True)
 class QueueEntry(_Entry):
-    """A queue. `wake_up`: whether its table has a trigger that wakes supervisors at plain inserts, which the registry does not hold."""
+    """A queue.
+
+    `wake_up`: whether its table has a trigger that wakes supervisors at plain inserts, which the registry does not
+    hold.
+    """
 
     noun, register, listed = "queue", "register_queue", "list_queues"
     columns: ClassVar[dict[str, str]] = {"key": "queue_key", "name": "queue_name"}
@@ -134,7 +152,9 @@ class QueueEntry(_Entry):
         return name
 
     def objects(self, dialect: Dialect, names: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-        """Return the kind and the name of the object that each of its scripts below tables/ makes, by the script's name."""
+        """Return the kind and the name of the object that each of its scripts below tables/ makes, by the script's
+        name.
+        """
         made = {
             "create": ("table", names["queue_table"], self.kind != "external"),
             "create_delayed": ("table", names["delayed_table"], self.delayed),
@@ -215,11 +235,15 @@ Entry = QueueEntry | SagaEntry | SubscriptionEntry
 
 
 def describe_queue(queue: QueueSettings, engine: str, *, wake_up: bool = False) -> QueueEntry:
-    """Return the registry's entry of a declared queue. `wake_up` asks for its trigger on inserts. Raises InvalidQueueName."""
+    """Return the registry's entry of a declared queue.
+
+    `wake_up` asks for its trigger on inserts. Raises InvalidQueueName.
+    """
     name, full = _address(queue.name, engine)
     if full.catalog is not None and queue.kind != "external":
         raise InvalidQueueName(
-            f"The queue {queue.name!r} lies in another database: it can only be external here. Deploy rowpost into that database to receive from it."
+            f"The queue {queue.name!r} lies in another database: it can only be external here. Deploy rowpost into "
+            "that database to receive from it."
         )
     own = queue.kind != "external"
     return QueueEntry(
@@ -238,11 +262,16 @@ def describe_queue(queue: QueueSettings, engine: str, *, wake_up: bool = False) 
 def describe_saga(saga: SagaSettings, engine: str) -> SagaEntry:
     """Return the registry's entry of a declared saga. Raises InvalidQueueName if there can be no such table."""
     name, full = _address(saga.name, engine)
-    return SagaEntry(*name, str(full.schema), full.table, saga.correlation, saga.type, saga.transitional, saga.transitional_type)
+    return SagaEntry(
+        *name, str(full.schema), full.table, saga.correlation, saga.type, saga.transitional, saga.transitional_type
+    )
 
 
 def describe_subscriptions(name: str, engine: str) -> SubscriptionEntry:
-    """Return the registry's entry of a table of subscriptions. Raises InvalidQueueName if there can be no such table."""
+    """Return the registry's entry of a table of subscriptions.
+
+    Raises InvalidQueueName if there can be no such table.
+    """
     short, full = _address(name, engine)
     return SubscriptionEntry(*short, full.catalog, str(full.schema), full.table)
 

@@ -1,8 +1,9 @@
 """Decide what becomes of features that a server has and the environment does not declare. Performs no I/O.
 
-`settle` takes the plan of an environment and what the server recorded. It returns the plan with all that stays, and what goes.
-An object goes only if a deployment of this environment declared its feature earlier, no other environment declares it, and the
-feature's tables are empty. All else stays, is deployed like the rest, and is named with the reason.
+`settle` takes the plan of an environment and what the server recorded. It returns the plan with all that stays, and
+what goes. An object goes only if a deployment of this environment declared its feature earlier, no other environment
+declares it, and the feature's tables are empty. All else stays, is deployed like the rest, and is named with the
+reason.
 """
 
 from __future__ import annotations
@@ -22,13 +23,18 @@ __all__ = ["Kept", "Settled", "deployed_features", "settle"]
 
 
 def deployed_features(scripts: ScriptSet, script_names: Iterable[str]) -> frozenset[str]:
-    """Return the features of scripts that ran, by their names in the journal; without the core, and without those that single queues have."""
+    """Return the features of scripts that ran, by their names in the journal; without the core, and without those that
+    single queues have.
+    """
     return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE} - FEATURES_OF_QUEUES
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A feature that stays although the environment does not declare it: `subject`, the reason, and what to do about it."""
+    """A feature that stays although the environment does not declare it:
+
+    `subject`, the reason, and what to do about it.
+    """
 
     subject: str
     reason: str
@@ -105,22 +111,44 @@ class _Server:
         self.left: list[str] = []
 
     def judge_delayed(self, wanted: Entry, registered: Entry | None) -> Entry:
-        """Decide about the delayed table of a queue that is declared without one. Return the entry as it is deployed."""
-        if not isinstance(wanted, QueueEntry) or not isinstance(registered, QueueEntry) or wanted.delayed or not registered.delayed:
+        """Decide about the delayed table of a queue that is declared without one.
+
+        Return the entry as it is deployed.
+        """
+        if (
+            not isinstance(wanted, QueueEntry)
+            or not isinstance(registered, QueueEntry)
+            or wanted.delayed
+            or not registered.delayed
+        ):
             return wanted
         line = f"write `delayed: true` at the queue {wanted.name}"
         stays = self.judge(wanted.delayed_feature, f"the delayed table of the queue {wanted.name}", line)
         return replace(wanted, delayed=stays)
 
     def judge_trigger(self, wanted: Entry, registered: Entry | None) -> Entry:
-        """Decide about the trigger on inserts of a queue that is declared without one. Return the entry as it is deployed."""
-        if not isinstance(wanted, QueueEntry) or not isinstance(registered, QueueEntry) or wanted.wake_up or not registered.wake_up:
+        """Decide about the trigger on inserts of a queue that is declared without one.
+
+        Return the entry as it is deployed.
+        """
+        if (
+            not isinstance(wanted, QueueEntry)
+            or not isinstance(registered, QueueEntry)
+            or wanted.wake_up
+            or not registered.wake_up
+        ):
             return wanted
         line = "write `supervisor: {wake_up: everybody}`"
-        return replace(wanted, wake_up=True) if self.judge(wanted.wake_up_feature, f"the trigger of the queue {wanted.name}", line) else wanted
+        return (
+            replace(wanted, wake_up=True)
+            if self.judge(wanted.wake_up_feature, f"the trigger of the queue {wanted.name}", line)
+            else wanted
+        )
 
     def keep_second_correlation(self, entry: Entry) -> None:
-        """Leave what a saga needed while it moved to another correlation: workers that still move it may run until they are replaced."""
+        """Leave what a saga needed while it moved to another correlation: workers that still move it may run until they
+        are replaced.
+        """
         if not isinstance(entry, SagaEntry) or entry.transitional_name is not None:
             return
         of_saga = [each.script_name for each in self._state.journal if each.key == entry.key]
@@ -130,15 +158,22 @@ class _Server:
             self._keep(
                 f"the second correlation of the saga {entry.name}",
                 "workers that still move the saga may run",
-                f"When all are replaced: rowpost sagas drop-correlation {entry.name} PROPERTY, with the property by which nothing is found.",
+                f"When all are replaced: rowpost sagas drop-correlation {entry.name} PROPERTY, with the property by "
+                "which nothing is found.",
             )
 
     def judge(self, feature: DeclaredFeature, subject: str, line: str) -> bool:
         """Decide about a feature that the plan does not declare. Return whether it stays."""
         mine = (self._plan.environment, feature) in self._state.declared
-        others = sorted(name for name, each in self._state.declared if each == feature and name != self._plan.environment)
+        others = sorted(
+            name for name, each in self._state.declared if each == feature and name != self._plan.environment
+        )
         scripts = self._scripts[feature]
-        filled = [each for each in scripts if each.object_kind == "table" and mine and not others and self._has_rows(each.script_name)]
+        filled = [
+            each
+            for each in scripts
+            if each.object_kind == "table" and mine and not others and self._has_rows(each.script_name)
+        ]
         keep = f"To keep it, {line} in the environment's file and run rowpost apply."
         if needed_by := self._uncertain.get(feature.text):
             self._keep(subject, f"{needed_by} cannot be imported here and may need it", keep)

@@ -3,9 +3,9 @@
     grant_statements(settings, "shop", ["Sales"], ["Billing"])     spells them, offline
     grant(database, "shop", ["Sales"], ["Billing"])                runs them
 
-The login may then receive from its own queues, send to its destinations (the error queue among them), keep the state of its sagas, and
-empty the queues that are purged when the endpoint starts. It gets no right on any table, unless `tables` asks for the rights on tables with
-which NServiceBus's own endpoints work.
+The login may then receive from its own queues, send to its destinations (the error queue among them), keep the state of
+its sagas, and empty the queues that are purged when the endpoint starts. It gets no right on any table, unless `tables`
+asks for the rights on tables with which NServiceBus's own endpoints work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ ENDPOINT_ROLE = "rowpost_endpoint"
 
 
 def grant_execute(dialect: Dialect, procedure: Procedure, key: str | None, login: str) -> str:
-    """Return the right to run a procedure, of one queue if `key` names it: GRANT EXECUTE ON rowpost.[send_message:Sales] TO [shop];"""
+    """Return the right to run a procedure, of one queue if `key` names it:
+
+    GRANT EXECUTE ON rowpost.[send_message:Sales] TO [shop];
+    """
     kind = "" if dialect.name == "sqlserver" else "FUNCTION "
     name = dialect.quote(procedure.name if key is None else f"{procedure.name}:{key}")
     return f"GRANT EXECUTE ON {kind}rowpost.{name} TO {dialect.quote(login)};"
@@ -46,7 +49,8 @@ def grant_role(dialect: Dialect, role: str, login: str) -> str:
 
 
 def grant_tables(dialect: Dialect, table: str, login: str) -> str:
-    """Return the rights that NServiceBus's own endpoints need on a queue's table, as db_datareader and db_datawriter give them.
+    """Return the rights that NServiceBus's own endpoints need on a queue's table, as db_datareader and db_datawriter
+    give them.
 
     For endpoints that send and receive by plain SQL. rowpost's own need none of it.
     """
@@ -55,7 +59,9 @@ def grant_tables(dialect: Dialect, table: str, login: str) -> str:
 
 @dataclass(frozen=True)
 class _Access:
-    """What a login may do: the queues from which it receives, to which it sends and which it purges, its sagas, and the tables of all these."""
+    """What a login may do: the queues from which it receives, to which it sends and which it purges, its sagas, and the
+    tables of all these.
+    """
 
     receive_from: Sequence[str]
     send_to: Sequence[str]
@@ -95,7 +101,9 @@ def grant_statements(
         without_delayed={queue.name for queue in settings.queues if not queue.delayed or queue.kind == "external"},
         moving={saga.name for saga in settings.sagas if saga.transitional},
     )
-    return _spell(settings.engine, login, _Access(list(receive_from), list(send_to), list(purge), list(sagas), tables), deployed)
+    return _spell(
+        settings.engine, login, _Access(list(receive_from), list(send_to), list(purge), list(sagas), tables), deployed
+    )
 
 
 def grant(
@@ -115,7 +123,9 @@ def grant(
         without_delayed={queue.name for queue in state.queues if not queue.delayed},
         moving={saga.name for saga in state.sagas if saga.transitional_name},
     )
-    statements = _spell(database.engine, login, _Access(list(receive_from), list(send_to), list(purge), list(sagas), tables), deployed)
+    statements = _spell(
+        database.engine, login, _Access(list(receive_from), list(send_to), list(purge), list(sagas), tables), deployed
+    )
     with changing(database, f"rights of {login}") as (running, _):
         for number, statement in enumerate(statements, 1):
             running.run_script(Script(f"statement {number} of the grants", statement))
@@ -132,8 +142,15 @@ def _spell(engine: str, login: str, access: _Access, deployed: _Deployed) -> lis
         if procedure.side == side
     ]
     wanted += [(contract.find("purge_queue", "queue"), name) for name in access.purge]
-    wanted += [(each, name) for name in access.sagas for each in contract.saga_templates(name in deployed.moving) if each.side == "receive"]
-    grants = [grant_execute(dialect, procedure, queue_key(parse_address(name), engine), login) for procedure, name in wanted]
+    wanted += [
+        (each, name)
+        for name in access.sagas
+        for each in contract.saga_templates(name in deployed.moving)
+        if each.side == "receive"
+    ]
+    grants = [
+        grant_execute(dialect, procedure, queue_key(parse_address(name), engine), login) for procedure, name in wanted
+    ]
     if access.tables:
         grants += [grant_tables(dialect, table, login) for table in dict.fromkeys(_tables(dialect, access, deployed))]
     return [grant_role(dialect, ENDPOINT_ROLE, login), *grants]
@@ -142,7 +159,9 @@ def _spell(engine: str, login: str, access: _Access, deployed: _Deployed) -> lis
 def _tables(dialect: Dialect, access: _Access, deployed: _Deployed) -> list[str]:
     """Return the quoted names of the tables of queues, of their delayed messages, and of sagas."""
     queues = [*access.receive_from, *access.send_to]
-    names = {name: describe_queue(QueueSettings(name, "external"), dialect.name).placeholders(dialect) for name in queues}
+    names = {
+        name: describe_queue(QueueSettings(name, "external"), dialect.name).placeholders(dialect) for name in queues
+    }
     found = [names[name]["queue_table"] for name in queues]
     found += [names[name]["delayed_table"] for name in queues if name not in deployed.without_delayed]
     addresses = [parse_address(name).qualified(dialect.name) for name in access.sagas]

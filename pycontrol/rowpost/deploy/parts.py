@@ -1,9 +1,10 @@
 """Divide a deployment into parts, each of which commits in one transaction. Performs no I/O.
 
-By default the whole deployment is one part. By queue, the first part has the objects that all queues share. It also records the
-features that the environment declares and the release. Then each queue and each saga is a part: its entry in the registry, tables,
-procedures and rights. What goes because it is no longer declared goes with its queue, and what the queues shared goes last. A
-declaration is forgotten in the transaction that drops its last object, so that an interrupted deployment still finds it.
+By default the whole deployment is one part. By queue, the first part has the objects that all queues share. It also
+records the features that the environment declares and the release. Then each queue and each saga is a part: its entry
+in the registry, tables, procedures and rights. What goes because it is no longer declared goes with its queue, and what
+the queues shared goes last. A declaration is forgotten in the transaction that drops its last object, so that an
+interrupted deployment still finds it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class DeploymentPart:
 
 def whole_part(diff: PlanDiff, declared: Sequence[DeclaredFeature] = ()) -> DeploymentPart:
     """Return a deployment as one part. `declared` are the features that are not on record yet."""
-    return DeploymentPart("everything", diff.plan.environment, diff.to_run, diff.dropped, tuple(declared), diff.forgotten)
+    return DeploymentPart(
+        "everything", diff.plan.environment, diff.to_run, diff.dropped, tuple(declared), diff.forgotten
+    )
 
 
 def parts_by_queue(diff: PlanDiff, declared: Sequence[DeclaredFeature] = ()) -> tuple[DeploymentPart, ...]:
@@ -61,20 +64,27 @@ def parts_by_queue(diff: PlanDiff, declared: Sequence[DeclaredFeature] = ()) -> 
         key = entry.key if isinstance(entry, QueueEntry) else None
         going = [each for each in dropped if each.key == key and not each.is_saga_s]
         recorded, removed = (tuple(each for each in named if each.queue_key == key) for named in (declared, forgotten))
-        parts.append(DeploymentPart(entry.title, environment, tuple(owned[entry.title]), tuple(going), recorded, removed))
+        parts.append(
+            DeploymentPart(entry.title, environment, tuple(owned[entry.title]), tuple(going), recorded, removed)
+        )
         dropped = [each for each in dropped if each not in going]
         forgotten = [each for each in forgotten if each not in removed]
     of_queues = {each for part in parts for each in part.declared}
-    shared = DeploymentPart(SHARED, environment, tuple(owned[None]), declared=tuple(each for each in declared if each not in of_queues))
-    last = DeploymentPart("features that are no longer declared", environment, dropped=tuple(dropped), forgotten=tuple(forgotten))
+    shared = DeploymentPart(
+        SHARED, environment, tuple(owned[None]), declared=tuple(each for each in declared if each not in of_queues)
+    )
+    last = DeploymentPart(
+        "features that are no longer declared", environment, dropped=tuple(dropped), forgotten=tuple(forgotten)
+    )
     return (shared, *parts, *([last] if dropped or forgotten else []))
 
 
 def outcome(parts: Sequence[DeploymentPart], done: int) -> str:
     """Say what is committed, what is left and how to go on, if the part after `done` parts fails."""
     return (
-        f"Stopped at: {parts[done].title}, whose transaction is all or nothing. Committed before: {_listed(parts[:done])}. "
-        f"Left: {_listed(parts[done:])}. To go on, remove the cause and run rowpost apply --by-queue again."
+        f"Stopped at: {parts[done].title}, whose transaction is all or nothing. Committed before: "
+        f"{_listed(parts[:done])}. Left: {_listed(parts[done:])}. To go on, remove the cause and run rowpost apply "
+        "--by-queue again."
     )
 
 

@@ -64,7 +64,9 @@ class Plan:
 
     @property
     def declared(self) -> tuple[DeclaredFeature, ...]:
-        """The features that the environment declares, also those of single queues; none with scripts of a release without the record."""
+        """The features that the environment declares, also those of single queues; none with scripts of a release
+        without the record.
+        """
         if not any(script.stem == "record_feature" for script in self.scripts.database):
             return ()
         of_queues = [each.delayed_feature for each in self.queues if each.delayed]
@@ -120,25 +122,32 @@ class Plan:
 
 
 def plan(settings: Settings, folder: Path | None = None) -> Plan:
-    """Return the deployment of an environment, offline. `folder` is the sql folder to take instead of the product's own.
+    """Return the deployment of an environment, offline.
+
+    `folder` is the sql folder to take instead of the product's own.
 
     Raises DeployError for scripts that cannot be read or rendered, and for `wake_up: everybody` on SQL Server.
     """
     everybody, engine = settings.supervisor.wake_up == "everybody", settings.engine
     if everybody and engine == "sqlserver":
         raise DeployError(
-            f"The environment {settings.environment} has `wake_up: everybody`, which only PostgreSQL can do, because SQL Server has no "
-            "NOTIFY: write `wake_up: true`, and a shorter `peek_delay` at the workers of queues whose messages must not wait."
+            f"The environment {settings.environment} has `wake_up: everybody`, which only PostgreSQL can do, because "
+            "SQL Server has no NOTIFY: write `wake_up: true`, and a shorter `peek_delay` at the workers of queues "
+            "whose messages must not wait."
         )
     entries: list[Entry] = [describe_queue(queue, engine, wake_up=everybody) for queue in settings.queues]
     entries += [describe_saga(saga, engine) for saga in settings.sagas]
-    entries += [describe_subscriptions(name, engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE]
+    entries += [
+        describe_subscriptions(name, engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE
+    ]
     scripts = load_scripts(engine, folder)
     return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts))
 
 
 def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
-    """Return the features that an environment has: those that it names, those of its sections, and those of its engine."""
+    """Return the features that an environment has: those that it names, those of its sections, and those of its
+    engine.
+    """
     of_sections = {"sagas": settings.sagas, "outbox": settings.outboxes, "transactions": settings.participants}
     named = {*settings.features, *(name for name, section in of_sections.items() if section)}
     known = scripts.contract.features
@@ -154,7 +163,9 @@ def count_by_feature(plan: Plan, script_names: Iterable[str]) -> list[tuple[str,
 
 
 def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
-    """Return the settings with which rowpost is deployed into a business database: the same, with the outbox and without queues."""
+    """Return the settings with which rowpost is deployed into a business database: the same, with the outbox and
+    without queues.
+    """
     return replace(
         settings,
         business_of=outbox.name,
@@ -170,15 +181,20 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
     )
 
 
-def build_plan(environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = ()) -> Plan:
-    """Return a plan out of its parts, tables of subscriptions, queues and then sagas in the order given; not `whole`: of these alone.
+def build_plan(
+    environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = ()
+) -> Plan:
+    """Return a plan out of its parts, tables of subscriptions, queues and then sagas in the order given; not `whole`:
+    of these alone.
 
     What a release does not know is left out: sagas, tables of subscriptions, triggers.
     """
     given = list(entries)
     queues = [entry for entry in given if isinstance(entry, QueueEntry)]
     sagas = [entry for entry in given if isinstance(entry, SagaEntry)] if scripts.saga.tables else []
-    subscriptions = [entry for entry in given if isinstance(entry, SubscriptionEntry)] if scripts.subscription.tables else []
+    subscriptions = (
+        [entry for entry in given if isinstance(entry, SubscriptionEntry)] if scripts.subscription.tables else []
+    )
     if not any(script.stem == "create_trigger" for script in scripts.queue.tables):
         queues = [replace(queue, wake_up=False) if queue.wake_up else queue for queue in queues]
     features = frozenset(features) | ({"sagas"} if sagas else frozenset())
@@ -221,7 +237,9 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
     records = "".join(call("record_script", step.record) for step in plan.steps)
     yield section("the journal: what ran, and what it left behind", records)
     if plan.whole and plan.declared:
-        declared = "".join(call("record_feature", {"environment": plan.environment, "feature": each.text}) for each in plan.declared)
+        declared = "".join(
+            call("record_feature", {"environment": plan.environment, "feature": each.text}) for each in plan.declared
+        )
         yield section("the features that this environment declares", declared)
     version = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}
     yield section("the version", call("record_version", version))

@@ -59,7 +59,9 @@ def adopt_queue(
 
 
 def add_external(database: Connection, name: str, progress: Progress | None = None) -> ApplyResult:
-    """Register a queue that is not ours: it gets the procedures that send, and those that operators use for single messages. Raises as create_queue does."""
+    """Register a queue that is not ours: it gets the procedures that send, and those that operators use for single
+    messages. Raises as create_queue does.
+    """
     return _enter(database, QueueSettings(name, "external"), progress)
 
 

@@ -4,11 +4,11 @@
     with open_release(Path("rowpost-1.4.zip")) as release:
         go_back(database, release)
 
-An archive holds the templates, not what was rendered from them, so that queues made since are served too. Its own contract
-renders them. Procedures and grants go back. Tables stay, for an earlier release's workers run on a later schema, and so do
-procedures that only a later release has: its workers may still run. What a later release did to the product's own tables is
-taken back by its scripts in tables/undo/, and by nothing else: they may lose what those tables hold, so that a person has
-to ask for them. Then the later release's procedures are dropped too.
+An archive holds the templates, not what was rendered from them, so that queues made since are served too. Its own
+contract renders them. Procedures and grants go back. Tables stay, for an earlier release's workers run on a later
+schema, and so do procedures that only a later release has: its workers may still run. What a later release did to the
+product's own tables is taken back by its scripts in tables/undo/, and by nothing else: they may lose what those tables
+hold, so that a person has to ask for them. Then the later release's procedures are dropped too.
 
     go_back(database, release, undo=undo_scripts(database, release))
 """
@@ -79,7 +79,9 @@ def open_release(path: Path) -> Iterator[Release]:
                 for name in archive.namelist():
                     _extract(archive, name, folder, path)
         except (OSError, zipfile.BadZipFile) as error:
-            raise DeployError(f"{path} is not a release archive: {error}. To write one, run: rowpost plan --release-archive FILE") from error
+            raise DeployError(
+                f"{path} is not a release archive: {error}. To write one, run: rowpost plan --release-archive FILE"
+            ) from error
         _check_complete(path, folder)
         version = folder / VERSION
         yield Release(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "")
@@ -96,10 +98,14 @@ def undo_scripts(database: Connection, release: Release, folder: Path | None = N
     try:
         return tuple(read_script(database.engine, f"tables/undo/{PurePosixPath(name).name}", folder) for name in later)
     except DeployError as error:
-        raise DeployError(f"Nothing takes these scripts back: {', '.join(later)}. Their tables stay: {error}") from error
+        raise DeployError(
+            f"Nothing takes these scripts back: {', '.join(later)}. Their tables stay: {error}"
+        ) from error
 
 
-def go_back(database: Connection, release: Release, environment: str = "", undo: Sequence[Script] | None = None) -> ApplyResult:
+def go_back(
+    database: Connection, release: Release, environment: str = "", undo: Sequence[Script] | None = None
+) -> ApplyResult:
     """Run the procedures and grants of a release again, for every registered queue.
 
     If `undo` is given, also run these scripts for the tables, and drop the procedures that the release does not have.
@@ -118,7 +124,9 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
             )
         features = deployed_features(scripts, (entry.script_name for entry in state.journal))
         plan = build_plan(environment, scripts, state.registry, features=features)
-        steps = tuple(step for step in plan.steps if step.object_kind in ("procedure", "trigger") or step.kind == "everytime")
+        steps = tuple(
+            step for step in plan.steps if step.object_kind in ("procedure", "trigger") or step.kind == "everytime"
+        )
         diff = compare(replace(plan, items=steps, whole=False), replace(state, registry=()))
         running.run_part(whole_part(diff))
         for script in undo or ():
@@ -129,15 +137,21 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
         dropped = () if undo is None else _later_procedures(plan, state)
         running.write([("forget_script", None, {"script_name": entry.script_name}) for entry in dropped])
         for entry in dropped:  # after the calls: a later release may call procedures that only it has
-            running.run_script(Script(entry.script_name, drop_object(database.engine, str(entry.object_name), str(entry.object_kind))))
-    applied = tuple(change.name for change in diff.to_run if isinstance(change.item, ScriptStep) and change.state != "everytime")
+            running.run_script(
+                Script(entry.script_name, drop_object(database.engine, str(entry.object_name), str(entry.object_kind)))
+            )
+    applied = tuple(
+        change.name for change in diff.to_run if isinstance(change.item, ScriptStep) and change.state != "everytime"
+    )
     return ApplyResult(applied, len(diff.names("unchanged")), dropped=tuple(entry.script_name for entry in dropped))
 
 
 def _later_procedures(plan: Plan, state: ServerState) -> tuple[JournalEntry, ...]:
     """Return the journal's procedures and triggers that the plan does not have."""
     names = {step.script_name for step in plan.steps}
-    return tuple(each for each in state.journal if each.object_kind in ("procedure", "trigger") and each.script_name not in names)
+    return tuple(
+        each for each in state.journal if each.object_kind in ("procedure", "trigger") and each.script_name not in names
+    )
 
 
 def _extract(archive: zipfile.ZipFile, name: str, folder: Path, path: Path) -> None:

@@ -28,14 +28,26 @@ ReadDefinition = Callable[[str], str | None]
 #: what a statement locks until the deployment commits: pattern, lock, and whether senders and receivers wait for it
 LOCKS: dict[str, tuple[tuple[str, str, bool], ...]] = {
     "sqlserver": (
-        (r"\bCREATE\s+(?:OR\s+ALTER\s+)?(?:PROCEDURE|FUNCTION)\b", "Sch-M on each procedure that changes: calls of it wait until the commit", True),
+        (r"\bCREATE\s+(?:OR\s+ALTER\s+)?(?:PROCEDURE|FUNCTION)\b", (
+            "Sch-M on each procedure that changes: calls of it wait until the "
+            "commit"
+        ), True),
         (r"\bALTER\s+TABLE\b", "Sch-M on the table while it is altered, if something is missing there", True),
-        (r"\bCREATE\s+(?:CLUSTERED|NONCLUSTERED|UNIQUE|INDEX)\b", "S on the table while an index is made, if it is missing", True),
+        (r"\bCREATE\s+(?:CLUSTERED|NONCLUSTERED|UNIQUE|INDEX)\b", (
+            "S on the table while an index is made, if it is "
+            "missing"
+        ), True),
     ),
     "postgresql": (
-        (r"\bCREATE\s+OR\s+REPLACE\s+FUNCTION\b", "the function's row in the catalog: running and new calls take the old text until the commit", False),
+        (r"\bCREATE\s+OR\s+REPLACE\s+FUNCTION\b", (
+            "the function's row in the catalog: running and new calls take the old text until the "
+            "commit"
+        ), False),
         (r"\bALTER\s+TABLE\s+\S+\s+SET\s*\(", "SHARE UPDATE EXCLUSIVE on the table, for its settings", False),
-        (r"\bALTER\s+TABLE\b(?!\s+\S+\s+SET\s*\()", "ACCESS EXCLUSIVE on the table while it is altered, if something is missing there", True),
+        (r"\bALTER\s+TABLE\b(?!\s+\S+\s+SET\s*\()", (
+            "ACCESS EXCLUSIVE on the table while it is altered, if something is missing "
+            "there"
+        ), True),
         (r"\bCREATE\s+(?:UNIQUE\s+)?INDEX\b", "SHARE on the table while an index is made, if it is missing", True),
         (r"\bCREATE\s+OR\s+REPLACE\s+TRIGGER\b", "SHARE ROW EXCLUSIVE on the table while its trigger is made", True),
         (r"\bDROP\s+FUNCTION\b.*\bCASCADE\b", "ACCESS EXCLUSIVE on the table while its trigger is dropped", True),
@@ -45,7 +57,9 @@ LOCKS: dict[str, tuple[tuple[str, str, bool], ...]] = {
 
 @dataclass(frozen=True)
 class Item:
-    """One object: how it stands, its old and new hash, the difference of its texts where both are known, and what it is for."""
+    """One object: how it stands, its old and new hash, the difference of its texts where both are known, and what it is
+    for.
+    """
 
     name: str
     state: str
@@ -81,7 +95,11 @@ class Review:
         counted = [f"{self.counts[name]} {words.get(name, name)}" for name in names if name in self.counts]
         if not counted:
             unknown = self.counts.get("unknown", 0)
-            return [f"Nothing changes. Not part of this release, and left as they are: {unknown}." if unknown else "Nothing changes."]
+            return [
+                f"Nothing changes. Not part of this release, and left as they are: {unknown}."
+                if unknown
+                else "Nothing changes."
+            ]
         workers = (
             "Workers may keep running; some of their calls wait until the commit."
             if self.pauses
@@ -98,26 +116,38 @@ def review(diff: PlanDiff, engine: str, definition: ReadDefinition) -> Review:
     gone = [Item(entry.script_name, "undeclared", entry.script_hash, None) for entry in diff.dropped]
     gone += [Item(entry.script_name, "unknown", entry.script_hash, None) for entry in diff.unknown]
     runs = [change.item.text for change in changes if change.runs and isinstance(change.item, ScriptStep)]
-    there = {change.item.owner for change in diff.changes if isinstance(change.item, ScriptStep) and change.entry is not None}
+    there = {
+        change.item.owner for change in diff.changes if isinstance(change.item, ScriptStep) and change.entry is not None
+    }
     existing = [
         change.item.text
         for change in changes
         if change.runs and isinstance(change.item, ScriptStep)
         and (change.entry is not None or (change.item.object_kind == "trigger" and change.item.owner in there))
     ]  # fmt: skip
-    existing += [drop_object(engine, str(entry.object_name), "trigger") for entry in diff.dropped if entry.object_kind == "trigger"]
+    existing += [
+        drop_object(engine, str(entry.object_name), "trigger")
+        for entry in diff.dropped
+        if entry.object_kind == "trigger"
+    ]
     locks = _locks(engine, existing if existing or not runs else ())
-    return _described(Review((*items, *gone), tuple(text for text, _ in locks), any(waits for _, waits in locks)), diff.plan)
+    return _described(
+        Review((*items, *gone), tuple(text for text, _ in locks), any(waits for _, waits in locks)), diff.plan
+    )
 
 
 def _described(found: Review, plan: Plan) -> Review:
     """Add what each object is for."""
     contract = plan.scripts.contract
     items = tuple(
-        replace(item, feature=contract.feature_of(item.name), purpose=contract.purpose_of(item.name)) if ".sql" in item.name else item
+        replace(item, feature=contract.feature_of(item.name), purpose=contract.purpose_of(item.name))
+        if ".sql" in item.name
+        else item
         for item in found.items
     )
-    return replace(found, items=items, features=tuple(count_by_feature(plan, (item.name for item in items if ".sql" in item.name))))
+    return replace(
+        found, items=items, features=tuple(count_by_feature(plan, (item.name for item in items if ".sql" in item.name)))
+    )
 
 
 def compare_releases(old: Plan, new: Plan) -> Review:
@@ -169,14 +199,22 @@ def _comparable(text: str, engine: str) -> str:
         return re.sub(r"^\$\w*\$\n?|\n?\$\w*\$$", "", text[body.start : body.end]) if body else text
     batches = [batch.text for batch in split_batches(text, engine)]
     created = next((each for each in batches if re.search(r"\bCREATE\b", each, re.IGNORECASE)), text)
-    return re.sub(r"(?<=\bCREATE)\s+(?:OR\s+ALTER\s+)?(?=PROC|FUNC)", " ", created, count=1, flags=re.IGNORECASE).strip()
+    return re.sub(
+        r"(?<=\bCREATE)\s+(?:OR\s+ALTER\s+)?(?=PROC|FUNC)", " ", created, count=1, flags=re.IGNORECASE
+    ).strip()
 
 
 def _unified(old: str, new: str, name: str) -> str:
-    lines = difflib.unified_diff(old.strip().splitlines(), new.strip().splitlines(), f"server/{name}", f"plan/{name}", lineterm="")
+    lines = difflib.unified_diff(
+        old.strip().splitlines(), new.strip().splitlines(), f"server/{name}", f"plan/{name}", lineterm=""
+    )
     return "\n".join(lines)
 
 
 def _locks(engine: str, texts: Iterable[str]) -> list[tuple[str, bool]]:
     texts = list(texts)
-    return [(words, waits) for pattern, words, waits in LOCKS[engine] if any(re.search(pattern, text, re.IGNORECASE) for text in texts)]
+    return [
+        (words, waits)
+        for pattern, words, waits in LOCKS[engine]
+        if any(re.search(pattern, text, re.IGNORECASE) for text in texts)
+    ]

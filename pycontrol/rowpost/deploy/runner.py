@@ -30,15 +30,17 @@ SESSION_BATCH = re.compile(r"(?:\s*SET\s[^;]*;?)+\s*", re.IGNORECASE)
 INLINE_BLOCK = re.compile(r"inline_code_block line (\d+)")
 CAUGHT = "rowpost: batch failed"
 
-#: Stands behind each batch of a script that a person runs, because a tool may go on after an error. An error of execution has
-#: rolled the transaction back, so that the rest would run outside of it. An error of compilation leaves the transaction open, and
-#: the rest would commit without the batch. PostgreSQL refuses by itself.
+#: Stands behind each batch of a script that a person runs, because a tool may go on after an error. An error of
+#: execution has rolled the transaction back, so that the rest would run outside of it. An error of compilation leaves
+#: the transaction open, and the rest would commit without the batch. PostgreSQL refuses by itself.
 BATCH_GUARD = {
     "sqlserver": "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n",
     "postgresql": "",
 }
 SCRIPT_END = {
-    "sqlserver": "SET NOEXEC OFF;\nGO\nIF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; -- after an error: nothing remains\nGO\n",
+    "sqlserver": (
+        "SET NOEXEC OFF;\nGO\nIF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; -- after an error: nothing remains\nGO\n"
+    ),
     "postgresql": "",
 }
 
@@ -73,7 +75,8 @@ class BatchRunner:
     def run(self, batch: SqlBatch, bare: bool = False) -> None:
         """Run a batch; `bare` leaves out whatever an engine wraps it in.
 
-        Raises BatchError; DatabaseUnavailable when the connection broke, LockRefused when another deployment has the lock.
+        Raises BatchError; DatabaseUnavailable when the connection broke, LockRefused when another deployment has the
+        lock.
         """
         self._send(batch, batch.text)
 
@@ -105,7 +108,9 @@ def _line(batch: SqlBatch, diag: Any) -> int:
 
 
 class PostgresqlRunner(BatchRunner):
-    """Sends batches as they are, for they are single statements. A function with another result than its new text makes way for it.
+    """Sends batches as they are, for they are single statements.
+
+    A function with another result than its new text makes way for it.
 
     CREATE OR REPLACE cannot replace such a function. Who may execute the old one may execute the new one.
     """

@@ -5,7 +5,7 @@
     drop_saga(database, "Sales_OrderPolicy")                    takes a type away, with every instance
 
 Each but the first is a deployment of its own: the same lock, the same journal, one transaction.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def correlate(database: Connection, name: str) -> Correlated:
     """
     entry = find_saga(database, name)
     if entry.transitional_name is None:
-        raise DeployError(f"The saga {entry.name} has no second correlation: declare one in its class, transitional='…', and run rowpost apply.")
+        raise DeployError(
+            f"The saga {entry.name} has no second correlation: declare one in its class, transitional='…', and run "
+            "rowpost apply."
+        )
     correlated = missing = 0
     after: UUID | None = None
     while True:
@@ -59,7 +62,9 @@ def correlate(database: Connection, name: str) -> Correlated:
         missing += left
 
 
-def drop_correlation(database: Connection, name: str, correlation: str, *, record: Callable[[], object] = lambda: None) -> None:
+def drop_correlation(
+    database: Connection, name: str, correlation: str, *, record: Callable[[], object] = lambda: None
+) -> None:
     """Drop the column of a correlation by which nothing is found any more; the states keep the property.
 
     Args:
@@ -71,22 +76,30 @@ def drop_correlation(database: Connection, name: str, correlation: str, *, recor
     """
     with _changing(database, name) as (running, scripts, state, entry):
         if correlation == entry.correlation_name:
-            raise DeployError(f"Instances of {entry.name} are found by {correlation}: correlate by another property first.")
+            raise DeployError(
+                f"Instances of {entry.name} are found by {correlation}: correlate by another property first."
+            )
         if entry.transitional_name is not None:
             raise DeployError(
                 f"The saga {entry.name} moves from {entry.correlation_name} to {entry.transitional_name}: declare it "
                 f"correlated by {entry.transitional_name} alone and run rowpost apply, then drop the other."
             )
-        running.run_script(Rendering(scripts).removal(entry, "drop_correlation", correlation_column=f"Correlation_{correlation}"))
+        running.run_script(
+            Rendering(scripts).removal(entry, "drop_correlation", correlation_column=f"Correlation_{correlation}")
+        )
         scripts_of_saga = _journal_of(state, entry)
         moved = [each for each in scripts_of_saga if each.script_name.partition(":")[0].endswith(MOVING)]
         tables = [each for each in scripts_of_saga if each not in moved and each.object_kind == "table"]
-        again = [("record_script", None, {field: getattr(each, field) for field in _RECORDED}) for each in tables]  # with the columns of now
+        again = [
+            ("record_script", None, {field: getattr(each, field) for field in _RECORDED}) for each in tables
+        ]  # with the columns of now
         running.write([*(_forget(each) for each in moved), *again])
         record()
 
 
-def drop_saga(database: Connection, name: str, *, keep_table: bool = False, record: Callable[[], object] = lambda: None) -> None:
+def drop_saga(
+    database: Connection, name: str, *, keep_table: bool = False, record: Callable[[], object] = lambda: None
+) -> None:
     """Take a type's procedures and its entry away, and drop its table with every instance, unless that is to stay.
 
     Args:
@@ -106,7 +119,9 @@ _RECORDED = ("script_name", "script_kind", "script_hash", "object_kind", "object
 
 
 @contextmanager
-def _changing(database: Connection, name: str) -> Iterator[tuple[DeploymentTransaction, ScriptSet, ServerState, SagaEntry]]:
+def _changing(
+    database: Connection, name: str
+) -> Iterator[tuple[DeploymentTransaction, ScriptSet, ServerState, SagaEntry]]:
     with changing(database, f"saga {name}") as (running, scripts):
         state = read_state(database)
         check_not_newer(scripts.schema_version, state)

@@ -72,7 +72,8 @@ class Templates:
     """The scripts of one kind of the registry's entries, in order.
 
     Attributes:
-        tables: they make tables and triggers. The trigger is missing on SQL Server, and all are in releases that know no such entry.
+        tables: they make tables and triggers. The trigger is missing on SQL Server, and all are in releases that know
+            no such entry.
         procedures: each makes one procedure.
         grants: they run every time.
         removal: they take the entry and what belongs to it away.
@@ -87,7 +88,10 @@ class Templates:
         """Return the removing script of this name. Raises DeployError if this release does not have it."""
         found = next((each for each in self.removal if each.stem == stem), None)
         if found is None:
-            raise DeployError(f"This release has no script {stem}.sql, which would remove it. Install rowpost again, or use a newer release.")
+            raise DeployError(
+                f"This release has no script {stem}.sql, which would remove it. Install rowpost again, or use a newer "
+                "release."
+            )
         return found
 
 
@@ -95,7 +99,8 @@ class Templates:
 class ScriptSet:
     """All scripts of one dialect, by what they are for.
 
-    `contract` is the release's own: an earlier release is rendered by that. `schema_version` is the number of the newest one-time script.
+    `contract` is the release's own: an earlier release is rendered by that. `schema_version` is the number of the
+    newest one-time script.
     """
 
     engine: str
@@ -128,7 +133,10 @@ def _read(root: Path, fragments: dict[str, str], name: str) -> Script:
 
 
 def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
-    """Return every script of a dialect, in order. rowpost's own are read once in a process. Raises DeployError and ContractError."""
+    """Return every script of a dialect, in order. rowpost's own are read once in a process.
+
+    Raises DeployError and ContractError.
+    """
     return _own_scripts(engine) if folder is None else _load(engine, folder)
 
 
@@ -146,7 +154,10 @@ def _load(engine: str, folder: Path | None) -> ScriptSet:
 
     def templates(kind: str, *required: str) -> Templates:
         folder = f"tables/{kind}"
-        found = [read(name) for name in sorted({*_names(root, f"{folder}/*.sql"), *(f"{folder}/{each}.sql" for each in required)})]
+        found = [
+            read(name)
+            for name in sorted({*_names(root, f"{folder}/*.sql"), *(f"{folder}/{each}.sql" for each in required)})
+        ]
         return Templates(
             tables=tuple(each for each in found if each.stem.startswith("create")),
             procedures=tuple(each for each in procedures if _PLACEHOLDERS[kind] in each.text),
@@ -161,7 +172,11 @@ def _load(engine: str, folder: Path | None) -> ScriptSet:
         begin=read("begin.sql"),
         database=(
             *map(read, sorted(tables, key=_number)),
-            *(each for each in procedures if not any(placeholder in each.text for placeholder in _PLACEHOLDERS.values())),
+            *(
+                each
+                for each in procedures
+                if not any(placeholder in each.text for placeholder in _PLACEHOLDERS.values())
+            ),
         ),
         grants=read("grants.sql"),
         queue=templates("queue", "create", "create_delayed", "forget", "drop", "grants"),

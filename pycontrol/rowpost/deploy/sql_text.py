@@ -13,7 +13,17 @@ from functools import partial
 from textwrap import indent
 from typing import NamedTuple
 
-__all__ = ["PLACEHOLDER", "SqlBatch", "SqlTextError", "code_line", "code_only", "expand", "render", "split_batches", "tokens"]
+__all__ = [
+    "PLACEHOLDER",
+    "SqlBatch",
+    "SqlTextError",
+    "code_line",
+    "code_only",
+    "expand",
+    "render",
+    "split_batches",
+    "tokens",
+]
 
 _COMMENT = r"(?P<comment>--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*))*+\*/)"
 _NAME = r'"(?:[^"]|"")*+"'
@@ -27,12 +37,15 @@ def _grammar(opener: str, rest: str) -> re.Pattern[str]:
 
 
 _SQLSERVER = _grammar(r"--|/\*|'|\"|\[", rf"(?P<string>{_STRING})|(?P<identifier>{_NAME}|\[(?:[^\]]|\]\])*+\])")
-_POSTGRESQL = rf"(?P<string>(?<=[eE])(?<![\w$][eE])'(?:[^'\\]|''|\\.)*+'|(?:(?<![eE])|(?<=[\w$][eE])){_STRING})|(?P<identifier>{_NAME})"
-#: by engine, and whether bodies are tokens: the pattern of one token. What it does not match is a nested comment, or has no end.
+_POSTGRESQL = rf"(?P<string>(?<=[eE])(?<![\w$][eE])'(?:[^'\\]|''|\\.)*+'|(?:(?<![eE])|(?<=[\w$][eE])){_STRING})|(?P<identifier>{_NAME})"  # noqa: E501
+#: by engine, and whether bodies are tokens: the pattern of one token. What it does not match is a nested comment, or
+#: has no end.
 _TOKEN = {
     ("sqlserver", True): _SQLSERVER,
     ("sqlserver", False): _SQLSERVER,
-    ("postgresql", True): _grammar(r"--|/\*|'|\"|(?<![\w$])\$(?:[^\W\d]\w*)?\$", rf"{_POSTGRESQL}|(?P<body>{_BODY}.*?(?P=tag))"),
+    ("postgresql", True): _grammar(
+        r"--|/\*|'|\"|(?<![\w$])\$(?:[^\W\d]\w*)?\$", rf"{_POSTGRESQL}|(?P<body>{_BODY}.*?(?P=tag))"
+    ),
     ("postgresql", False): _grammar(r"--|/\*|'|\"", _POSTGRESQL),
 }
 _OPENER = re.compile(r"/\*|['\"\[]|\$\w*\$")
@@ -44,7 +57,9 @@ _DEPTH_OR_END = re.compile(r"[();]")
 PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*)\}")
 FRAGMENT = re.compile(r"^([ \t]*)\{([a-z][a-z_]*)\}[ \t]*$", re.MULTILINE)
 # Already quoted by the dialect, or a type's name: they may stand in bare code.
-QUOTED_PLACEHOLDERS = frozenset({"correlation_type", "delayed_table", "queue_table", "saga_table", "subscription_table", "transitional_type"})
+QUOTED_PLACEHOLDERS = frozenset(
+    {"correlation_type", "delayed_table", "queue_table", "saga_table", "subscription_table", "transitional_type"}
+)
 
 
 class SqlTextError(ValueError):
@@ -84,7 +99,9 @@ def tokens(text: str, engine: str, bodies: bool = True) -> list[Token]:
     match, found, position = _TOKEN[engine, bodies].match, [], 0
     while position < len(text):
         piece = match(text, position)
-        kind, end = (str(piece.lastgroup), piece.end()) if piece else ("comment", _end_of_nested_comment(text, position))
+        kind, end = (
+            (str(piece.lastgroup), piece.end()) if piece else ("comment", _end_of_nested_comment(text, position))
+        )
         found.append(_token(("body" if kind == "tag" else kind, position, end)))
         position = end
     return found
@@ -127,7 +144,10 @@ def split_batches(text: str, engine: str) -> tuple[SqlBatch, ...]:
     visible = _blanked(text, pieces, "comment")
     batches: list[SqlBatch] = []
     start = 0
-    for end, following in [*(_go_lines(text, code) if engine == "sqlserver" else _semicolons(code)), (len(text), len(text))]:
+    for end, following in [
+        *(_go_lines(text, code) if engine == "sqlserver" else _semicolons(code)),
+        (len(text), len(text)),
+    ]:
         if visible[start:end].strip("; \t\r\n\0"):
             # A T-SQL batch keeps its blank lines: the server counts them.
             first = end - len(text[start:end].lstrip()) if engine == "postgresql" else start

@@ -1,4 +1,6 @@
-"""What a server has, read once and passed on: the journal, the registry, the version, and what environments declared."""
+"""What a server has, read once and passed on: the journal, the registry, the version, and what environments
+declared.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,11 @@ def read_state(database: Connection) -> ServerState:
         registry += _entries(database, SagaEntry)
     if LIST_SUBSCRIPTION_TABLES in ran:  # else an earlier release has deployed
         registry += _entries(database, SubscriptionEntry)
-    declared = [(row.environment, DeclaredFeature.parse(row.feature)) for row in database.call("list_features")] if LIST_FEATURES in ran else []
+    declared = (
+        [(row.environment, DeclaredFeature.parse(row.feature)) for row in database.call("list_features")]
+        if LIST_FEATURES in ran
+        else []
+    )
     version = database.call("get_version")
     schema_version, tool_version = version[0][:2] if version else (0, "")
     return ServerState(journal, tuple(registry), schema_version, tool_version, tuple(declared))

@@ -65,7 +65,9 @@ class Rendering:
         self._fragments = contract_fragments(scripts.contract, scripts.engine, features)
 
     def shared(self) -> list[ScriptStep]:
-        """Return the steps of what every database has: tables, procedures, and the procedures of the default table of subscriptions."""
+        """Return the steps of what every database has: tables, procedures, and the procedures of the default table of
+        subscriptions.
+        """
         wanted, feature_of = {CORE, *self._features}, self._contract.feature_of
         steps = [self._of_database(each) for each in self._scripts.database if feature_of(each.name) in wanted]
         return steps + self._procedures(default_table(self._scripts.engine), None)
@@ -83,7 +85,10 @@ class Rendering:
         return ScriptStep(script.name, script.kind, text, kind, f"rowpost.{self._dialect.quote(name)}")
 
     def steps_of(self, entry: Entry) -> list[ScriptStep]:
-        """Return the steps of an entry: its tables, its trigger and its procedures, without its grants. Raises DeployError."""
+        """Return the steps of an entry: its tables, its trigger and its procedures, without its grants.
+
+        Raises DeployError.
+        """
         names = entry.placeholders(self._dialect)
         made = entry.objects(self._dialect, names)
         tables = [
@@ -97,17 +102,31 @@ class Rendering:
         names = entry.placeholders(self._dialect)
         wanted = {each.name for each in entry.procedures(self._contract, self._features)}
         return [
-            ScriptStep(f"{each.name}:{entry.key}", each.kind, self._render(each, names), "procedure", self._object(each.stem, entry), owner)
+            ScriptStep(
+                f"{each.name}:{entry.key}",
+                each.kind,
+                self._render(each, names),
+                "procedure",
+                self._object(each.stem, entry),
+                owner,
+            )
             for each in self._templates(entry).procedures
             if each.stem in wanted or each.stem.startswith("_")
         ]
 
     def grants_of(self, entry: Entry) -> list[ScriptStep]:
         """Return the steps of the rights on an entry's objects. Raises DeployError."""
-        granted = {"procedure_grants": role_grants(self._scripts.engine, entry.procedures(self._contract, self._features))}
+        granted = {
+            "procedure_grants": role_grants(self._scripts.engine, entry.procedures(self._contract, self._features))
+        }
         names = entry.placeholders(self._dialect)
         return [
-            ScriptStep(f"{each.name}:{entry.key}", each.kind, self._render(Script(each.name, expand(each.text, granted)), names), owner=entry.title)
+            ScriptStep(
+                f"{each.name}:{entry.key}",
+                each.kind,
+                self._render(Script(each.name, expand(each.text, granted)), names),
+                owner=entry.title,
+            )
             for each in self._templates(entry).grants
         ]
 

@@ -12,7 +12,9 @@ __all__ = ["forget_table"]
 
 
 def forget_table(database: Connection, name: str) -> None:
-    """Take a table of subscriptions off record. A deployment of its own: the same lock, the same journal, one transaction.
+    """Take a table of subscriptions off record.
+
+    A deployment of its own: the same lock, the same journal, one transaction.
 
     Args:
         name: its address in the short form.
@@ -32,4 +34,11 @@ def forget_table(database: Connection, name: str) -> None:
         folders = ("procedures/pubsub/", "tables/subscription/")
         of_table = [each for each in state.journal if each.script_name.startswith(folders) and each.key == key]
         calls = running.drop(each for each in of_table if each.object_kind == "procedure")
-        running.write(calls + [("forget_script", None, {"script_name": each.script_name}) for each in of_table if each.object_kind == "table"])
+        running.write(
+            calls
+            + [
+                ("forget_script", None, {"script_name": each.script_name})
+                for each in of_table
+                if each.object_kind == "table"
+            ]
+        )

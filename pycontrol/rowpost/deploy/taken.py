@@ -1,4 +1,5 @@
-"""Names that are taken: tables that a deployment is about to make or adopt, and something else that stands under their names.
+"""Names that are taken: tables that a deployment is about to make or adopt, and something else that stands under their
+names.
 
 check_not_taken(database, diff)     before the first change
 """
@@ -21,8 +22,8 @@ from rowpost.wire.address import Address
 __all__ = ["check_not_taken", "dotted"]
 
 _ADVICE = (
-    "Nothing was changed. Give the queue, saga or subscriptions another name, or rename what is there; a table that NServiceBus made is "
-    "taken as it stands."
+    "Nothing was changed. Give the queue, saga or subscriptions another name, or rename what is there; a table that "
+    "NServiceBus made is taken as it stands."
 )
 
 Named = TypeVar("Named", bound=QueueEntry | SubscriptionEntry)
@@ -30,13 +31,17 @@ Named = TypeVar("Named", bound=QueueEntry | SubscriptionEntry)
 
 @dataclass(frozen=True)
 class _Columns:
-    """What a table must have: each column with the types that it may have. And which further columns each insert fills."""
+    """What a table must have: each column with the types that it may have.
+
+    And which further columns each insert fills.
+    """
 
     types: Mapping[str, tuple[str, ...]]
     also_filled: tuple[str, ...] = ()
 
 
-# The first type of each is the one that rowpost makes. The others are read and written as well; NServiceBus makes or made some of them.
+# The first type of each is the one that rowpost makes. The others are read and written as well; NServiceBus makes or
+# made some of them.
 _TEXT = {"postgresql": ("text", "character varying"), "sqlserver": ("nvarchar", "varchar")}
 _BYTES = {"postgresql": ("bytea",), "sqlserver": ("varbinary",)}
 _NUMBER = {"postgresql": ("bigint", "integer"), "sqlserver": ("bigint", "int")}
@@ -63,7 +68,9 @@ def _columns(engine: str) -> dict[str, _Columns]:
         subscription = table({"queueaddress": _TEXT, "endpoint": _TEXT, "topic": _TEXT})
     else:
         # a default for Recoverable is added where it has none
-        queue = table({"Id": _ID, "Expires": _EXPIRES, "Headers": _TEXT, "Body": _BYTES, "RowVersion": _NUMBER}, "Recoverable")
+        queue = table(
+            {"Id": _ID, "Expires": _EXPIRES, "Headers": _TEXT, "Body": _BYTES, "RowVersion": _NUMBER}, "Recoverable"
+        )
         delayed = table({"Headers": _TEXT, "Body": _BYTES, "Due": _DUE, "RowVersion": _NUMBER})
         subscription = table({"QueueAddress": _TEXT, "Endpoint": _TEXT, "Topic": _TEXT})
     saga = table(_SAGA, "PersistenceVersion", "SagaTypeVersion")
@@ -79,14 +86,20 @@ _COLUMNS = {engine: _columns(engine) for engine in ("postgresql", "sqlserver")}
 
 
 def check_not_taken(database: Connection, diff: PlanDiff) -> None:
-    """Check that what stands under the names of new tables can be used as such a table. One round trip if there are new tables.
+    """Check that what stands under the names of new tables can be used as such a table.
+
+    One round trip if there are new tables.
 
     Raises:
         DeployError: it cannot.
             Or the name of a new table of subscriptions is a schema of the database, a dot, and the name that was meant.
         QueueNameConflict: two entries of the plan want one table.
     """
-    new = [change.item for change in diff.changes if change.state == "added" and isinstance(change.item, ScriptStep) and _kind(change.item)]
+    new = [
+        change.item
+        for change in diff.changes
+        if change.state == "added" and isinstance(change.item, ScriptStep) and _kind(change.item)
+    ]
     if not new:
         return
     _check_dots(database, diff)
@@ -96,18 +109,22 @@ def check_not_taken(database: Connection, diff: PlanDiff) -> None:
 
 
 def _check_dots(database: Connection, diff: PlanDiff) -> None:
-    """Refuse a new table of subscriptions with a dot in its name, such as nsb.SubscriptionRouting, whose first part is a schema."""
+    """Refuse a new table of subscriptions with a dot in its name, such as nsb.SubscriptionRouting, whose first part is
+    a schema.
+    """
     new = (change.item for change in diff.changes if change.state == "added")
     entries = [each for each in new if isinstance(each, SubscriptionEntry) and "." in each.table_name]
     for entry, meant in dotted(database, entries):
         raise DeployError(
-            f"The table of subscriptions {entry.name!r} would have a dot in its name, in the schema {entry.schema_name}, and the database has "
-            f"a schema {meant.schema}. Nothing was changed. Write subscription_table: {meant.format()}"
+            f"The table of subscriptions {entry.name!r} would have a dot in its name, in the schema "
+            f"{entry.schema_name}, and the database has a schema {meant.schema}. Nothing was changed. Write "
+            f"subscription_table: {meant.format()}"
         )
 
 
 def dotted(database: Connection, entries: Sequence[Named]) -> Iterator[tuple[Named, Address]]:
-    """Yield those of the entries whose table's name is a schema of the database, a dot, and more, with the address that was meant.
+    """Yield those of the entries whose table's name is a schema of the database, a dot, and more, with the address that
+    was meant.
 
     One round trip if there are entries.
     """
@@ -136,7 +153,10 @@ def _shared(diff: PlanDiff, new: list[ScriptStep]) -> Iterator[str]:
             continue
         other = owners.setdefault(_same(diff.plan.engine, str(step.object_name)), step)
         if other.owner != step.owner and (step in new or other in new):
-            yield f"The {other.owner} and the {step.owner} both want the table {step.object_name}: one for {_use(other)}, one for {_use(step)}."
+            yield (
+                f"The {other.owner} and the {step.owner} both want the table {step.object_name}: "
+                f"one for {_use(other)}, one for {_use(step)}."
+            )
 
 
 def _same(engine: str, name: str) -> str:
@@ -144,9 +164,11 @@ def _same(engine: str, name: str) -> str:
 
 
 def _use(step: ScriptStep) -> str:
-    return {"queue/create.sql": "messages", "queue/create_delayed.sql": "delayed messages", "saga/create.sql": "sagas"}.get(
-        _kind(step), "subscriptions"
-    )
+    return {
+        "queue/create.sql": "messages",
+        "queue/create_delayed.sql": "delayed messages",
+        "saga/create.sql": "sagas",
+    }.get(_kind(step), "subscriptions")
 
 
 def _unfit(database: Connection, new: list[ScriptStep]) -> Iterator[str]:
@@ -161,7 +183,10 @@ def _unfit(database: Connection, new: list[ScriptStep]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of a relation that is there. `relation` is empty if that is a table; `name` and `type` are None if it has no column."""
+    """A column of a relation that is there.
+
+    `relation` is empty if that is a table; `name` and `type` are None if it has no column.
+    """
 
     relation: str
     name: str | None
@@ -183,5 +208,8 @@ def _reason(there: list[_Column], columns: _Columns, engine: str) -> str:
     filled = {_same(engine, name) for name in (*columns.types, *columns.also_filled) if name not in _NUMBERED}
     mandatory = [each.name or "" for key, each in present.items() if each.mandatory and key not in filled]
     if mandatory:
-        return f"the table that is there does not allow a null in {', '.join(mandatory)}, which has no default, so that every insert would fail"
+        return (
+            f"the table that is there does not allow a null in {', '.join(mandatory)}, which has no default, so that "
+            "every insert would fail"
+        )
     return ""

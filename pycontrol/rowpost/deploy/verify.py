@@ -28,8 +28,8 @@ class Deviation:
     """One thing that is not as planned, and what mends it.
 
     `kind` is schema_missing, schema_newer, script_missing, script_edited, not_applied, queue_changed,
-    procedure_changed, trigger_changed, table_altered, object_gone, unmanaged_object, not_declared, or a finding of check_queue. A remark is worth
-    to know, but no difference from the plan.
+    procedure_changed, trigger_changed, table_altered, object_gone, unmanaged_object, not_declared, or a finding of
+    check_queue. A remark is worth to know, but no difference from the plan.
     """
 
     kind: str
@@ -40,7 +40,10 @@ class Deviation:
 
 
 def verify(database: Connection, plan: Plan) -> list[Deviation]:
-    """List what on this server differs from the plan, and remarks. Changes nothing. The list is empty if all is as planned."""
+    """List what on this server differs from the plan, and remarks.
+
+    Changes nothing. The list is empty if all is as planned.
+    """
     plan = adapted(database, plan)
     try:
         state = read_state(database)
@@ -48,7 +51,8 @@ def verify(database: Connection, plan: Plan) -> list[Deviation]:
         return [Deviation("schema_missing", "rowpost", "rowpost is not deployed in this database.", APPLY)]
     if state.schema_version > plan.schema_version:
         detail = (
-            f"The database has schema {state.schema_version}, deployed by rowpost {state.tool_version}; this rowpost brings {plan.schema_version}."
+            f"The database has schema {state.schema_version}, deployed by rowpost {state.tool_version}; this rowpost "
+            f"brings {plan.schema_version}."
         )
         return [Deviation("schema_newer", "rowpost", detail, f"install rowpost {state.tool_version} or newer")]
     diff = compare_with(database, plan, state)
@@ -85,7 +89,9 @@ def _of_change(change: PlanChange) -> Iterator[Deviation]:
     elif change.state == "drifted" and entry and entry.living_fingerprint is None:
         yield Deviation("object_gone", subject, f"The {change.item.object_kind} that {name} made is gone.", APPLY)
     elif change.state == "drifted" and change.item.object_kind == "trigger":
-        yield Deviation("trigger_changed", subject, f"The trigger that {name} made was changed or disabled by hand.", APPLY)
+        yield Deviation(
+            "trigger_changed", subject, f"The trigger that {name} made was changed or disabled by hand.", APPLY
+        )
     elif change.state == "drifted":
         yield Deviation("procedure_changed", subject, "The procedure was changed by hand.", APPLY)
     elif change.state == "altered" and entry:
@@ -108,17 +114,23 @@ def _of_columns(table: str, entry: JournalEntry) -> Iterator[Deviation]:
             detail = f"The column {column} ({now}) was added by hand."
         else:
             detail = f"The column {column} was {before} and is {now}."
-        yield Deviation("table_altered", table, detail, "undo it by hand: rowpost does not touch columns that hold data")
+        yield Deviation(
+            "table_altered", table, detail, "undo it by hand: rowpost does not touch columns that hold data"
+        )
 
 
 def _of_unknown(entry: JournalEntry) -> Deviation:
     detail = f"{entry.script_name} ran here, and this rowpost does not bring it."
-    return Deviation("script_missing", entry.script_name, detail, "restore the file, or forget the queue it belonged to")
+    return Deviation(
+        "script_missing", entry.script_name, detail, "restore the file, or forget the queue it belonged to"
+    )
 
 
 def _of_dropped(entry: JournalEntry) -> Deviation:
     subject = entry.object_name or entry.script_name
-    return Deviation("not_declared", subject, "The environment no longer declares it: rowpost plan shows what goes with it.", APPLY)
+    return Deviation(
+        "not_declared", subject, "The environment no longer declares it: rowpost plan shows what goes with it.", APPLY
+    )
 
 
 def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Deviation]:
@@ -126,7 +138,9 @@ def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Deviation]:
     gone = {
         change.item.owner
         for change in diff.changes
-        if isinstance(change.item, ScriptStep) and change.item.object_kind == "table" and change.state in ("added", "drifted")
+        if isinstance(change.item, ScriptStep)
+        and change.item.object_kind == "table"
+        and change.state in ("added", "drifted")
     }
     for queue_name, kind, detail, remedy in database.call("check_queue"):
         known = kind == "procedure_missing" or (kind == "table_missing" and f"queue {queue_name}" in gone)

@@ -4,10 +4,10 @@
     callbacks = web.callbacks(load_settings("production"))      # once per process; close() at its end
     reply = callbacks.request(PlaceOrder(42), to="Sales", timeout=timedelta(seconds=5))
 
-Each instance has its own queue, `<endpoint>.<instance>`, which receives the replies to its requests. No other instance receives them.
-One thread receives from this queue, for any number of threads that wait. A reply is matched to its request by the header
-NServiceBus.CorrelationId. A reply that arrives too late is dropped, with a warning and a count. Two processes must not use the same instance name,
-because each would receive replies of the other.
+Each instance has its own queue, `<endpoint>.<instance>`, which receives the replies to its requests. No other instance
+receives them. One thread receives from this queue, for any number of threads that wait. A reply is matched to its
+request by the header NServiceBus.CorrelationId. A reply that arrives too late is dropped, with a warning and a count.
+Two processes must not use the same instance name, because each would receive replies of the other.
 
 The first request creates the queue if the login may do so. Otherwise create it before:
 
@@ -80,7 +80,9 @@ class Requester(Sender, Protocol):
     def typed(self, message: Message) -> Any:
         """Return a reply decoded to its class."""
 
-    def dispatch(self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False) -> None:
+    def dispatch(
+        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False
+    ) -> None:
         """Send messages in one round trip."""
 
 
@@ -92,8 +94,8 @@ class Callbacks:
         connect: opens a connection. Two are used, one for requests and one for replies.
 
     Attributes:
-        dropped: how many messages in the queue were no replies that somebody waits for, by reason: "late", "unknown", "expired" or
-            "corrupt". Each is a warning in the log, too.
+        dropped: how many messages in the queue were no replies that somebody waits for, by reason: "late", "unknown",
+            "expired" or "corrupt". Each is a warning in the log, too.
 
     Raises:
         SettingsError: the endpoint has no `instance`.
@@ -155,7 +157,10 @@ class Callbacks:
             self._thread.start()
 
     def close(self) -> None:
-        """Stop the receiver. Requests that still wait raise NoReply. The queue remains for the next process of this name."""
+        """Stop the receiver.
+
+        Requests that still wait raise NoReply. The queue remains for the next process of this name.
+        """
         self._closing = True
         self._wake.set()
         if self._thread is not None:
@@ -178,7 +183,9 @@ class Callbacks:
         """Send a request, wait for its reply and return it. See `Bus.request`, which does the same."""
         seconds = timeout.total_seconds()
         if seconds <= 0:
-            raise InvalidMessage(f"A request cannot have the timeout {timeout}: it leaves no time for a reply. Use a positive timeout.")
+            raise InvalidMessage(
+                f"A request cannot have the timeout {timeout}: it leaves no time for a reply. Use a positive timeout."
+            )
         self.start()
         correlation_id, future = self._send(message, to, headers)
         try:
@@ -188,7 +195,9 @@ class Callbacks:
         return self.endpoint.typed(reply)
 
     # -------------------------------------------------------------- the requesting threads
-    def _send(self, message: Any, to: str | None, extra: Mapping[str, str | None] | None) -> tuple[str, Future[Message]]:
+    def _send(
+        self, message: Any, to: str | None, extra: Mapping[str, str | None] | None
+    ) -> tuple[str, Future[Message]]:
         future: Future[Message] = Future()
         with self._lock:
             if self._closing or self._sending is None:
@@ -200,7 +209,9 @@ class Callbacks:
             (request,) = (each for each in bus.outgoing if isinstance(each, AddressedMessage))
             correlation_id = str(request.headers.get(CORRELATION_ID) or "")
             if not correlation_id or correlation_id in self._pending:
-                raise InvalidMessage(f"The request cannot be sent: it needs a {CORRELATION_ID} of its own. Do not set this header.")
+                raise InvalidMessage(
+                    f"The request cannot be sent: it needs a {CORRELATION_ID} of its own. Do not set this header."
+                )
             self._pending[correlation_id] = future  # before it is sent: the reply may be faster than this thread
             try:
                 self.endpoint.dispatch(self._sending, [bus.outgoing], begin=True, commit=True)
@@ -216,7 +227,9 @@ class Callbacks:
                 if len(self._given_up) >= REMEMBERED_TIMEOUTS:
                     del self._given_up[next(iter(self._given_up))]
                 self._given_up[correlation_id] = time.monotonic()
-                raise NoReply(f"No reply to the request {correlation_id[:100]} arrived in {self.queue!r} within {timeout}.")
+                raise NoReply(
+                    f"No reply to the request {correlation_id[:100]} arrived in {self.queue!r} within {timeout}."
+                )
         return future.result()  # it arrived between the timeout and the lock
 
     # -------------------------------------------------------------- the receiving thread
@@ -282,7 +295,9 @@ class Callbacks:
     def _drop(self, reason: str, message: Message, text: str) -> None:
         self.dropped[reason] += 1
         message_id, message_type = identity_of(message)
-        logger.warning("Dropped message %s (%s) in %s: %s", message_id or message.id, message_type or "no type", self.queue, text)
+        logger.warning(
+            "Dropped message %s (%s) in %s: %s", message_id or message.id, message_type or "no type", self.queue, text
+        )
 
     # -------------------------------------------------------------- the queue
     def _ensure_queue(self, database: Connection) -> None:
@@ -294,7 +309,8 @@ class Callbacks:
         except (DeployError, PermissionDenied) as error:
             raise PermissionDenied(
                 f"The queue {name!r} for replies to this instance does not exist and cannot be created: {error} Let an "
-                f"administrator run: rowpost queue create {name} --no-delayed; rowpost queue grant --receive-from {name} --login …"
+                f"administrator run: rowpost queue create {name} --no-delayed; rowpost queue grant --receive-from "
+                f"{name} --login …"
             ) from error
 
     def _renew(self, database: Connection) -> None:
@@ -314,7 +330,7 @@ def opener(where: Settings | Connection, name: str) -> Callable[[], Connection]:
         return lambda: connect(where, application_name=f"rowpost {name}")
     if where.open_second is None:
         raise DatabaseError(
-            "A request needs connections of its own, and rowpost cannot open them to the database of a shared connection. "
-            "Say once where the database is: endpoint.callbacks(load_settings(…))."
+            "A request needs connections of its own, and rowpost cannot open them to the database of a shared "
+            "connection. Say once where the database is: endpoint.callbacks(load_settings(…))."
         )
     return where.open_second

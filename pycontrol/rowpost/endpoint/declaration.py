@@ -1,7 +1,7 @@
 """Declare an endpoint: its options, handlers, sagas, routes and subscriptions.
 
-`EndpointDeclaration` holds what an author writes down. It starts nothing and opens no connection. `endpoint.Endpoint` adds what runs.
-Provisioning and hosting read declarations.
+`EndpointDeclaration` holds what an author writes down. It starts nothing and opens no connection. `endpoint.Endpoint`
+adds what runs. Provisioning and hosting read declarations.
 """
 
 from __future__ import annotations
@@ -42,9 +42,17 @@ class EndpointDeclaration:
         self.transaction_mode = options.transaction_mode
         self.participants: Mapping[str, str] = dict(options.participants or {})
         self.outbox = Outbox(options.outbox) if isinstance(options.outbox, str) else options.outbox
-        self._reply_to = frozenset(options.reply_to) if options.reply_to is not None and options.reply_to != "registered" else options.reply_to
+        self._reply_to = (
+            frozenset(options.reply_to)
+            if options.reply_to is not None and options.reply_to != "registered"
+            else options.reply_to
+        )
         self._take_names(None)
-        self.not_audited = None if options.not_audited is None else find_not_audited(self.name, options.not_audited, options.audit_queue)
+        self.not_audited = (
+            None
+            if options.not_audited is None
+            else find_not_audited(self.name, options.not_audited, options.audit_queue)
+        )
         self.recoverability = options.recoverability or Recoverability()
         self.serializers = Serializers(*options.serializers)
         self.host = Host.here(self.name)
@@ -71,11 +79,13 @@ class EndpointDeclaration:
             subscribe: the type is another endpoint's event. The endpoint subscribes to it when it starts.
 
         Raises:
-            SettingsError: the name is no text, or the function does not take a message and a context, or is async or a generator, which is
-                never run.
+            SettingsError: the name is no text, or the function does not take a message and a context, or is async or a
+                generator, which is never run.
         """
         if not isinstance(type_name, str):
-            raise SettingsError(f"handles() of {self.name} takes the full name of a message type first, as a text, and then the class.")
+            raise SettingsError(
+                f"handles() of {self.name} takes the full name of a message type first, as a text, and then the class."
+            )
 
         def declare(function: Handle) -> Handle:
             check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
@@ -86,10 +96,13 @@ class EndpointDeclaration:
 
         return declare
 
-    def check(self, name: str, *, every: timedelta | None = None, category: str = "") -> Callable[[CheckFunction], CheckFunction]:
+    def check(
+        self, name: str, *, every: timedelta | None = None, category: str = ""
+    ) -> Callable[[CheckFunction], CheckFunction]:
         """Declare a check, whose result the supervisor reports to ServiceControl. Used as a decorator.
 
-        The function has no arguments. It returns None if all is well, or else what is wrong. An error that it raises is a failure too.
+        The function has no arguments. It returns None if all is well, or else what is wrong. An error that it raises is
+        a failure too.
 
         Args:
             name: identifies the check.
@@ -97,15 +110,20 @@ class EndpointDeclaration:
             category: under which ServicePulse shows the check; the endpoint's name if it is empty.
 
         Raises:
-            SettingsError: the endpoint or rowpost has a check of this name, `every` is not positive, or the function has arguments or is async or a
-                generator.
+            SettingsError: the endpoint or rowpost has a check of this name, `every` is not positive, or the function
+                has arguments or is async or a generator.
         """
         if name in OWN_NAMES:
-            raise SettingsError(f"{name!r} is the name of a check that rowpost brings. Give the check of {self.name} another name.")
+            raise SettingsError(
+                f"{name!r} is the name of a check that rowpost brings. Give the check of {self.name} another name."
+            )
         if any(each.name == name for each in self.checks):
             raise SettingsError(f"{self.name} has two checks named {name!r}. Give one of them another name.")
         if every is not None and every <= timedelta(0):
-            raise SettingsError(f"The check {name!r} of {self.name} cannot run every {every}. Use a positive time, or leave it out to run it once.")
+            raise SettingsError(
+                f"The check {name!r} of {self.name} cannot run every {every}. Use a positive time, or leave it out to "
+                "run it once."
+            )
 
         def declare(function: CheckFunction) -> CheckFunction:
             check_runs(function, SettingsError, f"The check {name!r} of {self.name}", takes=())
@@ -138,11 +156,15 @@ class EndpointDeclaration:
         self.audit_queue = None if audit is None else self.resolve(audit)
 
     def resolve(self, name: str) -> str:
-        """Return a queue's name that somebody wrote, with the schema that the environment means. Raises InvalidQueueName."""
+        """Return a queue's name that somebody wrote, with the schema that the environment means.
+
+        Raises InvalidQueueName.
+        """
         return name if self._naming is None else self._naming.resolve(name)
 
     def configure(self, settings: Settings) -> None:
-        """Take what an environment says about this endpoint: its host, its routes, and the schema of names that have none.
+        """Take what an environment says about this endpoint: its host, its routes, and the schema of names that have
+        none.
 
         `rowpost run` and `callbacks` do this. A program that sends without them calls it once.
 
@@ -183,12 +205,13 @@ class EndpointDeclaration:
         theirs = dict(self._environment.routes).get(name)
         if theirs is not None and theirs != to:
             raise SettingsError(
-                f"{self.name} cannot route {name}: its code sends it to {to!r}, and endpoints.{self.name}.routes in the environment's file to "
-                f"{theirs!r}. Remove one of the two routes."
+                f"{self.name} cannot route {name}: its code sends it to {to!r}, and endpoints.{self.name}.routes in "
+                f"the environment's file to {theirs!r}. Remove one of the two routes."
             )
 
     def route_of(self, cls: type) -> str:
-        """Return the destination of a message class, by its own name or by one of its base classes', in code or in the environment.
+        """Return the destination of a message class, by its own name or by one of its base classes', in code or in the
+        environment.
 
         The routes of types come first, then those of namespaces, which only an environment has.
 
@@ -201,8 +224,8 @@ class EndpointDeclaration:
                 return self._all_routes[name]
         named_types(cls)
         raise InvalidMessage(
-            f"{self.name} cannot send a {type_name(cls)}: it has no destination. Give one with to=…, or declare a route: "
-            f"endpoint.route({cls.__name__}, …), or endpoints.{self.name}.routes in the environment's file."
+            f"{self.name} cannot send a {type_name(cls)}: it has no destination. Give one with to=…, or declare a "
+            f"route: endpoint.route({cls.__name__}, …), or endpoints.{self.name}.routes in the environment's file."
         )
 
     @property
@@ -211,7 +234,10 @@ class EndpointDeclaration:
         return tuple(sorted(self._subscriptions))
 
     def typed(self, message: Message) -> Any:
-        """Return a reply decoded to its class, an int if it is a number or an enum, or its bytes. Raises MessageNotDeserialized."""
+        """Return a reply decoded to its class, an int if it is a number or an enum, or its bytes.
+
+        Raises MessageNotDeserialized.
+        """
         code = read_return_code(message.headers)
         if code is not None:
             return code

@@ -9,8 +9,9 @@
 
 `rowpost run shop.app:sales` runs it. `sales.process_one(database)` handles one message in a test.
 
-`Endpoint` adds to its `declaration.EndpointDeclaration` what runs: it processes messages for a pipeline (`handling.processor.Processor`), it
-sends (`handling.sender.Sender`), and it starts what a program without a supervisor needs.
+`Endpoint` adds to its `declaration.EndpointDeclaration` what runs: it processes messages for a pipeline
+(`handling.processor.Processor`), it sends (`handling.sender.Sender`), and it starts what a program without a supervisor
+needs.
 """
 
 from __future__ import annotations
@@ -75,15 +76,18 @@ class Endpoint(EndpointDeclaration):
     # -------------------------------------------------------------- what a program calls
     @contextmanager
     def open(self, connection: Any = None, *, queues: Settings | Connection | None = None) -> Iterator[Bus]:
-        """Yield a bus on a caller's connection. What is sent in the block joins the caller's transaction at the end of the block.
+        """Yield a bus on a caller's connection.
 
-        If no transaction is open and the connection is in autocommit mode, the messages are sent in a transaction of their own:
-        either all of them are stored, or none.
+        What is sent in the block joins the caller's transaction at the end of the block.
+
+        If no transaction is open and the connection is in autocommit mode, the messages are sent in a transaction of
+        their own: either all of them are stored, or none.
 
         Args:
-            connection: a `Connection`, or a connection of psycopg or pyodbc. None uses a temporary database of this process.
-            queues: for an endpoint with an outbox: where its queue is. `connection` leads to the business database then, which stores
-                the messages until they are sent; see `session`.
+            connection: a `Connection`, or a connection of psycopg or pyodbc. None uses a temporary database of this
+                process.
+            queues: for an endpoint with an outbox: where its queue is. `connection` leads to the business database
+                then, which stores the messages until they are sent; see `session`.
 
         Raises:
             SettingsError: `queues` is given, and the endpoint has no outbox or no queue.
@@ -113,7 +117,8 @@ class Endpoint(EndpointDeclaration):
         """Move due delayed messages, then receive and handle at most one message in this process. Useful in tests.
 
         Args:
-            database: the connection. None uses a temporary database of this process on the embedded server, with the endpoint's queues.
+            database: the connection. None uses a temporary database of this process on the embedded server, with the
+                endpoint's queues.
 
         Returns:
             What happened: `kind` is `Kind.EMPTY` if the queue is empty, and `error` says why a handler failed.
@@ -125,7 +130,9 @@ class Endpoint(EndpointDeclaration):
             database = database or self._own_database()
             if self._pipeline is None or self._pipeline.database is not database:
                 observers = [] if self._observer is None else [self._observer.pipeline(self.name, self.instance or "")]
-                self._pipeline = Pipeline(database, self.queue, self, reconnect=database.open_second, host=self.host, observers=observers)
+                self._pipeline = Pipeline(
+                    database, self.queue, self, reconnect=database.open_second, host=self.host, observers=observers
+                )
             if self._directory.find(database, self.queue).delays:
                 move_due(database, self.queue, error_queue=self.error_queue, directory=self._directory, host=self.host)
             return self._pipeline.process_one()
@@ -161,7 +168,8 @@ class Endpoint(EndpointDeclaration):
         """Report to ServiceControl as an environment says. A worker calls this before it receives.
 
         Args:
-            where: the environment's section. It names the instance on each message that is sent, and says whether sagas are audited.
+            where: the environment's section. It names the instance on each message that is sent, and says whether sagas
+                are audited.
             database: the connection to receive on. No transaction is open.
 
         Raises:
@@ -169,10 +177,15 @@ class Endpoint(EndpointDeclaration):
         """
         self.metrics_instance = where.instance
         if where.saga_audit and self.sagas:
-            self._sagas.audit(database, self._directory.find(database, where.queue), reply_to=database.canonical(self.address))
+            self._sagas.audit(
+                database, self._directory.find(database, where.queue), reply_to=database.canonical(self.address)
+            )
 
     def observe(self, observer: EndpointObserver | None) -> None:
-        """Observe sends and handlers with OpenTelemetry from now on; None ends that. `endpoint.telemetry` calls this."""
+        """Observe sends and handlers with OpenTelemetry from now on; None ends that.
+
+        `endpoint.telemetry` calls this.
+        """
         with self._lock:
             self.tracing = observer if observer is not None and observer.traces else None
             self._observer = self._handlers.observer = observer
@@ -216,7 +229,9 @@ class Endpoint(EndpointDeclaration):
         destination = headers.get(FORWARD_DESTINATION)
         destination = destination and self.resolve(destination)
         if destination and database.local(parse_address(destination)) != database.local(self.address):
-            return Caused([forwarded(message, headers, destination)])  # a delayed message that NServiceBus's mover brought here on its way
+            return Caused(
+                [forwarded(message, headers, destination)]
+            )  # a delayed message that NServiceBus's mover brought here on its way
         if headers.get(CONTROL_MESSAGE) == "True":
             return self._control(headers, database)
         context = Context(self, database, message, scope)
@@ -231,7 +246,11 @@ class Endpoint(EndpointDeclaration):
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             if self.not_audited is None or not self.not_audited(original):
                 copied = {**original, **audit_headers}
-                outgoing.append(audited(message, self.audit_queue, self.host, started, copied, self.options.audit_time_to_be_received))
+                outgoing.append(
+                    audited(
+                        message, self.audit_queue, self.host, started, copied, self.options.audit_time_to_be_received
+                    )
+                )
         return Caused(outgoing, discard)
 
     def _control(self, headers: Mapping[str, str | None], database: Connection) -> Caused:
@@ -243,7 +262,9 @@ class Endpoint(EndpointDeclaration):
         return Caused([*acknowledgement(headers, self.resolve)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
 
     def _subscription_refused(self, headers: Mapping[str, str | None]) -> SubscriptionRefused:
-        return subscription_refused(self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True).")
+        return subscription_refused(
+            self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True)."
+        )
 
     def store(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Store at once what sagas store, and return what is left to send."""
@@ -254,9 +275,17 @@ class Endpoint(EndpointDeclaration):
         return self._sagas.in_lock_order(messages, self._handlers.read)
 
     def dispatch(
-        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False, also: Iterable[Call] = ()
+        self,
+        database: Connection,
+        groups: list[list[Outgoing]],
+        *,
+        begin: bool = False,
+        commit: Commit = False,
+        also: Iterable[Call] = (),
     ) -> None:
-        """Send what one or several messages caused, a group for each, in one round trip with BEGIN, COMMIT and the calls of `also`."""
+        """Send what one or several messages caused, a group for each, in one round trip with BEGIN, COMMIT and the
+        calls of `also`.
+        """
         dispatch(
             database,
             groups,

@@ -1,8 +1,9 @@
 """Run a plain function as an endpoint: `FunctionEndpoint`.
 
-A plain function is called as `function(message, connection)` inside the receiving transaction. If it returns, the message is handled.
-If it raises, the attempt has failed. It sends nothing and refuses messages that ask for events. `endpoint.resolve` wraps the functions
-that settings name, so that nothing else has to distinguish functions from endpoints.
+A plain function is called as `function(message, connection)` inside the receiving transaction. If it returns, the
+message is handled. If it raises, the attempt has failed. It sends nothing and refuses messages that ask for events.
+`endpoint.resolve` wraps the functions that settings name, so that nothing else has to distinguish functions from
+endpoints.
 """
 
 from __future__ import annotations
@@ -41,8 +42,12 @@ class FunctionEndpoint(Endpoint):
         error_queue: the error queue's name, as the settings have it.
     """
 
-    def __init__(self, function: HandlerFunction, queue: str, *, attempts: int | None = None, error_queue: str = "error") -> None:
-        super().__init__(queue, error_queue=error_queue, recoverability=plain_recoverability(attempts or DEFAULT_ATTEMPTS))
+    def __init__(
+        self, function: HandlerFunction, queue: str, *, attempts: int | None = None, error_queue: str = "error"
+    ) -> None:
+        super().__init__(
+            queue, error_queue=error_queue, recoverability=plain_recoverability(attempts or DEFAULT_ATTEMPTS)
+        )
         self._function = function
 
     def resolve(self, name: str) -> str:

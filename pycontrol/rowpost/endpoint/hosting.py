@@ -1,11 +1,11 @@
 """Derive what a supervisor runs from endpoints: `rowpost run shop.app:sales shop.app:billing`.
 
-The environment says where the database is and what belongs to it. The endpoint says what its author decided: limit, strategy,
-transaction mode, recoverability, error queue, audit queue and subscriptions. If an endpoint leaves its limit or strategy open, the
-environment's worker of the same queue decides, else the defaults do.
+The environment says where the database is and what belongs to it. The endpoint says what its author decided: limit,
+strategy, transaction mode, recoverability, error queue, audit queue and subscriptions. If an endpoint leaves its limit
+or strategy open, the environment's worker of the same queue decides, else the defaults do.
 
-Handlers are named `module:object` in settings. A handler that cannot be imported is reported by its own worker, so most functions
-here skip it.
+Handlers are named `module:object` in settings. A handler that cannot be imported is reported by its own worker, so most
+functions here skip it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
 
     Raises:
         HandlerNotFound: a name does not lead to an Endpoint.
-        SettingsError: an endpoint cannot be run: it is send-only, two names are endpoints of the same queue, or its routes contradict those of
-            the environment.
+        SettingsError: an endpoint cannot be run: it is send-only, two names are endpoints of the same queue, or its
+            routes contradict those of the environment.
     """
     queues = {queue.name: replace(queue, worker=None) for queue in settings.queues}
     before = {queue.name: queue for queue in settings.queues}
@@ -50,10 +50,15 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
         endpoint.configure(settings)
         queue = queue_name(settings, endpoint.name)
         if queue in taken:
-            raise SettingsError(f"{name} and {taken[queue]} cannot both run: they are endpoints of the same queue {queue!r}. Run one of them.")
+            raise SettingsError(
+                f"{name} and {taken[queue]} cannot both run: they are endpoints of the same queue {queue!r}. Run one "
+                "of them."
+            )
         taken[queue] = name
         declared = before.get(queue, QueueSettings(queue))
-        worked = with_partitions(replace(declared, worker=_worker(settings, name, endpoint, _worker_of(declared, before))))
+        worked = with_partitions(
+            replace(declared, worker=_worker(settings, name, endpoint, _worker_of(declared, before)))
+        )
         queues.update((each.name, each) for each in worked)
     return with_sagas(replace(settings, queues=tuple(queues.values())))
 
@@ -74,8 +79,9 @@ def with_sagas(settings: Settings, unknown: Callable[[HandlerNotFound], None] = 
             needed = replace(saga, name=queue_name(settings, saga.name))
             if sagas.setdefault(needed.name, needed) != needed:
                 raise SettingsError(
-                    f"The saga table {needed.name!r} of {queue.worker and queue.worker.handler} is declared twice and differently: as {needed} and "
-                    f"as {sagas[needed.name]}. Give one of the sagas another table, or correct the environment's file."
+                    f"The saga table {needed.name!r} of {queue.worker and queue.worker.handler} is declared twice and "
+                    f"differently: as {needed} and as {sagas[needed.name]}. Give one of the sagas another table, or "
+                    "correct the environment's file."
                 )
     return replace(settings, sagas=tuple(sagas.values()))
 
@@ -135,11 +141,20 @@ def with_needs(settings: Settings) -> Settings:
     more = tuple(QueueSettings(name, delayed=False) for name in undeclared_queues(settings))
     features = {name for _, endpoint in endpoints_of(settings) for name in features_of(endpoint)}
     named = f"{settings.environment} (run --install)"
-    return with_sagas(replace(settings, environment=named, queues=(*settings.queues, *more), features=tuple({*settings.features, *features})))
+    return with_sagas(
+        replace(
+            settings,
+            environment=named,
+            queues=(*settings.queues, *more),
+            features=tuple({*settings.features, *features}),
+        )
+    )
 
 
 def undeclared_queues(settings: Settings) -> tuple[str, ...]:
-    """Return the queues that the workers need and that the environment does not declare, so that `apply` does not make them."""
+    """Return the queues that the workers need and that the environment does not declare, so that `apply` does not make
+    them.
+    """
     return tuple(name for name in needed_queues(settings) if settings.queue(name) is None)
 
 
@@ -156,7 +171,8 @@ def endpoints_of(
 
     Args:
         settings: the environment.
-        unknown: is called with each queue whose handler cannot be imported here, and with the error. The queue is skipped.
+        unknown: is called with each queue whose handler cannot be imported here, and with the error. The queue is
+            skipped.
 
     Raises:
         SettingsError: a worker whose handler is an endpoint has the setting `attempts`.
@@ -165,7 +181,9 @@ def endpoints_of(
     for queue in settings.queues:
         if queue.worker is not None:
             try:
-                endpoint = resolve_handler(queue.worker.handler, queue.name, attempts=queue.worker.attempts, error_queue=error_queue)
+                endpoint = resolve_handler(
+                    queue.worker.handler, queue.name, attempts=queue.worker.attempts, error_queue=error_queue
+                )
             except HandlerNotFound as error:
                 unknown(queue.name, error)
             else:
@@ -175,7 +193,9 @@ def endpoints_of(
 def _resolve(name: str) -> Endpoint:
     endpoint = resolve_endpoint(name)
     if endpoint.send_only:
-        raise SettingsError(f"{name} cannot be run: the endpoint {endpoint.name!r} is send-only and has no queue. Run another endpoint.")
+        raise SettingsError(
+            f"{name} cannot be run: the endpoint {endpoint.name!r} is send-only and has no queue. Run another endpoint."
+        )
     return endpoint
 
 
@@ -186,10 +206,15 @@ def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerS
         handler=name,
         limit=endpoint.options.limit or base.limit,
         strategy=endpoint.options.strategy or base.strategy,
-        attempts=base.attempts if base.handler == name else None,  # else they were written for another handler, a function
+        attempts=base.attempts
+        if base.handler == name
+        else None,  # else they were written for another handler, a function
     )
 
 
 def _worker_of(declared: QueueSettings, queues: Mapping[str, QueueSettings]) -> WorkerSettings | None:
-    """Return the worker that the environment declares for a queue. That of a partitioned queue stands at its partitions."""
+    """Return the worker that the environment declares for a queue.
+
+    That of a partitioned queue stands at its partitions.
+    """
     return queues[declared.partitions[0]].worker if declared.partitions else declared.worker

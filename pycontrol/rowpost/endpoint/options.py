@@ -1,6 +1,7 @@
 """The options of an endpoint: `EndpointOptions` declares each of them once, with its default and its checks.
 
-`Endpoint` takes them as keyword arguments. `takes_options` gives its `__init__` their signature, so that editors and type checkers know it.
+`Endpoint` takes them as keyword arguments. `takes_options` gives its `__init__` their signature, so that editors and
+type checkers know it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ _Options = ParamSpec("_Options")
 
 #: why a mode needs no outbox, or cannot have one
 _NO_OUTBOX = {
-    "none": "the message is removed before it is handled, so that after a crash nothing would send what the outbox contains",
-    "sends_atomic_with_receive": "what is sent commits with the removal of the message already, and would be sent twice",
+    "none": (
+        "the message is removed before it is handled, so that after a crash nothing would send what the outbox contains"
+    ),
+    "sends_atomic_with_receive": (
+        "what is sent commits with the removal of the message already, and would be sent twice"
+    ),
     "transaction_scope": "the business database commits together with the message, and needs no outbox",
 }
 
@@ -41,13 +46,16 @@ class EndpointOptions:
     Attributes:
         name: the name of the endpoint and its queue, also in subscriptions and diagnostics.
         transaction_mode: one of MODES.
-        participants: for mode `transaction_scope`: URLs by name of databases that may take part, `${VARIABLE}` for secrets. On SQL
-            Server: names of databases, see `transactions.scope`. The environment's participants are added.
-        outbox: the business database, if it is not the queue's database: a name or an `Outbox`. Needs mode `receive_only`.
+        participants: for mode `transaction_scope`: URLs by name of databases that may take part, `${VARIABLE}` for
+            secrets. On SQL Server: names of databases, see `transactions.scope`. The environment's participants are
+            added.
+        outbox: the business database, if it is not the queue's database: a name or an `Outbox`. Needs mode
+            `receive_only`.
         error_queue: where messages go that cannot be handled.
         audit_queue: where copies of handled messages go; None for no audit.
         audit_time_to_be_received: copies in the audit queue expire after this time; None if they do not.
-        not_audited: messages without such a copy: full names of their types, or a function of the headers that returns True for them.
+        not_audited: messages without such a copy: full names of their types, or a function of the headers that returns
+            True for them.
         recoverability: how often and when a failing message is retried.
         serializers: by content type. The first one is the default; JSON if none is given.
         send_only: the endpoint has no queue; it only sends and publishes.
@@ -55,16 +63,18 @@ class EndpointOptions:
         strategy: how workers are started and stopped: fixed, adaptive or peek; None uses the environment's setting.
         instance: names this process among those of the endpoint. Replies to its requests arrive in the queue
             `<name>.<instance>`, see `endpoint.callbacks`.
-        time_limit: a handler that runs longer is killed together with its worker process, which is a failed attempt. None uses the
-            environment's setting.
-        batch: how many messages may share a transaction, see `pipeline.batch_size`; None uses the environment's setting.
-        reply_to: where handlers may reply: None for every address that a message names, "registered" for queues of this database, or
-            names of queues. Other replies raise ReplyRefused, and the message moves to the error queue.
-        takes_subscriptions: whether Subscribe and Unsubscribe messages of endpoints without native publish and subscribe are followed.
-            If not, they move to the error queue.
+        time_limit: a handler that runs longer is killed together with its worker process, which is a failed attempt.
+            None uses the environment's setting.
+        batch: how many messages may share a transaction, see `pipeline.batch_size`; None uses the environment's
+            setting.
+        reply_to: where handlers may reply: None for every address that a message names, "registered" for queues of this
+            database, or names of queues. Other replies raise ReplyRefused, and the message moves to the error queue.
+        takes_subscriptions: whether Subscribe and Unsubscribe messages of endpoints without native publish and
+            subscribe are followed. If not, they move to the error queue.
 
     Raises:
-        SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or two options contradict each other.
+        SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or two options
+            contradict each other.
     """
 
     name: str
@@ -90,13 +100,20 @@ class EndpointOptions:
     def __post_init__(self) -> None:
         name, mode = self.name, self.transaction_mode
         if mode not in MODES:
-            raise SettingsError(f"The endpoint {name!r} cannot have the mode {mode!r}: there is no such mode. Use one of: {', '.join(MODES)}.")
+            raise SettingsError(
+                f"The endpoint {name!r} cannot have the mode {mode!r}: there is no such mode. Use one of: "
+                f"{', '.join(MODES)}."
+            )
         if self.strategy is not None and self.strategy not in STRATEGIES:
             raise SettingsError(
-                f"The endpoint {name!r} cannot have the strategy {self.strategy!r}: there is no such strategy. Use one of: {', '.join(STRATEGIES)}."
+                f"The endpoint {name!r} cannot have the strategy {self.strategy!r}: there is no such strategy. Use one "
+                f"of: {', '.join(STRATEGIES)}."
             )
         if self.limit is not None and not 1 <= self.limit <= LARGEST_LIMIT:
-            raise SettingsError(f"The endpoint {name!r} cannot have the limit {self.limit}: a queue has from 1 to {LARGEST_LIMIT:,} workers.")
+            raise SettingsError(
+                f"The endpoint {name!r} cannot have the limit {self.limit}: a queue has from 1 to {LARGEST_LIMIT:,} "
+                "workers."
+            )
         if self.batch is not None:
             check_batch(self.batch)
         if self.outbox is not None and mode in _NO_OUTBOX:
@@ -105,11 +122,19 @@ class EndpointOptions:
                 "An outbox needs transaction_mode='receive_only'. Without an outbox, omit outbox=."
             )
         if self.takes_subscriptions and self.send_only:
-            raise SettingsError(f"The endpoint {name!r} cannot take subscriptions: it only sends and has no queue. Leave out one of the two.")
+            raise SettingsError(
+                f"The endpoint {name!r} cannot take subscriptions: it only sends and has no queue. Leave out one of "
+                "the two."
+            )
         if isinstance(self.reply_to, str) and self.reply_to != "registered":
-            raise SettingsError(f'The endpoint {name!r} cannot have reply_to={self.reply_to!r}. Write "registered", or a list: [{self.reply_to!r}].')
+            raise SettingsError(
+                f'The endpoint {name!r} cannot have reply_to={self.reply_to!r}. Write "registered", or a list: '
+                f"[{self.reply_to!r}]."
+            )
         if self.recoverability is not None and self.recoverability.policy is not None:
-            check_runs(self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",))
+            check_runs(
+                self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",)
+            )
         if callable(self.not_audited):
             check_runs(self.not_audited, SettingsError, f"not_audited of {name}", takes=("headers",))
 

@@ -1,7 +1,7 @@
 """Create what endpoints need in a database: queues, tables of sagas, subscriptions, and temporary databases for tests.
 
-`prepare` deploys one endpoint, `subscribe` subscribes it, `open_temporary` opens a database of the embedded server that only
-this process uses. Supervisors use `endpoint.hosting` instead, which works on whole environments.
+`prepare` deploys one endpoint, `subscribe` subscribes it, `open_temporary` opens a database of the embedded server that
+only this process uses. Supervisors use `endpoint.hosting` instead, which works on whole environments.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def prepare(endpoint: EndpointDeclaration, database: Connection) -> None:
     """Deploy the endpoint's queues and the tables of its sagas if they are missing, and subscribe it."""
     default_schema = endpoint.default_schema or DEFAULT_SCHEMA[database.engine]
     # under a name of its own, so that no environment of this database takes what others declare for its own
-    settings = Settings(f"endpoint {endpoint.name}", database.engine, default_schema=default_schema, features=features_of(endpoint))
+    settings = Settings(
+        f"endpoint {endpoint.name}", database.engine, default_schema=default_schema, features=features_of(endpoint)
+    )
     queues = [] if endpoint.send_only else [QueueSettings(endpoint.queue)]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
     wanted = {queue_name(settings, queue.name): queue for queue in queues}
@@ -63,7 +65,11 @@ def subscribe(endpoint: EndpointDeclaration, database: Connection, table: str = 
 
     `table` is the environment's table of subscriptions, `Settings.subscription_table`.
     """
-    subscriber = {"endpoint": endpoint.name, "queue_address": database.canonical(endpoint.address), **in_table(table, database.engine)}
+    subscriber = {
+        "endpoint": endpoint.name,
+        "queue_address": database.canonical(endpoint.address),
+        **in_table(table, database.engine),
+    }
     calls = [Call("subscribe", None, {**subscriber, "topic": topic}) for topic in endpoint.subscriptions]
     if calls:
         database.call_all(calls, begin=True, commit=True)
@@ -83,7 +89,9 @@ def queue_name(settings: Settings, name: str) -> str:
     try:
         return settings.naming.canonical(name)
     except InvalidQueueName as error:
-        raise SettingsError(f"The endpoint {name!r} cannot have a queue of its name: {error} Give the endpoint another name.") from error
+        raise SettingsError(
+            f"The endpoint {name!r} cannot have a queue of its name: {error} Give the endpoint another name."
+        ) from error
 
 
 def registered_sagas(database: Connection) -> set[tuple[Any, ...]]:

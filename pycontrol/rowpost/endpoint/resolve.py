@@ -1,6 +1,7 @@
 """Resolve the text `module:function` of settings to the endpoint that handles messages.
 
-A plain function becomes an endpoint here (`endpoint.function`). Nothing behind this place asks which of the two a handler was.
+A plain function becomes an endpoint here (`endpoint.function`). Nothing behind this place asks which of the two a
+handler was.
 """
 
 from __future__ import annotations
@@ -31,28 +32,36 @@ def resolve_handler(name: str, queue: str, *, attempts: int | None = None, error
         error_queue: where messages of a function go that cannot be handled.
 
     Raises:
-        HandlerNotFound: the text has another form, the module or the object does not exist, or the function does not take a message and a
-            connection, or is async or a generator, which is never run. An error that the module raises while it is imported is the cause.
-        SettingsError: the name leads to an endpoint, which decides itself how often a message is tried, and `attempts` is given.
+        HandlerNotFound: the text has another form, the module or the object does not exist, or the function does not
+            take a message and a connection, or is async or a generator, which is never run. An error that the module
+            raises while it is imported is the cause.
+        SettingsError: the name leads to an endpoint, which decides itself how often a message is tried, and `attempts`
+            is given.
     """
     found = _find(name)
     if not isinstance(found, Endpoint):
-        return FunctionEndpoint(_checked(found, name, ("message", "connection")), queue, attempts=attempts, error_queue=error_queue)
+        return FunctionEndpoint(
+            _checked(found, name, ("message", "connection")), queue, attempts=attempts, error_queue=error_queue
+        )
     if attempts is not None:
         raise SettingsError(
-            f"queues.{queue}.worker.attempts: {attempts} would be ignored, because {name} is an Endpoint, which decides itself how often a "
-            "message is tried. Remove the key. For this number of attempts without delays, give the Endpoint "
-            f"recoverability=Recoverability(immediate_retries={attempts - 1}, delayed_retries=0)."
+            f"queues.{queue}.worker.attempts: {attempts} would be ignored, because {name} is an Endpoint, which "
+            "decides itself how often a message is tried. Remove the key. For this number of attempts without delays, "
+            f"give the Endpoint recoverability=Recoverability(immediate_retries={attempts - 1}, delayed_retries=0)."
         )
     return found
 
 
 def resolve_endpoint(name: str) -> Endpoint:
-    """Return the Endpoint that `module:endpoint` leads to. Raises HandlerNotFound as `resolve_handler`, and for a plain function."""
+    """Return the Endpoint that `module:endpoint` leads to.
+
+    Raises HandlerNotFound as `resolve_handler`, and for a plain function.
+    """
     found = _find(name)
     if not isinstance(found, Endpoint):
         raise HandlerNotFound(
-            f"{name} cannot be run: it is a {type(found).__name__}, not an Endpoint. To run a plain function, name it in an "
+            f"{name} cannot be run: it is a {type(found).__name__}, not an Endpoint. To run a plain function, name it "
+            "in an "
             "environment's file: worker: {handler: …} under its queue."
         )
     return found
@@ -73,14 +82,19 @@ def resolve_function(name: str, takes: tuple[str, ...]) -> Callable[..., Any]:
     """
     found = _find(name)
     if isinstance(found, Endpoint):
-        raise HandlerNotFound(f"{name!r} is an Endpoint. Name a function of ({', '.join(takes)}) that returns a value, or a message's header.")
+        raise HandlerNotFound(
+            f"{name!r} is an Endpoint. Name a function of ({', '.join(takes)}) that returns a value, or a message's "
+            "header."
+        )
     return _checked(found, name, takes)
 
 
 def _checked(found: Any, name: str, takes: tuple[str, ...]) -> Callable[..., Any]:
     """Return what a name leads to if it can be called so. Raises HandlerNotFound."""
     if not callable(found):
-        raise HandlerNotFound(f"handler {name!r} is a {type(found).__name__}: it must be a function, or an Endpoint with handlers")
+        raise HandlerNotFound(
+            f"handler {name!r} is a {type(found).__name__}: it must be a function, or an Endpoint with handlers"
+        )
     check_runs(found, HandlerNotFound, f"handler {name!r}", takes=takes)
     function: Callable[..., Any] = found
     return function
@@ -97,11 +111,15 @@ def _find(name: str) -> Any:
     except AttributeError as error:
         if (hidden := _hidden_file(module_name)) is not None:
             raise HandlerNotFound(f"handler {name!r}: {hidden}") from error
-        raise HandlerNotFound(f"handler {name!r}: module {module_name!r} has no {path!r}; is the function's name spelt so?") from error
+        raise HandlerNotFound(
+            f"handler {name!r}: module {module_name!r} has no {path!r}; is the function's name spelt so?"
+        ) from error
 
 
 def _hidden_file(module_name: str) -> str | None:
-    """Say which file or folder of the current folder is not imported, because Python or an installed package has a module of its name."""
+    """Say which file or folder of the current folder is not imported, because Python or an installed package has a
+    module of its name.
+    """
     top = module_name.partition(".")[0]
     try:
         folder = Path.cwd()
@@ -111,7 +129,10 @@ def _hidden_file(module_name: str) -> str | None:
         found = getattr(sys.modules.get(top), "__file__", None)
         if path.is_file() and (found is None or not path.samefile(found)):
             other = "Python's own module" if top in sys.stdlib_module_names else f"the installed module {found}"
-            return f"{top!r} is {other}, which is imported in place of {path}. Rename the file or folder, and write its new name in the settings."
+            return (
+                f"{top!r} is {other}, which is imported in place of {path}. Rename the file or folder, and write its "
+                "new name in the settings."
+            )
     return None
 
 
@@ -122,14 +143,17 @@ def _import(name: str, module_name: str) -> Any:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(f"{missing}."):
             hidden = _hidden_file(module_name)
-            text = f"handler {name!r}: {hidden or f'no module {missing!r} (install it, or put its folder on PYTHONPATH)'}"
+            text = (
+                f"handler {name!r}: {hidden or f'no module {missing!r} (install it, or put its folder on PYTHONPATH)'}"
+            )
         else:
             text = f"handler {name!r}: module {module_name!r} imports {missing!r}, which is not installed"
         raise HandlerNotFound(text) from error
     except (Exception, SystemExit) as error:
         said = error.msg if isinstance(error, SyntaxError) else error
         raise HandlerNotFound(
-            f"handler {name!r}: module {module_name!r} fails while it is imported: {type(error).__name__}: {said}, in {_place_of(error)}"
+            f"handler {name!r}: module {module_name!r} fails while it is imported: {type(error).__name__}: {said}, in "
+            f"{_place_of(error)}"
         ) from error
 
 

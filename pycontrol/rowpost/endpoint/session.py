@@ -4,9 +4,9 @@
         business_connection.execute("INSERT INTO placed ...")
         bus.send(ChargeCard(42))
 
-The messages are stored in the outbox of the business database, in the caller's transaction. They are sent after its commit: at once if
-the block commits or the caller says so, else by a supervisor, which looks for such messages once a minute. A program that dies between
-loses nothing, and the record of the dispatch prevents that a message is sent twice.
+The messages are stored in the outbox of the business database, in the caller's transaction. They are sent after its
+commit: at once if the block commits or the caller says so, else by a supervisor, which looks for such messages once a
+minute. A program that dies between loses nothing, and the record of the dispatch prevents that a message is sent twice.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class SessionBus(Bus):
 
     @property
     def connection(self) -> Any:
-        """The driver's connection to the business database. SQL on it belongs to the transaction in which the messages are stored."""
+        """The driver's connection to the business database.
+
+        SQL on it belongs to the transaction in which the messages are stored.
+        """
         return self._business.driver_connection
 
     def store(self) -> None:
@@ -60,17 +63,23 @@ class SessionBus(Bus):
         alone = not self._business.join()
         stored = {**self._key, "operations": encode_outgoing(self.outgoing)}
         with named(self._sessions.outbox.database):
-            self._business.call_all([Call("record_handled", None, self._key), Call("store_operations", None, stored)], begin=alone, commit=alone)
+            self._business.call_all(
+                [Call("record_handled", None, self._key), Call("store_operations", None, stored)],
+                begin=alone,
+                commit=alone,
+            )
         self._stored = True
         if alone:
             self.dispatch()
 
     def dispatch(self) -> bool:
-        """Send the stored messages now. Call it after the commit of your own transaction; otherwise, a supervisor sends them later.
+        """Send the stored messages now.
+
+        Call it after the commit of your own transaction; otherwise, a supervisor sends them later.
 
         Returns:
-            Whether they were sent by this call. False if your transaction is not committed, if they had been sent before, or if a
-            database cannot be used, which is logged: then a supervisor sends them.
+            Whether they were sent by this call. False if your transaction is not committed, if they had been sent
+            before, or if a database cannot be used, which is logged: then a supervisor sends them.
         """
         return self._stored and self._sessions.send(self._key)
 
@@ -84,11 +93,14 @@ class Sessions:
 
     def __init__(self, endpoint: Opener) -> None:
         if endpoint.outbox is None:
-            raise SettingsError(f"The endpoint {endpoint.name!r} has no outbox: omit queues=, or declare Endpoint({endpoint.name!r}, outbox=...).")
+            raise SettingsError(
+                f"The endpoint {endpoint.name!r} has no outbox: omit queues=, or declare Endpoint({endpoint.name!r}, "
+                "outbox=...)."
+            )
         if endpoint.send_only:
             raise SettingsError(
-                f"The endpoint {endpoint.name!r} is send_only. A session needs an endpoint with a queue, because the supervisor of that queue "
-                "sends what a program that died has stored."
+                f"The endpoint {endpoint.name!r} is send_only. A session needs an endpoint with a queue, because the "
+                "supervisor of that queue sends what a program that died has stored."
             )
         self.endpoint, self.outbox = endpoint, endpoint.outbox
         self._directory = Directory()
@@ -115,7 +127,10 @@ class Sessions:
                 self._where = queues
             database = self._open_queues()
             if not self._directory.find(database, self.endpoint.queue).registered:
-                raise QueueNotFound(f"No queue named {self.endpoint.queue!r}, which a session of that endpoint needs. Run: rowpost apply")
+                raise QueueNotFound(
+                    f"No queue named {self.endpoint.queue!r}, which a session of that endpoint needs. Run: rowpost "
+                    "apply"
+                )
         return SessionBus(self, business, database)
 
     def send(self, key: dict[str, str]) -> bool:
@@ -125,11 +140,17 @@ class Sessions:
                 business = self._open_business()
                 if business is None:
                     return False
-                sent = send_stored(self._open_queues(), business, self._directory, key, self.endpoint.error_queue, self.endpoint.host)
+                sent = send_stored(
+                    self._open_queues(), business, self._directory, key, self.endpoint.error_queue, self.endpoint.host
+                )
                 business.rollback()  # what send_stored may leave open
             except RowpostError as error:
                 self._drop()
-                logger.warning("What a session of %s has stored is not sent yet; a supervisor will send it: %s", self.endpoint.name, error)
+                logger.warning(
+                    "What a session of %s has stored is not sent yet; a supervisor will send it: %s",
+                    self.endpoint.name,
+                    error,
+                )
                 return False
             return sent is True
 
@@ -146,7 +167,9 @@ class Sessions:
         return self._queues
 
     def _open_business(self) -> Connection | None:
-        """Open a connection beside the caller's, which has a transaction of its own; None if nobody said where the database is."""
+        """Open a connection beside the caller's, which has a transaction of its own; None if nobody said where the
+        database is.
+        """
         if self._business is None or self._business.closed:
             known = {each.name: each.url for each in self._where.outboxes} if isinstance(self._where, Settings) else {}
             if self.outbox.url is None and self.outbox.database not in known:

@@ -4,8 +4,8 @@
         with sales.open(connection) as bus:
             bus.send(PlaceOrder(42))
 
-Workers do this themselves. A program that sends does it once, when it starts. Without the section `telemetry` in the environment, nothing of
-OpenTelemetry is imported.
+Workers do this themselves. A program that sends does it once, when it starts. Without the section `telemetry` in the
+environment, nothing of OpenTelemetry is imported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ __all__ = ["RunningTelemetry", "start_telemetry"]
 class RunningTelemetry:
     """What observes this process, until `close`. It does nothing if the environment has no section `telemetry`."""
 
-    def __init__(self, endpoints: tuple[Endpoint, ...], telemetry: Telemetry | None, exporters: Exporters | None) -> None:
+    def __init__(
+        self, endpoints: tuple[Endpoint, ...], telemetry: Telemetry | None, exporters: Exporters | None
+    ) -> None:
         self._endpoints, self._telemetry, self._exporters = endpoints, telemetry, exporters
         for endpoint in endpoints if telemetry is not None else ():
             endpoint.observe(telemetry)
@@ -59,7 +61,8 @@ def start_telemetry(settings: Settings, *endpoints: Endpoint, service: str | Non
     Args:
         settings: the environment.
         endpoints: whose sends and handlers are observed.
-        service: the name under which backends show this process; None for the first endpoint's. OpenTelemetry's variables come first.
+        service: the name under which backends show this process; None for the first endpoint's. OpenTelemetry's
+            variables come first.
 
     Raises:
         SettingsError: a package of OpenTelemetry is not installed, or refuses its variables.
@@ -75,7 +78,7 @@ def start_telemetry(settings: Settings, *endpoints: Endpoint, service: str | Non
         if (error.name or "").partition(".")[0] not in ("opentelemetry", "google", "requests"):
             raise
         raise SettingsError(
-            f"The section telemetry of the environment {settings.environment!r} needs {error.name}, which is not installed. Remove the "
-            f"section, or run: {install_command('telemetry')}"
+            f"The section telemetry of the environment {settings.environment!r} needs {error.name}, which is not "
+            f"installed. Remove the section, or run: {install_command('telemetry')}"
         ) from error
     return RunningTelemetry(endpoints, Telemetry(exporters.tracers, exporters.meters), exporters)

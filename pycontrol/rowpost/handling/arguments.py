@@ -1,4 +1,6 @@
-"""Check the arguments of send, publish, reply and the like where they are passed, so that a mistake is not found at the commit."""
+"""Check the arguments of send, publish, reply and the like where they are passed, so that a mistake is not found at the
+commit.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,19 @@ _BUFFERS = frozenset({bytearray, memoryview})
 
 
 def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> str:
-    """Return the text of an argument that must be text, and may not be empty by default. A `StrEnum` is text; it becomes a plain `str`.
+    """Return the text of an argument that must be text, and may not be empty by default.
+
+    A `StrEnum` is text; it becomes a plain `str`.
 
     Raises:
         InvalidMessage: it is something else, or empty.
     """
     if not isinstance(value, str):
-        instead = f" Pass {name}={value}.value." if isinstance(value, Enum) and isinstance(value.value, str) else " Pass a str."
+        instead = (
+            f" Pass {name}={value}.value."
+            if isinstance(value, Enum) and isinstance(value.value, str)
+            else " Pass a str."
+        )
         raise InvalidMessage(f"The argument {name} is {_shown(value)}, which is not text.{instead}")
     if not value and not may_be_empty:
         raise InvalidMessage(f"The argument {name} is empty. Leave it out if you mean the default.")
@@ -67,7 +75,10 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def check_named(message: Any, headers: Mapping[str, str | None]) -> Any:
-    """Return a message whose class has a name, or whose headers have one. Raises InvalidMessage, which says what is missing."""
+    """Return a message whose class has a name, or whose headers have one.
+
+    Raises InvalidMessage, which says what is missing.
+    """
     if headers[ENCLOSED_MESSAGE_TYPES] == "" or type(message) in _BUFFERS:
         named_types(type(message))
     return message

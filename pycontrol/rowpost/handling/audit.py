@@ -1,7 +1,8 @@
-"""Build the messages that follow a handled message: its audit copy, a forwarded copy, and ServiceControl's acknowledgement.
+"""Build the messages that follow a handled message: its audit copy, a forwarded copy, and ServiceControl's
+acknowledgement.
 
-All functions are pure. They return outgoing messages, which are sent in the transaction of the handled message. The headers are those
-that ServiceControl reads.
+All functions are pure. They return outgoing messages, which are sent in the transaction of the handled message. The
+headers are those that ServiceControl reads.
 """
 
 from __future__ import annotations
@@ -55,16 +56,24 @@ def not_audited(endpoint: str, what: Iterable[str] | NotAudited, audit_queue: st
         raise SettingsError(f"The endpoint {endpoint!r} cannot have not_audited={what!r}. Write a list: [{what!r}].")
     if audit_queue is None:
         raise SettingsError(
-            f"The endpoint {endpoint!r} has not_audited, and no audit_queue: it audits nothing. Leave out not_audited, or name a queue."
+            f"The endpoint {endpoint!r} has not_audited, and no audit_queue: it audits nothing. Leave out not_audited, "
+            "or name a queue."
         )
     if callable(what):
         return what
     types = frozenset(map(type_key, what))
-    return lambda headers: not types.isdisjoint(map(type_key, split_enclosed_types(headers.get(ENCLOSED_MESSAGE_TYPES))))
+    return lambda headers: (
+        not types.isdisjoint(map(type_key, split_enclosed_types(headers.get(ENCLOSED_MESSAGE_TYPES))))
+    )
 
 
 def audited(
-    message: Message, queue: str, host: Host, started: datetime, headers: Headers, time_to_be_received: timedelta | None = None
+    message: Message,
+    queue: str,
+    host: Host,
+    started: datetime,
+    headers: Headers,
+    time_to_be_received: timedelta | None = None,
 ) -> AddressedMessage:
     """Return the copy of a message for the audit queue.
 

@@ -32,11 +32,17 @@ class CustomCheck:
     function: CheckFunction
 
     def failure(self) -> str | None:
-        """Execute the check. Return what is wrong: what it returned, or the error that it raised; None if all is well."""
+        """Execute the check.
+
+        Return what is wrong: what it returned, or the error that it raised; None if all is well.
+        """
         try:
             found = self.function()
         except Exception as error:  # noqa: BLE001 -- a user's function; that it fails is a result
             return f"{type(error).__name__}: {error}"
         if found is None or isinstance(found, str):
             return found or None
-        return f"The check returned a {type(found).__name__}. It must return None if all is well, or else what is wrong as a text."
+        return (
+            f"The check returned a {type(found).__name__}. It must return None if all is well, or else what is wrong "
+            "as a text."
+        )

@@ -1,7 +1,8 @@
 """Send and publish messages: `Context` inside a handler, `Bus` outside of handlers.
 
-Both collect the messages. All of them are sent in one round trip when the handler returns or the block of `Endpoint.open` ends.
-If the handler or the block raises, nothing is sent. The headers are those that NServiceBus endpoints write.
+Both collect the messages. All of them are sent in one round trip when the handler returns or the block of
+`Endpoint.open` ends. If the handler or the block raises, nothing is sent. The headers are those that NServiceBus
+endpoints write.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ _ENDS = frozenset({"endpoint", "database", "outgoing", "discards", "audit_header
 class Bus:
     """Sends and publishes for an endpoint, outside of handlers. Its arguments are checked when it is called.
 
-    What it collects is sent at the end. What came later would never be sent, and SQL on its connection would be part of another message's
-    transaction. So `end` takes away everything that sending and SQL need. A use of it raises `HandlerEnded` then, and while the message is
-    handled nothing has to be checked.
+    What it collects is sent at the end. What came later would never be sent, and SQL on its connection would be part of
+    another message's transaction. So `end` takes away everything that sending and SQL need. A use of it raises
+    `HandlerEnded` then, and while the message is handled nothing has to be checked.
 
     Attributes:
         endpoint: the sending endpoint.
@@ -101,9 +102,10 @@ class Bus:
         Args:
             message: an instance of a message class, or bytes with their type among `headers`.
             to: name or address of the destination. None uses the endpoint's route for the message's class.
-            delay: the message is handled no earlier than after this time, by the server's clock, or at this moment, which has a time
-                zone. A negative delay counts as 0.
-            time_to_be_received: the message expires after this time. Not together with `delay`. None uses that of the message's class.
+            delay: the message is handled no earlier than after this time, by the server's clock, or at this moment,
+                which has a time zone. A negative delay counts as 0.
+            time_to_be_received: the message expires after this time. Not together with `delay`. None uses that of the
+                message's class.
             instance: the process of the destination that gets the message: its queue is `<destination>.<instance>`.
             reply_to: name or address of the queue that gets the replies; None for the endpoint's own queue.
             message_id: the message's own id, if not a new one.
@@ -111,13 +113,15 @@ class Bus:
             immediate: send the message now, in a transaction of its own. It stays sent if the handler fails.
 
         Raises:
-            InvalidMessage: no route leads to a destination, both `delay` and `time_to_be_received` were given, an argument has another
-                type, another message with this id was sent to this destination, or the message's class has no name that a receiver can
-                know, such as dict.
+            InvalidMessage: no route leads to a destination, both `delay` and `time_to_be_received` were given, an
+                argument has another type, another message with this id was sent to this destination, or the message's
+                class has no name that a receiver can know, such as dict.
             InvalidDelay: the delay is longer than the calendar, or the moment has no time zone.
             InvalidQueueName: an address cannot be read.
         """
-        destination = self.endpoint.resolve(self.endpoint.route_of(type(message)) if to is None else check_text("to", to))
+        destination = self.endpoint.resolve(
+            self.endpoint.route_of(type(message)) if to is None else check_text("to", to)
+        )
         address = parse_address(destination)
         if instance is not None:
             destination = replace(address, table=f"{address.table}.{check_text('instance', instance)}").format()
@@ -133,8 +137,8 @@ class Bus:
                 time_to_be_received = time_to_be_received_of(type(message))
         elif time_to_be_received is not None:
             raise InvalidMessage(
-                "A message cannot have both a delay and a time to be received, because it is undefined from when the time "
-                "would count. Leave one of them out."
+                "A message cannot have both a delay and a time to be received, because it is undefined from when the "
+                "time would count. Leave one of them out."
             )
         else:
             delay = check_delay("delay", delay)
@@ -150,7 +154,10 @@ class Bus:
             InvalidMessage: the endpoint only sends, so that it has no queue; or as `send`.
         """
         if self.endpoint.send_only:
-            raise InvalidMessage(f"{self.endpoint.name} cannot send to itself: it only sends and has no queue. Name a queue with send(…, to=…).")
+            raise InvalidMessage(
+                f"{self.endpoint.name} cannot send to itself: it only sends and has no queue. Name a queue with "
+                "send(…, to=…)."
+            )
         return self.send(message, self.endpoint.queue, **options)
 
     def publish(
@@ -179,9 +186,18 @@ class Bus:
             headers = check_headers(headers)
         if message_id is not None:
             headers = {MESSAGE_ID: check_text("message_id", message_id, may_be_empty=True), **(headers or {})}
-        return self._collect(event, "Publish", headers, immediate, topics=named_types(type(event)), time_to_be_received=time)
+        return self._collect(
+            event, "Publish", headers, immediate, topics=named_types(type(event)), time_to_be_received=time
+        )
 
-    def request(self, message: Any, to: str | None = None, *, timeout: timedelta, headers: Mapping[str, str | None] | None = None) -> Any:
+    def request(
+        self,
+        message: Any,
+        to: str | None = None,
+        *,
+        timeout: timedelta,
+        headers: Mapping[str, str | None] | None = None,
+    ) -> Any:
         """Send a request now, in a transaction of its own, wait for the reply, and return it.
 
         Args:
@@ -191,7 +207,8 @@ class Bus:
             headers: as for `send`.
 
         Returns:
-            The reply as an instance of its class, if this program declares the class; an int, if it is a number or an enum; else its bytes.
+            The reply as an instance of its class, if this program declares the class; an int, if it is a number or an
+            enum; else its bytes.
 
         Raises:
             NoReply: no reply arrived in time. A later reply is logged and dropped.
@@ -202,9 +219,18 @@ class Bus:
         return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, headers=headers)
 
     def _collect(
-        self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, *, destination: str | None = None,
-        topics: tuple[str, ...] = (), delay: timedelta | None = None, time_to_be_received: timedelta | None = None, span: SendSpan | None = None,
-    ) -> str:  # fmt: skip
+        self,
+        message: Any,
+        intent: str,
+        extra: Mapping[str, str | None] | None,
+        immediate: bool,
+        *,
+        destination: str | None = None,
+        topics: tuple[str, ...] = (),
+        delay: timedelta | None = None,
+        time_to_be_received: timedelta | None = None,
+        span: SendSpan | None = None,
+    ) -> str:
         if span is None and self.endpoint.tracing is not None:
             with self.endpoint.tracing.sending(intent) as started:
                 return Bus._collect(
@@ -220,7 +246,9 @@ class Bus:
             if MESSAGE_ID in extra:
                 if not extra[MESSAGE_ID]:
                     raise InvalidMessage("A message cannot have an empty id. Leave message_id out for a new one.")
-                if headers[CORRELATION_ID] == headers[MESSAGE_ID]:  # outside of handlers, a message is the first of its correlation
+                if (
+                    headers[CORRELATION_ID] == headers[MESSAGE_ID]
+                ):  # outside of handlers, a message is the first of its correlation
                     headers[CORRELATION_ID] = extra[MESSAGE_ID]
             headers.update(extra)
         if intent != "Reply":
@@ -229,7 +257,11 @@ class Bus:
         if time_to_be_received is not None:
             check_time("time_to_be_received", time_to_be_received)
             headers.setdefault(TIME_TO_BE_RECEIVED, time_span(time_to_be_received))
-        body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(check_named(message, headers))
+        body = (
+            message
+            if isinstance(message, bytes)
+            else self.endpoint.serializers.default.encode(check_named(message, headers))
+        )
         if delay is not None:
             headers.setdefault(DELIVER_AT, format_timestamp(moment_after(delay)))
         addressed = AddressedMessage(headers, body, destination, topics, delay, time_to_be_received)
@@ -276,8 +308,8 @@ class Bus:
     def _used_late(self, endpoint: str) -> HandlerEnded:
         """Return the error for a use after the end."""
         return HandlerEnded(
-            f"The bus of the endpoint {endpoint!r} was used after its block had ended. Nothing was sent or executed. Send within the block, or "
-            "open another one: endpoint.open(…)."
+            f"The bus of the endpoint {endpoint!r} was used after its block had ended. Nothing was sent or executed. "
+            "Send within the block, or open another one: endpoint.open(…)."
         )
 
     def _add(self, addressed: AddressedMessage) -> None:
@@ -332,7 +364,10 @@ class Context(Bus):
 
     @cached_property
     def headers(self) -> dict[str, str | None]:
-        """A copy of the message's headers. Changes are not visible to retries, to the error queue or to the audit copy."""
+        """A copy of the message's headers.
+
+        Changes are not visible to retries, to the error queue or to the audit copy.
+        """
         return dict(self._incoming_headers)
 
     @property
@@ -363,8 +398,8 @@ class Context(Bus):
     def discard(self, reason: str, *, expected: bool = False) -> None:
         """Record that this handler has no use for the message. What the handler did and sent commits all the same.
 
-        If no other handler handles the message, it counts as discarded, and the supervisor emits an event with its id, its type and
-        the reason.
+        If no other handler handles the message, it counts as discarded, and the supervisor emits an event with its id,
+        its type and the reason.
 
         Args:
             reason: why, for the person who reads the log.
@@ -376,8 +411,8 @@ class Context(Bus):
         """Return a connection to another database, in a transaction that commits or rolls back with this message.
 
         Args:
-            participant: the name of a participant of the endpoint or of the environment. On PostgreSQL, a psycopg connection
-                to a participant's database is accepted too.
+            participant: the name of a participant of the endpoint or of the environment. On PostgreSQL, a psycopg
+                connection to a participant's database is accepted too.
 
         Raises:
             SettingsError: the endpoint's mode is not `transaction_scope`, or there is no such participant.
@@ -385,14 +420,16 @@ class Context(Bus):
         """
         if self.scope is None:
             raise SettingsError(
-                f"{participant!r} cannot take part: this message is handled outside of a pipeline. Process it with Endpoint.process_one."
+                f"{participant!r} cannot take part: this message is handled outside of a pipeline. Process it with "
+                "Endpoint.process_one."
             )
         return self.scope.enlist(participant, self.database)
 
     def reply(self, message: Any, *, headers: Mapping[str, str | None] | None = None, immediate: bool = False) -> str:
         """Send a reply to the address that the message names, and return the reply's message id.
 
-        A whole number or an enum goes to a caller that waits for a number, as callbacks do: with `request`, or of NServiceBus.
+        A whole number or an enum goes to a caller that waits for a number, as callbacks do: with `request`, or of
+        NServiceBus.
 
         Raises:
             InvalidMessage: the message names no reply address, or an enum's value is no whole number.
@@ -400,7 +437,10 @@ class Context(Bus):
         """
         address = self.incoming.reply_to
         if address is None:
-            raise InvalidMessage(f"The message {self.message_id} cannot be replied to: it has no header {REPLY_TO_ADDRESS}. Send to a queue by name.")
+            raise InvalidMessage(
+                f"The message {self.message_id} cannot be replied to: it has no header {REPLY_TO_ADDRESS}. Send to a "
+                "queue by name."
+            )
         self._check_reply(address)
         extra = {**saga_of_the_request(self._incoming_headers), **({} if headers is None else check_headers(headers))}
         return self._collect(message, "Reply", extra, immediate, destination=self.endpoint.resolve(address))
@@ -408,8 +448,8 @@ class Context(Bus):
     def _check_reply(self, address: str) -> None:
         if not self.endpoint.may_reply_to(self.database, address):
             raise ReplyRefused(
-                f"The message {self.message_id} cannot be replied to: {self.endpoint.name} does not reply to {address!r:.200}. Add the queue to "
-                "the endpoint's reply_to, or send to another queue by name."
+                f"The message {self.message_id} cannot be replied to: {self.endpoint.name} does not reply to "
+                f"{address!r:.200}. Add the queue to the endpoint's reply_to, or send to another queue by name."
             )
 
     def request(self, *_: Any, **__: Any) -> Any:
@@ -419,7 +459,8 @@ class Context(Bus):
             InvalidMessage: always.
         """
         raise InvalidMessage(
-            "A handler cannot wait for a reply, because its message would stay locked meanwhile. Use send, and handle the reply in another handler."
+            "A handler cannot wait for a reply, because its message would stay locked meanwhile. Use send, and handle "
+            "the reply in another handler."
         )
 
     def forward_current_message_to(self, destination: str) -> None:

@@ -1,8 +1,8 @@
 """Register the handlers of an endpoint, find those of a message, and run them.
 
-`RegisteredHandler` is one handler with its message type. `HandlerRegistry` holds all handlers of an endpoint. `check_runs`
-refuses functions that cannot be called with a message, or that run nothing when they are called, such as coroutines; `check_ran`
-fails a message whose handler returned one: it would be removed unhandled.
+`RegisteredHandler` is one handler with its message type. `HandlerRegistry` holds all handlers of an endpoint.
+`check_runs` refuses functions that cannot be called with a message, or that run nothing when they are called, such as
+coroutines; `check_ran` fails a message whose handler returned one: it would be removed unhandled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ from rowpost.wire.message import Message, format_timestamp, timestamp_now
 from rowpost.wire.message_types import split_enclosed_types, type_key
 from rowpost.wire.serialization import Serializers, named_in_body
 
-__all__ = ["ENCLOSED_MESSAGE_TYPES", "Handle", "HandlerRegistry", "RegisteredHandler", "check_ran", "check_runs", "name_of"]
+__all__ = [
+    "ENCLOSED_MESSAGE_TYPES",
+    "Handle",
+    "HandlerRegistry",
+    "RegisteredHandler",
+    "check_ran",
+    "check_runs",
+    "name_of",
+]
 
 REMEMBERED_TYPES = 1000
 
@@ -38,8 +46,11 @@ _NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.
 _INJECTED = re.compile(r"Depend|Inject|Provide|Security")
 
 
-def check_runs(function: Callable[..., Any], error: type[Exception], what: str, takes: tuple[str, ...] = ("message", "context")) -> None:
-    """Refuse a function that rowpost cannot call, so that it would fail for each message, or that would do nothing when it is called.
+def check_runs(
+    function: Callable[..., Any], error: type[Exception], what: str, takes: tuple[str, ...] = ("message", "context")
+) -> None:
+    """Refuse a function that rowpost cannot call, so that it would fail for each message, or that would do nothing when
+    it is called.
 
     Looks through `functools.partial` and at the `__call__` of an object. A plain function that wraps an async one may
     run it, so only `check_ran` can detect that. Of a function that takes `*args`, the arguments are not checked.
@@ -51,14 +62,17 @@ def check_runs(function: Callable[..., Any], error: type[Exception], what: str, 
         takes: names of the arguments that rowpost passes, by position.
 
     Raises:
-        error: the function is `async def`, a generator function, or an object whose `__call__` is one; it is a class; or it does not take
-            these arguments.
+        error: the function is `async def`, a generator function, or an object whose `__call__` is one; it is a class;
+            or it does not take these arguments.
     """
     called = function
     while isinstance(called, functools.partial):
         called = called.func
     if inspect.isclass(called):
-        raise error(f"{what} is a class: calling it only makes an object. Use a function, a method of an object, or an object with __call__.")
+        raise error(
+            f"{what} is a class: calling it only makes an object. Use a function, a method of an object, or an object "
+            "with __call__."
+        )
     if any(check(each) for each in (called, getattr(type(called), "__call__", None)) for check in _NOT_PLAIN):  # noqa: B004 -- the method itself
         raise error(f"{what} is async or a generator: calling it runs nothing. Use a plain function.")
     _check_arguments(function, error, what, takes)
@@ -66,19 +80,23 @@ def check_runs(function: Callable[..., Any], error: type[Exception], what: str, 
 
 def _check_arguments(function: Callable[..., Any], error: type[Exception], what: str, takes: tuple[str, ...]) -> None:
     try:
-        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may add arguments that the wrapped function takes
+        signature = inspect.signature(
+            function, follow_wrapped=False
+        )  # a decorator may add arguments that the wrapped function takes
     except (TypeError, ValueError):  # written in C, without a description of its arguments
         return
     form = f"def {name_of(function).rpartition('.')[2]}({', '.join(takes)})"
     try:
         given = signature.bind(*takes).arguments
     except TypeError as reason:
-        raise error(f"{what} takes {signature}, and is called with {len(takes)} arguments ({reason}). Write it as: {form}") from reason
+        raise error(
+            f"{what} takes {signature}, and is called with {len(takes)} arguments ({reason}). Write it as: {form}"
+        ) from reason
     for name, parameter in signature.parameters.items():
         if name not in given and _INJECTED.search(type(parameter.default).__name__):
             raise error(
-                f"{what} expects that {name} is injected, and rowpost injects nothing: it passes {', '.join(takes)}. Write it as: {form} "
-                "and get the rest in the function, or bind it with functools.partial."
+                f"{what} expects that {name} is injected, and rowpost injects nothing: it passes {', '.join(takes)}. "
+                f"Write it as: {form} and get the rest in the function, or bind it with functools.partial."
             )
 
 
@@ -88,11 +106,16 @@ def check_ran(returned: Any, what: str) -> None:
     Raises:
         SettingsError: it did.
     """
-    if returned is None or not (inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)):
+    if returned is None or not (
+        inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
+    ):
         return
     if isinstance(returned, Coroutine | Generator):
         returned.close()  # without it, Python warns of a coroutine that was never awaited
-    raise SettingsError(f"{what} returned a {type(returned).__name__}, which is never run, so the message was not handled. Use a plain function.")
+    raise SettingsError(
+        f"{what} returned a {type(returned).__name__}, which is never run, so the message was not handled. Use a plain "
+        "function."
+    )
 
 
 def name_of(function: Any) -> str:
@@ -116,7 +139,10 @@ class RegisteredHandler:
         return f"{getattr(self.function, '__module__', None) or '?'}.{self.name}"
 
     def facts(self, start: float) -> dict[str, str]:
-        """Return what the error queue shows of a failure in this handler, as NServiceBus does. `start` is a time of `time.time()`."""
+        """Return what the error queue shows of a failure in this handler, as NServiceBus does.
+
+        `start` is a time of `time.time()`.
+        """
         return {
             "Message type": self.type_name,
             "Handler type": self.full_name,
@@ -139,7 +165,8 @@ class RegisteredHandler:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "The handler %s of %s returned a %s. The returned value is ignored. To send a reply, use context.reply.",
+                "The handler %s of %s returned a %s. The returned value is ignored. To send a reply, use "
+                "context.reply.",
                 self.name, context.endpoint.name, type(returned).__name__,
             )  # fmt: skip
 
@@ -199,8 +226,11 @@ class HandlerRegistry:
         for each in reasons:
             logger.log(
                 logging.INFO if each.expected else logging.WARNING,
-                "One of several handlers of %s discarded message %s: %s.", self._endpoint, context.message_id, each.reason,
-            )  # fmt: skip
+                "One of several handlers of %s discarded message %s: %s.",
+                self._endpoint,
+                context.message_id,
+                each.reason,
+            )
         return None
 
     def read(self, message: Message) -> Iterator[tuple[RegisteredHandler, Any]]:
@@ -228,13 +258,15 @@ class HandlerRegistry:
         return found
 
     def _find_by_names(self, message: Message) -> list[RegisteredHandler]:
-        names = list(split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))) or named_in_body(message.body, self._serializers.default)
+        names = list(split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))) or named_in_body(
+            message.body, self._serializers.default
+        )
         found = [each for name in names for each in self._all if type_key(each.type_name) == type_key(name)]
         if not found:
             known = ", ".join(sorted({each.type_name for each in self._all})) or "none"
             raise NoHandler(
-                f"{self._endpoint} has no handler for {', '.join(names) or 'a message without a type'}. It handles: {known}. "
-                "Register a handler for this type, or send the message to the endpoint that handles it."
+                f"{self._endpoint} has no handler for {', '.join(names) or 'a message without a type'}. It handles: "
+                f"{known}. Register a handler for this type, or send the message to the endpoint that handles it."
             )
         return found
 

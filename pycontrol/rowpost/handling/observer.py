@@ -1,7 +1,8 @@
-"""What observes handlers and sends for OpenTelemetry: protocols, so that this room and those above it import no OpenTelemetry.
+"""What observes handlers and sends for OpenTelemetry: protocols, so that this room and those above it import no
+OpenTelemetry.
 
-`pipeline.telemetry` implements them. An endpoint has no observer unless its environment has the section `telemetry`. Then the way of a
-message makes no call for it.
+`pipeline.telemetry` implements them. An endpoint has no observer unless its environment has the section `telemetry`.
+Then the way of a message makes no call for it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ class SendSpan(Protocol):
     """The span of one message on its way out."""
 
     def write(self, headers: dict[str, str | None]) -> None:
-        """Name the span in the message's headers. What is added to them later becomes part of the span's attributes too."""
+        """Name the span in the message's headers.
+
+        What is added to them later becomes part of the span's attributes too.
+        """
 
 
 class SendObserver(Protocol):

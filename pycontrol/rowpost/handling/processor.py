@@ -1,6 +1,8 @@
-"""What the pipeline needs of the endpoint that processes its messages: the protocol `Processor`, and `Receiver` with what its modes share.
+"""What the pipeline needs of the endpoint that processes its messages: the protocol `Processor`, and `Receiver` with
+what its modes share.
 
-`endpoint.endpoint.Endpoint` implements the protocol. It is here so that the pipeline and the outbox import nothing above them.
+`endpoint.endpoint.Endpoint` implements the protocol. It is here so that the pipeline and the outbox import nothing
+above them.
 """
 
 from __future__ import annotations
@@ -36,12 +38,18 @@ class Caused:
 
 
 def control_message(headers: Mapping[str, str | None]) -> Discard:
-    """Return why a control message is dropped: a message of the transport itself, for which no handler can be registered."""
+    """Return why a control message is dropped: a message of the transport itself, for which no handler can be
+    registered.
+    """
     if RETURN_CODE in headers:
         return Discard(
-            f"it is the reply {headers[RETURN_CODE] or ''!r:.100} to a request, which is a number or an enum, and no handler can be registered for it"
+            f"it is the reply {headers[RETURN_CODE] or ''!r:.100} to a request, which is a number or an enum, and no "
+            "handler can be registered for it"
         )
-    return Discard(f"it is a control message with the intent {headers.get(MESSAGE_INTENT) or 'none'}, which rowpost does not understand")
+    return Discard(
+        f"it is a control message with the intent {headers.get(MESSAGE_INTENT) or 'none'}, which rowpost does not "
+        "understand"
+    )
 
 
 class Processor(Protocol):
@@ -75,9 +83,17 @@ class Processor(Protocol):
         """Return the messages of a batch in the order in which all workers lock what they share."""
 
     def dispatch(
-        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False, also: Iterable[Call] = ()
+        self,
+        database: Connection,
+        groups: list[list[Outgoing]],
+        *,
+        begin: bool = False,
+        commit: Commit = False,
+        also: Iterable[Call] = (),
     ) -> None:
-        """Send what one or several messages caused, a group for each, in one round trip with BEGIN, COMMIT and the calls of `also`."""
+        """Send what one or several messages caused, a group for each, in one round trip with BEGIN, COMMIT and the
+        calls of `also`.
+        """
 
 
 @dataclass
@@ -92,7 +108,8 @@ class Receiver:
         reconnect: opens a new receiving connection; None if that is not possible.
         steps: are called with the name of each step of a message.
         interrupted: the message whose handler was running when the connection was lost.
-        broken: set if a handler may have committed the transaction of a batch, and with it the removal of other messages.
+        broken: set if a handler may have committed the transaction of a batch, and with it the removal of other
+            messages.
     """
 
     database: Connection

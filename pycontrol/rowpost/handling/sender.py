@@ -23,7 +23,14 @@ __all__ = ["Requests", "Sender"]
 class Requests(Protocol):
     """Sends requests and waits for their replies."""
 
-    def request(self, message: Any, to: str | None = None, *, timeout: timedelta, headers: Mapping[str, str | None] | None = None) -> Any:
+    def request(
+        self,
+        message: Any,
+        to: str | None = None,
+        *,
+        timeout: timedelta,
+        headers: Mapping[str, str | None] | None = None,
+    ) -> Any:
         """Send a request and return its reply."""
 
 
@@ -35,7 +42,8 @@ class Sender(Protocol):
         host: the machine, for headers.
         serializers: the first one encodes messages.
         send_only: whether the endpoint has no queue, so that it gets no replies.
-        metrics_instance: names the instance that metrics are reported of, on each message; None if messages do not name it.
+        metrics_instance: names the instance that metrics are reported of, on each message; None if messages do not name
+            it.
         tracing: gives each message that is sent a span; None if nothing is traced.
     """
 
@@ -54,7 +62,10 @@ class Sender(Protocol):
         """The name of the endpoint's queue, with its schema if that is not the engine's default."""
 
     def resolve(self, name: str) -> str:
-        """Return a queue's name that somebody wrote, with the schema that the environment means. Raises InvalidQueueName."""
+        """Return a queue's name that somebody wrote, with the schema that the environment means.
+
+        Raises InvalidQueueName.
+        """
 
     @property
     def address(self) -> Address:
@@ -63,7 +74,9 @@ class Sender(Protocol):
     def route_of(self, cls: type) -> str:
         """Return the destination of a message class. Raises InvalidMessage if there is none."""
 
-    def dispatch(self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False) -> None:
+    def dispatch(
+        self, database: Connection, groups: list[list[Outgoing]], *, begin: bool = False, commit: Commit = False
+    ) -> None:
         """Send messages in one round trip together with BEGIN and COMMIT."""
 
     def callbacks(self, where: Connection) -> Requests:

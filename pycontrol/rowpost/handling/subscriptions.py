@@ -1,7 +1,9 @@
-"""Subscribe and Unsubscribe messages, with which endpoints without native publish and subscribe ask a publisher for its events.
+"""Subscribe and Unsubscribe messages, with which endpoints without native publish and subscribe ask a publisher for its
+events.
 
-They are control messages of NServiceBus, see its `MessageDrivenSubscriptions`. `take_subscription` does what such a message asks. An
-endpoint that does not take them refuses them with `subscription_refused`: a sender would wait for events in vain.
+They are control messages of NServiceBus, see its `MessageDrivenSubscriptions`. `take_subscription` does what such a
+message asks. An endpoint that does not take them refuses them with `subscription_refused`: a sender would wait for
+events in vain.
 """
 
 from __future__ import annotations
@@ -45,12 +47,15 @@ def subscription_refused(receiver: str, headers: Headers, how: str) -> Subscript
         how: what to do, so that it takes such messages.
     """
     return SubscriptionRefused(
-        f"{receiver} takes no {headers.get(MESSAGE_INTENT)} messages, so that {_subscriber(headers)!r:.200} gets no events of the type "
-        f"{headers.get(SUBSCRIPTION_MESSAGE_TYPE) or 'none'!r:.200} from it. {how} Then return the message from the error queue."
+        f"{receiver} takes no {headers.get(MESSAGE_INTENT)} messages, so that {_subscriber(headers)!r:.200} gets no "
+        f"events of the type {headers.get(SUBSCRIPTION_MESSAGE_TYPE) or 'none'!r:.200} from it. {how} Then return the "
+        "message from the error queue."
     )
 
 
-def take_subscription(publisher: Address, database: Connection, headers: Headers, resolve: Callable[[str], str]) -> None:
+def take_subscription(
+    publisher: Address, database: Connection, headers: Headers, resolve: Callable[[str], str]
+) -> None:
     """Subscribe the endpoint that sent a message, or end its subscription. This commits together with the message.
 
     Args:
@@ -66,7 +71,9 @@ def take_subscription(publisher: Address, database: Connection, headers: Headers
     subscriber = _subscriber(headers)
     for name, value in ((SUBSCRIPTION_MESSAGE_TYPE, topic), (SUBSCRIBER_ADDRESS, subscriber)):
         if not value:
-            raise SubscriptionRefused(f"The {headers[MESSAGE_INTENT]} message cannot be followed: it has no header {name}.")
+            raise SubscriptionRefused(
+                f"The {headers[MESSAGE_INTENT]} message cannot be followed: it has no header {name}."
+            )
     try:
         address = parse_address(resolve(str(subscriber)))
         with database.transaction():
@@ -86,5 +93,8 @@ def take_subscription(publisher: Address, database: Connection, headers: Headers
 
 
 def _subscriber(headers: Headers) -> str | None:
-    """Return the address that gets the events. Endpoints of NServiceBus before version 6 name only where they want replies."""
+    """Return the address that gets the events.
+
+    Endpoints of NServiceBus before version 6 name only where they want replies.
+    """
     return headers.get(SUBSCRIBER_ADDRESS) or headers.get(REPLY_TO_ADDRESS)

@@ -1,1 +1,3 @@
-"""What operators do, each operation once: the command line, its --json, the dashboard and its JSON interface render it."""
+"""What operators do, each operation once: the command line, its --json, the dashboard and its JSON interface render
+it.
+"""

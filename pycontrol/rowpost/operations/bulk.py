@@ -5,13 +5,15 @@
     operation = BulkOperation.begin(database, Operator("dashboard", "ada"), selection, FailureChange("retry"), reason="the gateway is back")
     operation.run(progress=lambda counted: print(counted.finished, counted.total))
 
-An operation first reads the error queue to its end, which fixes to which messages it applies: what fails again meanwhile is not changed twice. Then it
-changes the matching messages in batches. Each batch is one transaction with its report, which has the row version that was reached. So a
-process that is killed leaves no message half changed, and another process goes on behind the last batch that was committed. The report names
-its executor: a process that lost the operation to another one is refused, and rolls back.
+An operation first reads the error queue to its end, which fixes to which messages it applies: what fails again
+meanwhile is not changed twice. Then it changes the matching messages in batches. Each batch is one transaction with its
+report, which has the row version that was reached. So a process that is killed leaves no message half changed, and
+another process goes on behind the last batch that was committed. The report names its executor: a process that lost the
+operation to another one is refused, and rolls back.
 
-The values of headers that an edit sets are not on record. Only a digest is, so that `BulkOperation.resume` needs the same values again.
-"""
+The values of headers that an edit sets are not on record. Only a digest is, so that `BulkOperation.resume` needs the
+same values again.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -26,7 +28,15 @@ from uuid import uuid4
 
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, InvalidMessage, OperationTaken, RowpostError
-from rowpost.operations.log import BULK, LoggedOperation, Operator, RunningOperation, cancel_operation, find_operation, recordable
+from rowpost.operations.log import (
+    BULK,
+    LoggedOperation,
+    Operator,
+    RunningOperation,
+    cancel_operation,
+    find_operation,
+    recordable,
+)
 from rowpost.operations.operation import Result
 from rowpost.operations.rights import Right
 from rowpost.transport.changes import BATCH, Changed, FailureChange
@@ -34,7 +44,17 @@ from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.failure_groups import Scan, cause_of, scan
 
-__all__ = ["EVERYTHING", "WORDS", "BulkCounts", "BulkOperation", "BulkWords", "CancelRequested", "FailedSelection", "preview", "request_cancel"]
+__all__ = [
+    "EVERYTHING",
+    "WORDS",
+    "BulkCounts",
+    "BulkOperation",
+    "BulkWords",
+    "CancelRequested",
+    "FailedSelection",
+    "preview",
+    "request_cancel",
+]
 
 PAGE, EXAMPLES = 1_000, 5
 #: for `read_at_most`: to the end of the queue
@@ -85,7 +105,10 @@ class FailedSelection:
 
 @dataclass(frozen=True, slots=True)
 class BulkCounts:
-    """How far an operation is. `total` is None while the messages are counted; `read` says how many were read for that."""
+    """How far an operation is.
+
+    `total` is None while the messages are counted; `read` says how many were read for that.
+    """
 
     number: int
     total: int | None = None
@@ -101,15 +124,25 @@ class BulkCounts:
 
     def plus(self, became: Changed) -> BulkCounts:
         """Return the counts after some messages more."""
-        return replace(self, done=self.done + became.done, gone=self.gone + became.gone, refused=self.refused + len(became.refused))
+        return replace(
+            self, done=self.done + became.done, gone=self.gone + became.gone, refused=self.refused + len(became.refused)
+        )
 
 
 def preview(database: Connection, selection: FailedSelection, read_at_most: int = EVERYTHING) -> Scan:
-    """Return which messages an operation would change, by cause, and the first five of them. Changes nothing. Raises QueueNotFound."""
+    """Return which messages an operation would change, by cause, and the first five of them.
+
+    Changes nothing. Raises QueueNotFound.
+    """
     return scan(
-        ErrorQueue(database, selection.queue), selection.wanted, key=selection.cause, after=selection.after, show=EXAMPLES,
-        read_at_most=read_at_most, up_to=selection.up_to,
-    )  # fmt: skip
+        ErrorQueue(database, selection.queue),
+        selection.wanted,
+        key=selection.cause,
+        after=selection.after,
+        show=EXAMPLES,
+        read_at_most=read_at_most,
+        up_to=selection.up_to,
+    )
 
 
 class BulkOperation:
@@ -119,7 +152,12 @@ class BulkOperation:
     right = Right.CHANGE_FAILED
 
     def __init__(
-        self, database: Connection, selection: FailedSelection, change: FailureChange, counts: BulkCounts, operation: RunningOperation
+        self,
+        database: Connection,
+        selection: FailedSelection,
+        change: FailureChange,
+        counts: BulkCounts,
+        operation: RunningOperation,
     ) -> None:
         self._errors = ErrorQueue(database, selection.queue)
         self._database, self._selection, self._change, self._operation = database, selection, change, operation
@@ -130,7 +168,12 @@ class BulkOperation:
 
     @classmethod
     def begin(
-        cls, database: Connection, operator: Operator, selection: FailedSelection, change: FailureChange, reason: str | None = None
+        cls,
+        database: Connection,
+        operator: Operator,
+        selection: FailedSelection,
+        change: FailureChange,
+        reason: str | None = None,
     ) -> BulkOperation:
         """Record an operation, which `run` executes.
 
@@ -142,12 +185,20 @@ class BulkOperation:
         if change.to is not None:
             errors.check_destination(change.to)
         operation = RunningOperation.begin(
-            database, operator, change.kind + BULK, errors.queue.name, reason=reason, up_to=selection.up_to, **_details(selection, change)
+            database,
+            operator,
+            change.kind + BULK,
+            errors.queue.name,
+            reason=reason,
+            up_to=selection.up_to,
+            **_details(selection, change),
         )
         return cls(database, selection, change, BulkCounts(operation.number), operation)
 
     @classmethod
-    def resume(cls, database: Connection, number: int, headers: Mapping[str, str | None] | None = None) -> BulkOperation:
+    def resume(
+        cls, database: Connection, number: int, headers: Mapping[str, str | None] | None = None
+    ) -> BulkOperation:
         """Go on with an operation that was interrupted, cancelled or failed.
 
         Args:
@@ -164,15 +215,31 @@ class BulkOperation:
         if ongoing is None:
             raise OperationTaken(_why_taken(find_operation(database, number)))
         operation = find_operation(database, number)
-        selection = replace(selection, after=operation.reached if operation.reached is not None else selection.after, up_to=operation.up_to)
-        return cls(database, selection, change, BulkCounts(number, None, 0, operation.done, operation.gone, operation.refused), ongoing)
+        selection = replace(
+            selection,
+            after=operation.reached if operation.reached is not None else selection.after,
+            up_to=operation.up_to,
+        )
+        return cls(
+            database,
+            selection,
+            change,
+            BulkCounts(number, None, 0, operation.done, operation.gone, operation.refused),
+            ongoing,
+        )
 
-    def run(self, progress: Callable[[BulkCounts], None] = lambda counts: None, stop: Callable[[], str | None] = lambda: None) -> str:
-        """Execute the operation to its end, and return the state in which it ended: done, cancelled, interrupted or failed.
+    def run(
+        self,
+        progress: Callable[[BulkCounts], None] = lambda counts: None,
+        stop: Callable[[], str | None] = lambda: None,
+    ) -> str:
+        """Execute the operation to its end, and return the state in which it ended: done, cancelled, interrupted or
+        failed.
 
         Args:
             progress: called after each batch.
-            stop: asked before each batch: None to go on, or the state in which the operation ends now, "cancelled" or "interrupted".
+            stop: asked before each batch: None to go on, or the state in which the operation ends now, "cancelled" or
+                "interrupted".
 
         Raises:
             OperationTaken: another process executes it. What this one has committed stands.
@@ -211,7 +278,10 @@ class BulkOperation:
         return stop() or ("cancelled" if self._operation.cancelled else None)
 
     def _collect(self, progress: Callable[[BulkCounts], None], stop: Callable[[], str | None]) -> Sequence[int]:
-        """Return the row versions of the messages, and report how many they are and which one is the last. Empty if the operation ends now."""
+        """Return the row versions of the messages, and report how many they are and which one is the last.
+
+        Empty if the operation ends now.
+        """
         rows, at, up_to = array("q"), self._selection.after, self._selection.up_to
         more = True
         while more:
@@ -268,12 +338,17 @@ def _details(selection: FailedSelection, change: FailureChange) -> dict[str, Any
     wanted = selection.wanted
     salt = uuid4().hex
     return {
-        "failed_queue": wanted.failed_queue, "exception": wanted.exception, "type": wanted.message_type,
-        "since": None if wanted.since is None else wanted.since.astimezone(UTC).isoformat(), "cause": selection.cause, "after": selection.after,
-        "to": change.to, "sets": [name for name, value in change.headers.items() if value is not None] or None,
+        "failed_queue": wanted.failed_queue,
+        "exception": wanted.exception,
+        "type": wanted.message_type,
+        "since": None if wanted.since is None else wanted.since.astimezone(UTC).isoformat(),
+        "cause": selection.cause,
+        "after": selection.after,
+        "to": change.to,
+        "sets": [name for name, value in change.headers.items() if value is not None] or None,
         "removes": [name for name, value in change.headers.items() if value is None] or None,
         "digest": f"{salt}:{_digest(salt, change.headers)}" if change.headers else None,
-    }  # fmt: skip
+    }
 
 
 def _digest(salt: str, headers: Mapping[str, str | None]) -> str:
@@ -283,13 +358,17 @@ def _digest(salt: str, headers: Mapping[str, str | None]) -> str:
 def _stored(operation: LoggedOperation, headers: Mapping[str, str | None]) -> tuple[FailedSelection, FailureChange]:
     """Return what an operation on record selects and changes. Raises OperationTaken, InvalidMessage."""
     if not operation.name.endswith(BULK) or operation.queue is None:
-        raise OperationTaken(f"Operation {operation.number} ({operation.name}) is no bulk operation, so it cannot go on. Repeat it instead.")
+        raise OperationTaken(
+            f"Operation {operation.number} ({operation.name}) is no bulk operation, so it cannot go on. Repeat it "
+            "instead."
+        )
     known = operation.details
     change = {**headers, **dict.fromkeys(known.get("removes", ()))}
     salt, _, digest = str(known.get("digest", "")).partition(":")
     if digest and digest != _digest(salt, change):
         raise InvalidMessage(
-            f"The values of headers are not on record. To go on with operation {operation.number}, give those with which it began, of: {', '.join(known.get('sets', ()))}."
+            f"The values of headers are not on record. To go on with operation {operation.number}, give those with "
+            f"which it began, of: {', '.join(known.get('sets', ()))}."
         )
     since = datetime.fromisoformat(known["since"]) if "since" in known else None
     wanted = Filter(known.get("failed_queue"), known.get("exception"), known.get("type"), since)
@@ -299,5 +378,8 @@ def _stored(operation: LoggedOperation, headers: Mapping[str, str | None]) -> tu
 
 def _why_taken(operation: LoggedOperation) -> str:
     if operation.goes_on:
-        return f"Operation {operation.number} goes on: its process reported less than 30 seconds ago. To stop it, cancel it."
+        return (
+            f"Operation {operation.number} goes on: its process reported less than 30 seconds ago. To stop it, cancel "
+            "it."
+        )
     return f"Operation {operation.number} is {operation.state}: nothing is left of it."

@@ -100,4 +100,8 @@ def delayed_message_document(queue: str, message: DelayedMessage) -> DelayedMess
 
 
 def _whole(queue: str, message: DelayedMessage) -> dict[str, Any]:
-    return {"queue": queue, "headers": dict(message.headers), "body": describe_body(message.body) if message.body else None}
+    return {
+        "queue": queue,
+        "headers": dict(message.headers),
+        "body": describe_body(message.body) if message.body else None,
+    }

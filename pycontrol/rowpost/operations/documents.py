@@ -43,7 +43,10 @@ def _plain(value: Any) -> Any:
 
 
 class ControlDocument(Document, frozen=True):
-    """What operators have set for a queue. `shared`: the limit is for all supervisors together; null: the environments' limits apply."""
+    """What operators have set for a queue.
+
+    `shared`: the limit is for all supervisors together; null: the environments' limits apply.
+    """
 
     paused: bool
     limit: int | None
@@ -113,7 +116,9 @@ class MessageDocument(Document, frozen=True):
 
 
 class MessagePage(Document, frozen=True):
-    """Messages of a queue, oldest first; `after` is the row version after which the next page begins, null if there is none."""
+    """Messages of a queue, oldest first; `after` is the row version after which the next page begins, null if there is
+    none.
+    """
 
     queue: str
     messages: list[MessageDocument]
@@ -196,7 +201,10 @@ class FailedDetail(Document, frozen=True):
 
 
 class FactDocument(Document, frozen=True):
-    """One thing that is known of a message. `related`: id of another message, of a delayed message or of a saga's instance."""
+    """One thing that is known of a message.
+
+    `related`: id of another message, of a delayed message or of a saga's instance.
+    """
 
     kind: str
     place: str
@@ -207,7 +215,10 @@ class FactDocument(Document, frozen=True):
 
 
 class MessageLifeDocument(Document, frozen=True):
-    """What is known of a message. `unfinished`: queues with older messages that were not looked through; `unseen`: what could not be read."""
+    """What is known of a message.
+
+    `unfinished`: queues with older messages that were not looked through; `unseen`: what could not be read.
+    """
 
     message_id: str
     message_type: str
@@ -218,7 +229,10 @@ class MessageLifeDocument(Document, frozen=True):
 
 
 class StepDocument(Document, frozen=True):
-    """A message of a conversation at one endpoint. `tree`: the lines of the tree before it; `state`: handled, failed, waiting or delayed."""
+    """A message of a conversation at one endpoint.
+
+    `tree`: the lines of the tree before it; `state`: handled, failed, waiting or delayed.
+    """
 
     tree: str
     message_id: str | None
@@ -233,7 +247,10 @@ class StepDocument(Document, frozen=True):
 
 
 class ConversationDocument(Document, frozen=True):
-    """The messages of a conversation, each after the one whose handler sent it. `unfinished` and `unseen` as for a message."""
+    """The messages of a conversation, each after the one whose handler sent it.
+
+    `unfinished` and `unseen` as for a message.
+    """
 
     conversation_id: str
     steps: list[StepDocument]
@@ -283,7 +300,10 @@ class SagaInstance(Document, frozen=True):
 
 
 class SagaTimeout(Document, frozen=True):
-    """A timeout that a saga's instance has requested and that is not due yet. `key` names it among the queue's delayed messages."""
+    """A timeout that a saga's instance has requested and that is not due yet.
+
+    `key` names it among the queue's delayed messages.
+    """
 
     queue: str
     due: str
@@ -292,7 +312,10 @@ class SagaTimeout(Document, frozen=True):
 
 
 class SagaDetail(Document, frozen=True):
-    """An instance of a saga with its timeouts, the next ones first. `unseen`: queues whose delayed messages the login may not read."""
+    """An instance of a saga with its timeouts, the next ones first.
+
+    `unseen`: queues whose delayed messages the login may not read.
+    """
 
     found: SagaInstance
     timeouts: list[SagaTimeout]
@@ -300,7 +323,9 @@ class SagaDetail(Document, frozen=True):
 
 
 class SagaInstances(Document, frozen=True):
-    """Instances in the order of their ids; `after` is the id after which the next page begins, null if there is none."""
+    """Instances in the order of their ids; `after` is the id after which the next page begins, null if there is
+    none.
+    """
 
     saga: str
     instances: list[SagaInstance]
@@ -321,8 +346,9 @@ class WorkerDocument(Document, frozen=True):
 class SupervisorDocument(Document, frozen=True):
     """A supervisor as it last reported itself.
 
-    `gone`: it is silent for so long that it has died, or cannot reach the database. `unreadable`: its report has another form, so that neither
-    queues nor workers are known. `too_long`: newer reports of its login have so many characters that this one is left out.
+    `gone`: it is silent for so long that it has died, or cannot reach the database. `unreadable`: its report has
+    another form, so that neither queues nor workers are known. `too_long`: newer reports of its login have so many
+    characters that this one is left out.
     """
 
     id: str
@@ -382,7 +408,11 @@ class Verification(Document, frozen=True):
 
 
 class OperationDocument(Document, frozen=True):
-    """An operation on record. `total` is null while messages are counted, and for an operation on one. `state`: running, done, cancelled, failed, interrupted."""
+    """An operation on record.
+
+    `total` is null while messages are counted, and for an operation on one. `state`: running, done, cancelled, failed,
+    interrupted.
+    """
 
     number: int
     name: str
@@ -406,16 +436,21 @@ class OperationDocument(Document, frozen=True):
 
 
 class OperationPage(Document, frozen=True):
-    """Operations, the last one first; `before` is the number before which the next page begins, null if there is none."""
+    """Operations, the last one first; `before` is the number before which the next page begins, null if there is
+    none.
+    """
 
     operations: list[OperationDocument]
     before: int | None = None
 
 
 class BulkPreview(Document, frozen=True):
-    """To which messages an operation would apply. `more`: not all messages were read, so there may be more than `matched`.
+    """To which messages an operation would apply.
 
-    With `up_to`, an operation applies to no message that fails later than this was read; null: to all up to the end of the queue when it begins.
+    `more`: not all messages were read, so there may be more than `matched`.
+
+    With `up_to`, an operation applies to no message that fails later than this was read; null: to all up to the end of
+    the queue when it begins.
     """
 
     queue: str

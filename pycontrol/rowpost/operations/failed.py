@@ -16,7 +16,10 @@ __all__ = ["ChangedFailure", "DiscardFailed", "Edit", "Retry"]
 
 
 class ChangedFailure(Result, frozen=True):
-    """A failed message that an operation changed. `to`: the queue to which it, or its edited copy, went; null: it was discarded."""
+    """A failed message that an operation changed.
+
+    `to`: the queue to which it, or its edited copy, went; null: it was discarded.
+    """
 
     operation: str
     row_version: int

@@ -15,7 +15,9 @@ __all__ = ["Overview", "measure", "read_overview", "registered_queues"]
 
 
 class Overview(NamedTuple):
-    """The queues of a database as rows of list_queues, what operators have set for them, and the first 100 supervisors."""
+    """The queues of a database as rows of list_queues, what operators have set for them, and the first 100
+    supervisors.
+    """
 
     queues: list[Any]
     controls: dict[str, QueueControl]
@@ -32,7 +34,11 @@ def read_overview(database: Connection) -> Overview:
     queues, controls, present = database.call_all(
         [("list_queues", None, {}), ("list_controls", None, {}), ("list_supervisors", None, {"count": PAGE})]
     )
-    return Overview(list(queues), {each.queue: each for each in map(QueueControl._make, controls)}, list(map(presence_of_row, present)))
+    return Overview(
+        list(queues),
+        {each.queue: each for each in map(QueueControl._make, controls)},
+        list(map(presence_of_row, present)),
+    )
 
 
 def measure(database: Connection, names: Sequence[str]) -> dict[str, Metrics | RowpostError]:

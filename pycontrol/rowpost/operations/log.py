@@ -6,8 +6,9 @@
     for operation in list_operations(database, 20):
         print(operation.number, operation.name, operation.who, operation.state)
 
-An operation and its line in `rowpost.operation_log` commit together: `Operator.operation` opens the transaction. The login is recorded by the server; the user is the
-one that the dashboard knows. A line never holds a body or the value of a header. Bulk operations are in `bulk`.
+An operation and its line in `rowpost.operation_log` commit together: `Operator.operation` opens the transaction. The
+login is recorded by the server; the user is the one that the dashboard knows. A line never holds a body or the value of
+a header. Bulk operations are in `bulk`.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class LoggedOperation:
         details: what was selected and what changed.
         outcome: what became of it, or the first problem; None if there is nothing to say.
         total: messages that it applies to; None: not counted yet, or it is no bulk operation.
-        done, gone, refused: messages that were changed; that another session had removed or locked; that stay, for example because their
-            queue does not exist.
+        done, gone, refused: messages that were changed; that another session had removed or locked; that stay, for
+            example because their queue does not exist.
         reached, up_to: row versions of the last message that is finished, and of the last one that it applies to.
         cancelled_by: who asked it to stop.
     """
@@ -140,7 +141,9 @@ class Operator:
         return f"{reason} ({self.user})" if reason else f"({self.user})"
 
     @contextmanager
-    def operation(self, database: Connection, name: str, queue: str | None, *, reason: str | None = None, **details: Any) -> Iterator[Noted]:
+    def operation(
+        self, database: Connection, name: str, queue: str | None, *, reason: str | None = None, **details: Any
+    ) -> Iterator[Noted]:
         """Execute the block and record it, in one transaction.
 
         Raises:
@@ -164,10 +167,19 @@ class Operator:
         """
         known = {key: value for key, value in noted.details.items() if value is not None}
         (row,) = database.call(
-            "record_operation", operation_name=name, client=self.client, user_name=self.user, queue_name=queue, message_id=noted.message_id,
-            details=json.dumps(known, ensure_ascii=False) if known else None, reason=reason or None, outcome=noted.outcome, done=noted.done,
-            up_to=up_to, executor=executor,
-        )  # fmt: skip
+            "record_operation",
+            operation_name=name,
+            client=self.client,
+            user_name=self.user,
+            queue_name=queue,
+            message_id=noted.message_id,
+            details=json.dumps(known, ensure_ascii=False) if known else None,
+            reason=reason or None,
+            outcome=noted.outcome,
+            done=noted.done,
+            up_to=up_to,
+            executor=executor,
+        )
         return int(row.operation_id)
 
 
@@ -188,26 +200,37 @@ class RunningOperation:
         """Record an operation that goes on. Raises as `Operator.operation`."""
         executor = uuid4()
         with database.transaction():
-            number = operator.record(database, name, queue, Noted(details=details), reason=reason, executor=executor, up_to=up_to)
+            number = operator.record(
+                database, name, queue, Noted(details=details), reason=reason, executor=executor, up_to=up_to
+            )
         return cls(database, number, executor)
 
     @classmethod
     def resume(cls, database: Connection, number: int) -> RunningOperation | None:
-        """Take over an operation that was interrupted, cancelled or failed; return None if it is not one of these. Raises PermissionDenied."""
+        """Take over an operation that was interrupted, cancelled or failed; return None if it is not one of these.
+
+        Raises PermissionDenied.
+        """
         executor = uuid4()
         resumed = database.call_atomically("resume_operation", operation_id=number, executor=executor)[0].resumed
         return cls(database, number, executor) if resumed else None
 
     def report(self, **values: Any) -> None:
-        """Report how far the operation is, in the caller's transaction if there is one. Values as for `report_operation`.
+        """Report how far the operation is, in the caller's transaction if there is one.
+
+        Values as for `report_operation`.
 
         Raises:
-            OperationTaken: another process executes it, or it has ended. A transaction that the caller has open must be rolled back.
+            OperationTaken: another process executes it, or it has ended. A transaction that the caller has open must be
+                rolled back.
         """
-        found = self._database.call_atomically("report_operation", operation_id=self.number, executor=self._executor, **values)
+        found = self._database.call_atomically(
+            "report_operation", operation_id=self.number, executor=self._executor, **values
+        )
         if not found:
             raise OperationTaken(
-                f"Another process has taken operation {self.number}, or it has ended. `rowpost operations show {self.number}` shows its state."
+                f"Another process has taken operation {self.number}, or it has ended. `rowpost operations show "
+                f"{self.number}` shows its state."
             )
         self.cancelled, self._reported_at = bool(found[0].is_cancelled), time.monotonic()
 
@@ -218,7 +241,9 @@ class RunningOperation:
 
 
 def recordable(error: BaseException) -> str:
-    """Return what a line says about an error: its text, unless that may hold a part of a message, as a server's own words may."""
+    """Return what a line says about an error: its text, unless that may hold a part of a message, as a server's own
+    words may.
+    """
     if type(error) is DatabaseError or not isinstance(error, RowpostError):
         return f"{type(error).__name__}: the log or the output of its process says more."
     return str(error)
@@ -243,13 +268,16 @@ def find_operation(database: Connection, number: int) -> LoggedOperation:
     found = list_operations(database, 1, number + 1)
     if not found or found[0].number != number:
         raise OperationNotFound(
-            f"There is no operation {number} on record: the number is wrong, or the operation began more than {KEPT_DAYS} days ago. `rowpost operations list` shows the last ones."
+            f"There is no operation {number} on record: the number is wrong, or the operation began more than "
+            f"{KEPT_DAYS} days ago. `rowpost operations list` shows the last ones."
         )
     return found[0]
 
 
 def cancel_operation(database: Connection, number: int, user: str | None = None) -> bool:
-    """Ask an operation to stop, and return whether it had not ended. It stops after the messages of its open transaction.
+    """Ask an operation to stop, and return whether it had not ended.
+
+    It stops after the messages of its open transaction.
 
     Raises:
         OperationNotFound: no such operation.
@@ -265,7 +293,9 @@ def clean_operation_log(database: Connection, kept_days: float = KEPT_DAYS) -> i
     """Delete the lines of operations that began before, in batches, and return how many. Raises PermissionDenied."""
     total, removed = 0, CLEAN_BATCH
     while removed == CLEAN_BATCH:
-        removed = database.call_atomically("clean_operation_log", retention_seconds=int(kept_days * 86_400), count=CLEAN_BATCH)[0].removed
+        removed = database.call_atomically(
+            "clean_operation_log", retention_seconds=int(kept_days * 86_400), count=CLEAN_BATCH
+        )[0].removed
         total += removed
     return total
 
@@ -277,7 +307,25 @@ def _operation(row: Any) -> LoggedOperation:
     except (ValueError, RecursionError):  # cut, because it was too long; or not written by rowpost
         details = {"text": row.details}
     return LoggedOperation(
-        row.operation_id, row.operation_name, row.operation_state, row.client, row.login_name, row.user_name, row.queue_name, row.message_id,
-        details if isinstance(details, dict) else {"text": row.details}, row.reason, row.outcome, row.started_at, row.changed_at, row.ended_at,
-        row.total_count, row.done_count, row.gone_count, row.refused_count, row.reached, row.up_to, row.cancelled_by,
-    )  # fmt: skip
+        row.operation_id,
+        row.operation_name,
+        row.operation_state,
+        row.client,
+        row.login_name,
+        row.user_name,
+        row.queue_name,
+        row.message_id,
+        details if isinstance(details, dict) else {"text": row.details},
+        row.reason,
+        row.outcome,
+        row.started_at,
+        row.changed_at,
+        row.ended_at,
+        row.total_count,
+        row.done_count,
+        row.gone_count,
+        row.refused_count,
+        row.reached,
+        row.up_to,
+        row.cancelled_by,
+    )

@@ -1,10 +1,12 @@
-"""Put together what queues, delayed messages, failures, audit, outboxes and sagas know of one message, or of one conversation.
+"""Put together what queues, delayed messages, failures, audit, outboxes and sagas know of one message, or of one
+conversation.
 
     life = message_life(database, settings, "5f9c…")
     for fact in life.facts:
         print(fact.at, fact.kind, fact.text)
 
-Everything is read, nothing is locked or changed. Of each queue the newest messages are looked through, so that no queue is scanned.
+Everything is read, nothing is locked or changed. Of each queue the newest messages are looked through, so that no queue
+is scanned.
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ class Fact:
         text: what is known.
         at: when, in UTC; None if there is no time.
         row_version: of the row in the queue `place`; None for other kinds.
-        related: id of another message, of a delayed message or of a saga's instance that the fact names; empty if there is none.
+        related: id of another message, of a delayed message or of a saga's instance that the fact names; empty if there
+            is none.
     """
 
     kind: FactKind
@@ -113,7 +116,10 @@ class MessageLife:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of a conversation, in the order in which they were sent. `unfinished` and `unseen` as in MessageLife."""
+    """The messages of a conversation, in the order in which they were sent.
+
+    `unfinished` and `unseen` as in MessageLife.
+    """
 
     conversation_id: str
     steps: tuple[ConversationStep, ...]
@@ -121,7 +127,9 @@ class Conversation:
     unseen: tuple[str, ...]
 
 
-def message_life(database: Connection, settings: Settings, wanted: str, *, look_through: int | None = LOOK_THROUGH) -> MessageLife:
+def message_life(
+    database: Connection, settings: Settings, wanted: str, *, look_through: int | None = LOOK_THROUGH
+) -> MessageLife:
     """Return what the environment's databases know of a message.
 
     Args:
@@ -137,12 +145,22 @@ def message_life(database: Connection, settings: Settings, wanted: str, *, look_
     later = [each for each in _delayed(database, queues, unseen) if wanted in each[1].headers.values()]
     own = [each for each in found.messages if _is(each, wanted)]
     message_id = next((each.headers.get(MESSAGE_ID) or wanted for each in own), wanted)
-    headers: Headers = next((each.headers for each in own), next((each.headers for _, each in later if each.message_id == wanted), {}))
+    headers: Headers = next(
+        (each.headers for each in own), next((each.headers for _, each in later if each.message_id == wanted), {})
+    )
     facts = [
         *_sent(headers),
         *(_of_row(database, each, settings) for each in own),
-        *(_caused(each.queue, each.headers) for each in found.messages if not _is(each, wanted) and each.headers.get(RELATED_TO) == message_id),
-        *(_of_delayed(queue, each, message_id) for queue, each in later if message_id in (each.message_id, each.headers.get(RELATED_TO))),
+        *(
+            _caused(each.queue, each.headers)
+            for each in found.messages
+            if not _is(each, wanted) and each.headers.get(RELATED_TO) == message_id
+        ),
+        *(
+            _of_delayed(queue, each, message_id)
+            for queue, each in later
+            if message_id in (each.message_id, each.headers.get(RELATED_TO))
+        ),
         *_attempts(database, own, wanted, unseen),
         *_in_flight(database, own, wanted, unseen),
         *_outboxes(settings, _endpoints(own, queues), message_id, unseen),
@@ -158,12 +176,21 @@ def message_life(database: Connection, settings: Settings, wanted: str, *, look_
     )
 
 
-def conversation(database: Connection, conversation_id: str, *, look_through: int | None = LOOK_THROUGH) -> Conversation:
-    """Return the messages of a conversation in the queues of a database, with their audit copies. Raises InvalidCount as message_life."""
+def conversation(
+    database: Connection, conversation_id: str, *, look_through: int | None = LOOK_THROUGH
+) -> Conversation:
+    """Return the messages of a conversation in the queues of a database, with their audit copies.
+
+    Raises InvalidCount as message_life.
+    """
     queues = _own_queues(database)
     found = search(database, [row.queue_name for row in queues], conversation_id, look_through=look_through)
     unseen = list(found.unseen)
-    steps = [_step(each.queue, each.headers) for each in found.messages if each.headers.get(CONVERSATION_ID) == conversation_id]
+    steps = [
+        _step(each.queue, each.headers)
+        for each in found.messages
+        if each.headers.get(CONVERSATION_ID) == conversation_id
+    ]
     steps += [
         _step(queue, each.headers, "delayed")
         for queue, each in _delayed(database, queues, unseen)
@@ -209,7 +236,10 @@ def _sent(headers: Headers) -> Iterator[Fact]:
 def _of_row(database: Connection, found: FoundMessage, settings: Settings) -> Fact:
     headers, row = found.headers, found.message.row_version
     if headers.get(PROCESSING_ENDED):
-        who = f"{headers.get(PROCESSING_ENDPOINT) or 'an endpoint'} on {headers.get(PROCESSING_MACHINE) or 'an unknown machine'}"
+        who = (
+            f"{headers.get(PROCESSING_ENDPOINT) or 'an endpoint'} on "
+            f"{headers.get(PROCESSING_MACHINE) or 'an unknown machine'}"
+        )
         took = _took_ms(headers)
         return Fact(
             FactKind.HANDLED,
@@ -221,13 +251,30 @@ def _of_row(database: Connection, found: FoundMessage, settings: Settings) -> Fa
     if found.queue == settings.supervisor.error_queue or headers.get(EXCEPTION_TYPE):
         failed = FailedMessage(found.message, partial(local_or_as_given, database))
         why = f"{failed.exception_type or 'no exception'}: {failed.exception_message}".rstrip(": ")
-        return Fact(FactKind.FAILED, found.queue, f"failed in {failed.failed_in or 'an unknown queue'}: {why}", _time(headers, TIME_OF_FAILURE), row)
-    return Fact(FactKind.WAITING, found.queue, "expired, not removed yet" if found.message.expired else "waiting", row_version=row)
+        return Fact(
+            FactKind.FAILED,
+            found.queue,
+            f"failed in {failed.failed_in or 'an unknown queue'}: {why}",
+            _time(headers, TIME_OF_FAILURE),
+            row,
+        )
+    return Fact(
+        FactKind.WAITING,
+        found.queue,
+        "expired, not removed yet" if found.message.expired else "waiting",
+        row_version=row,
+    )
 
 
 def _caused(queue: str, headers: Headers) -> Fact:
     what = f"{_type(headers) or 'a message'} to {headers.get(PROCESSING_ENDPOINT) or queue}"
-    return Fact(FactKind.CAUSED, queue, f"its handler sent {what}", _time(headers, TIME_SENT), related=headers.get(MESSAGE_ID) or "")
+    return Fact(
+        FactKind.CAUSED,
+        queue,
+        f"its handler sent {what}",
+        _time(headers, TIME_SENT),
+        related=headers.get(MESSAGE_ID) or "",
+    )
 
 
 def _of_delayed(queue: str, delayed: DelayedMessage, message_id: str) -> Fact:
@@ -263,11 +310,17 @@ def _in_flight(database: Connection, own: Iterable[FoundMessage], wanted: str, u
         for worker in each.workers if not each.gone else ():
             if worker.message in rows:
                 seconds = (worker.message_seconds or 0.0) + each.silent
-                yield Fact(FactKind.IN_FLIGHT, worker.queue, f"a handler has run for {seconds:,.1f} s in process {worker.process_id} on {each.host}")
+                yield Fact(
+                    FactKind.IN_FLIGHT,
+                    worker.queue,
+                    f"a handler has run for {seconds:,.1f} s in process {worker.process_id} on {each.host}",
+                )
 
 
 def _endpoints(own: Iterable[FoundMessage], queues: Iterable[Any]) -> list[str]:
-    """Return the endpoints whose outboxes may know the message: those that it names, and those that are named as own queues."""
+    """Return the endpoints whose outboxes may know the message: those that it names, and those that are named as own
+    queues.
+    """
     named = (each.headers.get(PROCESSING_ENDPOINT) for each in own)
     return list(dict.fromkeys([*filter(None, named), *(row.queue_name for row in queues)]))
 
@@ -280,7 +333,10 @@ def _outboxes(settings: Settings, endpoints: Sequence[str], message_id: str, uns
                     for row in business.call("read_handled", endpoint=endpoint, message_id=message_id):
                         sent = "its messages are sent" if row.sent else "its messages are not sent yet"
                         yield Fact(
-                            FactKind.OUTBOX, outbox.name, f"handled by {endpoint} according to the outbox; {sent}", row.handled_at.replace(tzinfo=UTC)
+                            FactKind.OUTBOX,
+                            outbox.name,
+                            f"handled by {endpoint} according to the outbox; {sent}",
+                            row.handled_at.replace(tzinfo=UTC),
                         )
         except RowpostError:
             unseen.append(f"the outbox {outbox.name}")
@@ -295,7 +351,9 @@ def _sagas(database: Connection, own: Iterable[FoundMessage]) -> Iterator[Fact]:
     except (FeatureMissing, PermissionDenied):
         tables = {}
     for saga, instance in sorted(invoked):
-        yield Fact(FactKind.SAGA, saga, f"for the instance {instance}{_state(database, tables, instance)}", related=instance)
+        yield Fact(
+            FactKind.SAGA, saga, f"for the instance {instance}{_state(database, tables, instance)}", related=instance
+        )
 
 
 def _invoked(headers: Headers) -> Iterator[tuple[str, str]]:
@@ -308,7 +366,10 @@ def _invoked(headers: Headers) -> Iterator[tuple[str, str]]:
 
 
 def _state(database: Connection, tables: dict[str, str], instance: str) -> str:
-    """Say whether an instance goes on. Its table's name is its declaration's, so that it is looked for in all of them."""
+    """Say whether an instance goes on.
+
+    Its table's name is its declaration's, so that it is looked for in all of them.
+    """
     try:
         for table, correlation in tables.items():
             found = find_instance(database, table, correlation, instance)

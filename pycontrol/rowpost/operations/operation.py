@@ -1,4 +1,5 @@
-"""What all operations have in common: a request that executes and records itself in one transaction, and the document of its result.
+"""What all operations have in common: a request that executes and records itself in one transaction, and the document
+of its result.
 
     done = Retry(queue="error", row=17).execute(database, Operator("dashboard", "ada"))
     print(done.sentence)

@@ -40,7 +40,8 @@ def purge(
     Args:
         expired: only messages whose time to be received has passed.
         progress: called after each transaction with the number deleted so far.
-        stop: asked after each transaction: None to go on, or the state in which the operation ends now, "done" or "cancelled".
+        stop: asked after each transaction: None to go on, or the state in which the operation ends now, "done" or
+            "cancelled".
 
     Raises:
         QueueNotFound, PermissionDenied: nothing was deleted.
@@ -50,7 +51,9 @@ def purge(
     try:
         while purged == BATCH and state is None:
             with database.transaction():
-                purged = database.call("purge_expired" if expired else "purge_queue", queue=queue, count=BATCH)[0].purged
+                purged = database.call("purge_expired" if expired else "purge_queue", queue=queue, count=BATCH)[
+                    0
+                ].purged
                 operation.report(done=deleted + purged)
             deleted += purged
             progress(deleted)
@@ -60,5 +63,7 @@ def purge(
             operation.report(operation_state="failed", outcome=recordable(error))
         raise
     ended = purged < BATCH
-    operation.report(operation_state="done" if ended else state, outcome=None if ended else "More messages waited when it ended.")
+    operation.report(
+        operation_state="done" if ended else state, outcome=None if ended else "More messages waited when it ended."
+    )
     return PurgeResult(queue, deleted, ended)

@@ -65,7 +65,10 @@ class Resume(_OnWorkers):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitWorkers(_OnWorkers):
-    """Limit the workers of each supervisor, or of all together (`shared`); None: as the environments say. Raises InvalidCount."""
+    """Limit the workers of each supervisor, or of all together (`shared`); None: as the environments say.
+
+    Raises InvalidCount.
+    """
 
     name = "limit"
     limit: int | None
@@ -78,13 +81,22 @@ class LimitWorkers(_OnWorkers):
         limit_workers(database, self.queue, self.limit, shared=self.shared, reason=reason)
         if self.limit is None:
             return f"{self.queue} has as many workers as its environments say."
-        return f"{self.queue} has at most {self.limit} workers in {'all supervisors together' if self.shared else 'each supervisor'}."
+        return (
+            f"{self.queue} has at most {self.limit} workers in "
+            f"{'all supervisors together' if self.shared else 'each supervisor'}."
+        )
 
 
 def effect(database: Connection, queues: Iterable[str]) -> str:
     """Say which supervisors apply a change of these queues; empty if the login may not list them."""
     try:
-        hosts = sorted({each.host for each in supervisors_of(database) if not each.gone and not set(queues).isdisjoint(each.queues)})
+        hosts = sorted(
+            {
+                each.host
+                for each in supervisors_of(database)
+                if not each.gone and not set(queues).isdisjoint(each.queues)
+            }
+        )
     except PermissionDenied:
         return ""
     return f"Effective within a peek delay on {', '.join(hosts)}." if hosts else "No supervisor receives from it now."

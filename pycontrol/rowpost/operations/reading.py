@@ -1,4 +1,6 @@
-"""Read from the database what operators ask for, as documents. Every list is bounded, and the next page seeks to where the last one ended.
+"""Read from the database what operators ask for, as documents.
+
+Every list is bounded, and the next page seeks to where the last one ended.
 
     page = failed_page(database, "error", Filter(exception="timeout"))
     for each in page.groups:
@@ -60,7 +62,9 @@ def control_document(control: QueueControl | None) -> made.ControlDocument | Non
     return None if control is None else made.document_of(made.ControlDocument, control)
 
 
-def messages(database: Connection, name: str, after: int | None = None, count: int = MESSAGES, body_bytes: int = PREVIEW_BYTES) -> made.MessagePage:
+def messages(
+    database: Connection, name: str, after: int | None = None, count: int = MESSAGES, body_bytes: int = PREVIEW_BYTES
+) -> made.MessagePage:
     """Return the messages of a queue after a row version, with the beginnings of their bodies. Raises QueueNotFound."""
     queue = Queue(name, database)
     found = queue.browse(count, after, body_bytes)
@@ -74,7 +78,9 @@ def one_message(database: Connection, name: str, row: int) -> made.MessageDocume
     for each in queue.browse(1, row - 1, BODY_BYTES):
         if each.row_version == row:
             return _message(queue.name, each)
-    raise MessageNotFound(f"Message {row} is not in {name!r} any more: it was received or deleted, or a receiver has locked it.")
+    raise MessageNotFound(
+        f"Message {row} is not in {name!r} any more: it was received or deleted, or a receiver has locked it."
+    )
 
 
 def _message(queue: str, message: BrowsedMessage) -> made.MessageDocument:
@@ -93,12 +99,21 @@ def delayed_document(message: DelayedMessage) -> made.DelayedDocument:
 
 
 def in_flight(database: Connection, name: str) -> list[tuple[SupervisorPresence, ReportedWorker]]:
-    """Return the workers that had a message of a queue at their supervisors' last reports, and those supervisors. Empty if the login may not see them."""
+    """Return the workers that had a message of a queue at their supervisors' last reports, and those supervisors.
+
+    Empty if the login may not see them.
+    """
     try:
         found = supervisors_of(database)
     except PermissionDenied:
         return []
-    return [(each, worker) for each in found if not each.gone for worker in each.workers if worker.queue == name and worker.message]
+    return [
+        (each, worker)
+        for each in found
+        if not each.gone
+        for worker in each.workers
+        if worker.queue == name and worker.message
+    ]
 
 
 def supervisors(database: Connection) -> made.Supervisors:
@@ -109,13 +124,23 @@ def supervisors(database: Connection) -> made.Supervisors:
 def _supervisor(each: SupervisorPresence) -> made.SupervisorDocument:
     workers = [made.document_of(made.WorkerDocument, worker) for worker in each.workers]
     return made.document_of(
-        made.SupervisorDocument, each, id=str(each.supervisor_id), silent_seconds=each.silent, queues=list(each.queues), workers=workers
+        made.SupervisorDocument,
+        each,
+        id=str(each.supervisor_id),
+        silent_seconds=each.silent,
+        queues=list(each.queues),
+        workers=workers,
     )
 
 
 # ---------------------------------------------------------------------------------------------- failed messages
 def failed_page(
-    database: Connection, queue: str, wanted: Filter, cause: str | None = None, after: int | None = None, count: int = FAILED
+    database: Connection,
+    queue: str,
+    wanted: Filter,
+    cause: str | None = None,
+    after: int | None = None,
+    count: int = FAILED,
 ) -> made.FailedPage:
     """Return failed messages and their groups, from up to 1,000 messages, or 2,000 if something is searched."""
     searching = cause is not None or wanted != Filter()
@@ -125,7 +150,9 @@ def failed_page(
     if found.matched > len(found.messages):  # the list goes on below the last one that is shown
         next_row = found.messages[-1].row_version
     shown = [failed_summary(message) for message in found.messages]
-    return made.FailedPage(errors.queue.name, found.read, found.matched, failed_groups(found), shown, next_row, found.up_to)
+    return made.FailedPage(
+        errors.queue.name, found.read, found.matched, failed_groups(found), shown, next_row, found.up_to
+    )
 
 
 def failed_groups(found: Scan) -> list[made.FailedGroup]:
@@ -137,9 +164,14 @@ def failed_group(group: Group) -> made.FailedGroup:
     """Return the document of the messages of one cause."""
     cause = group.cause
     return made.document_of(
-        made.FailedGroup, group, cause=cause.key, failed_queue=cause.failed_in or None, exception_type=cause.exception_type or None,
-        message_type=cause.message_type or None, exception=group.example or None,
-    )  # fmt: skip
+        made.FailedGroup,
+        group,
+        cause=cause.key,
+        failed_queue=cause.failed_in or None,
+        exception_type=cause.exception_type or None,
+        message_type=cause.message_type or None,
+        exception=group.example or None,
+    )
 
 
 def failed_detail(database: Connection, queue: str, row: int) -> made.FailedDetail:
@@ -152,16 +184,30 @@ def failed_detail(database: Connection, queue: str, row: int) -> made.FailedDeta
 def failed_summary(message: FailedMessage) -> made.FailedSummary:
     """Return the document of a failed message, without its headers and body."""
     return made.document_of(
-        made.FailedSummary, message, id=str(message.id), failed_queue=message.failed_in, failed_at=message.failed_at_iso,
-        exception_type=message.exception_type or None, exception=message.exception_message or None, message_type=message.message_type or None,
+        made.FailedSummary,
+        message,
+        id=str(message.id),
+        failed_queue=message.failed_in,
+        failed_at=message.failed_at_iso,
+        exception_type=message.exception_type or None,
+        exception=message.exception_message or None,
+        message_type=message.message_type or None,
         body_bytes=message.browsed.body_bytes,
-    )  # fmt: skip
+    )
 
 
 def preview_document(queue: str, found: Scan) -> made.BulkPreview:
     """Return the document of a preview."""
     examples = [failed_summary(message) for message in found.messages]
-    return made.BulkPreview(queue, found.read, found.matched, found.more, failed_groups(found), examples, None if found.more else found.up_to)
+    return made.BulkPreview(
+        queue,
+        found.read,
+        found.matched,
+        found.more,
+        failed_groups(found),
+        examples,
+        None if found.more else found.up_to,
+    )
 
 
 # ---------------------------------------------------------------------------------------------- the operation log
@@ -178,11 +224,13 @@ def operation_document(operation: LoggedOperation) -> made.OperationDocument:
     return made.document_of(made.OperationDocument, operation, details=details)
 
 
-# ---------------------------------------------------------------------------------------------- one message, one conversation
+# ---------------------------------------------------------------------------------------- one message, one conversation
 def life_document(life: MessageLife) -> made.MessageLifeDocument:
     """Return the document of what is known of a message."""
     facts = [made.document_of(made.FactDocument, fact) for fact in life.facts]
-    return made.document_of(made.MessageLifeDocument, life, facts=facts, unfinished=list(life.unfinished), unseen=list(life.unseen))
+    return made.document_of(
+        made.MessageLifeDocument, life, facts=facts, unfinished=list(life.unfinished), unseen=list(life.unseen)
+    )
 
 
 def conversation_document(found: Conversation) -> made.ConversationDocument:
@@ -192,10 +240,12 @@ def conversation_document(found: Conversation) -> made.ConversationDocument:
 
 
 def _step(prefix: str, step: ConversationStep) -> made.StepDocument:
-    return made.document_of(made.StepDocument, step, tree=prefix, state="failed" if step.failed else step.state or "handled")
+    return made.document_of(
+        made.StepDocument, step, tree=prefix, state="failed" if step.failed else step.state or "handled"
+    )
 
 
-# ---------------------------------------------------------------------------------------------- transactions and outboxes
+# -------------------------------------------------------------------------------------------- transactions and outboxes
 def decisions(database: Connection) -> list[str]:
     """Return the ids of the transactions over several databases whose commit is decided and recorded."""
     return [row.transaction_id for row in database.call("list_decisions")]
@@ -210,12 +260,21 @@ def outbox_figures(business: Connection, endpoints: Iterable[str]) -> dict[str, 
 def deployment(database: Connection, settings: Settings, *, read_only: bool) -> made.DeploymentDocument:
     """Return what is deployed, and which program answers. `read_only`: whether it refuses operations."""
     (row,) = database.call("get_version")
-    features = sorted({each.feature for each in database.call("list_features") if each.environment == settings.declarant})
+    features = sorted(
+        {each.feature for each in database.call("list_features") if each.environment == settings.declarant}
+    )
     return made.document_of(
-        made.DeploymentDocument, settings, engine_version=row.engine_version, schema_version=row.schema_version, deployed_by=row.tool_version,
-        deployed_at=row.applied_at.isoformat(timespec="seconds"), program=__version__, program_schema=schema_version(settings.engine),
-        read_only=read_only, features=features,
-    )  # fmt: skip
+        made.DeploymentDocument,
+        settings,
+        engine_version=row.engine_version,
+        schema_version=row.schema_version,
+        deployed_by=row.tool_version,
+        deployed_at=row.applied_at.isoformat(timespec="seconds"),
+        program=__version__,
+        program_schema=schema_version(settings.engine),
+        read_only=read_only,
+        features=features,
+    )
 
 
 def verification(database: Connection, settings: Settings) -> made.Verification:
@@ -223,4 +282,6 @@ def verification(database: Connection, settings: Settings) -> made.Verification:
     notes: list[str] = []
     planned = plan(with_sagas(settings, lambda error: notes.append(str(error))))
     found = verify(database, planned)
-    return made.Verification(all(each.remark for each in found), [made.FindingDocument(**asdict(each)) for each in found], notes)
+    return made.Verification(
+        all(each.remark for each in found), [made.FindingDocument(**asdict(each)) for each in found], notes
+    )

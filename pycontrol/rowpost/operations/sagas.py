@@ -21,8 +21,8 @@ from rowpost.transport.delayed_messages import DelayedMessage, DelayedMessages
 from rowpost.wire.headers import IS_SAGA_TIMEOUT, SAGA_ID
 
 __all__ = [
-    "DropCorrelation", "DropSaga", "DroppedCorrelation", "DroppedSaga", "count_instances", "saga_detail", "saga_instance", "saga_instances",
-    "saga_types",
+    "DropCorrelation", "DropSaga", "DroppedCorrelation", "DroppedSaga", "count_instances", "saga_detail",
+    "saga_instance", "saga_instances", "saga_types",
 ]  # fmt: skip
 
 #: instances that are counted before a saga is dropped
@@ -101,11 +101,16 @@ def saga_types(database: Connection) -> made.SagaTypes:
     return made.SagaTypes([made.SagaType(row[0], *row[4:8]) for row in database.call("list_saga_types")])
 
 
-def saga_instances(database: Connection, saga: str, after: UUID | None = None, count: int = INSTANCES) -> made.SagaInstances:
+def saga_instances(
+    database: Connection, saga: str, after: UUID | None = None, count: int = INSTANCES
+) -> made.SagaInstances:
     """Return a page of instances. Raises SagaNotDeployed."""
     kind = find_saga_type(database, saga)
     rows = database.call("list_sagas", kind.saga_name, count=count, after_id=after)
-    found = [made.SagaInstance(**instance_document(row.id, row.concurrency, row.data, row.metadata, kind.correlation_name)) for row in rows]
+    found = [
+        made.SagaInstance(**instance_document(row.id, row.concurrency, row.data, row.metadata, kind.correlation_name))
+        for row in rows
+    ]
     return made.SagaInstances(kind.saga_name, found, found[-1].id if len(found) == count else None)
 
 
@@ -120,7 +125,9 @@ def saga_instance(database: Connection, saga: str, instance: str) -> made.SagaIn
     except PermissionDenied:
         found = _look_through(database, kind, instance)
     if found is None:
-        raise SagaInstanceMissing(f"The saga {saga} has no instance {instance!r}. It is completed, or it was never started.")
+        raise SagaInstanceMissing(
+            f"The saga {saga} has no instance {instance!r}. It is completed, or it was never started."
+        )
     return made.SagaInstance(**found)
 
 
@@ -132,9 +139,12 @@ def _look_through(database: Connection, kind: Any, instance: str) -> dict[str, A
 
 
 def saga_detail(database: Connection, saga: str, instance: str) -> made.SagaDetail:
-    """Return an instance with its timeouts, from the delayed messages of its endpoint's queue. Raises SagaNotDeployed, SagaInstanceMissing.
+    """Return an instance with its timeouts, from the delayed messages of its endpoint's queue.
 
-    An endpoint's queue is known by its name, with which the saga's table begins. If no queue has it, up to 20 queues are read.
+    Raises SagaNotDeployed, SagaInstanceMissing.
+
+    An endpoint's queue is known by its name, with which the saga's table begins. If no queue has it, up to 20 queues
+    are read.
     """
     found = saga_instance(database, saga, instance)
     names = [row.queue_name for row in registered_queues(database) if row.kind != "external" and row.delayed]
@@ -152,4 +162,8 @@ def saga_detail(database: Connection, saga: str, instance: str) -> made.SagaDeta
 
 
 def _timeouts_of(waiting: Iterable[DelayedMessage], instance: str) -> list[DelayedMessage]:
-    return [each for each in waiting if (each.headers.get(SAGA_ID) or "").lower() == instance and each.headers.get(IS_SAGA_TIMEOUT)]
+    return [
+        each
+        for each in waiting
+        if (each.headers.get(SAGA_ID) or "").lower() == instance and each.headers.get(IS_SAGA_TIMEOUT)
+    ]

@@ -46,7 +46,11 @@ def subscriptions(database: Connection) -> list[Subscription]:
 def subscriptions_page(database: Connection, part: str = "", after: int = 0) -> Subscriptions:
     """Return up to 500 subscriptions whose topic, endpoint or queue contains a text, by topic."""
     wanted = part.casefold()
-    found = [each for each in subscriptions(database) if any(wanted in text.casefold() for text in (each.topic, each.endpoint, each.queue))]
+    found = [
+        each
+        for each in subscriptions(database)
+        if any(wanted in text.casefold() for text in (each.topic, each.endpoint, each.queue))
+    ]
     return Subscriptions(found[after : after + ROWS], after + ROWS if len(found) > after + ROWS else None)
 
 
@@ -61,7 +65,9 @@ def subscribe(database: Connection, endpoint: str, topic: str, queue: str, table
         PermissionDenied: the login may not subscribe.
     """
     address = database.canonical(parse_address(queue))
-    database.call_atomically("subscribe", endpoint=endpoint, topic=topic, queue_address=address, **in_table(table, database.engine))
+    database.call_atomically(
+        "subscribe", endpoint=endpoint, topic=topic, queue_address=address, **in_table(table, database.engine)
+    )
     return Subscribed(topic, endpoint, address)
 
 

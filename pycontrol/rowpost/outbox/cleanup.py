@@ -1,11 +1,14 @@
-"""Maintain outboxes: send what a worker left behind, and delete old records. Used by every supervisor and by the command line.
+"""Maintain outboxes: send what a worker left behind, and delete old records.
+
+Used by every supervisor and by the command line.
 
     send_left_behind(database, business, ["Sales"])    # what the handlers of messages sent, and what was not sent yet
     clean(business, retention), clean_dispatches(database, retention)
 
-A worker that dies after the business commit leaves its message in the queue. When the message is received again, its outgoing messages are sent. Only if
-the message was purged, has expired or is in the error queue, its outgoing messages stay in the outbox. Then this module sends them.
-That is safe while workers run, because `record_dispatch` lets no outgoing messages be sent twice.
+A worker that dies after the business commit leaves its message in the queue. When the message is received again, its
+outgoing messages are sent. Only if the message was purged, has expired or is in the error queue, its outgoing messages
+stay in the outbox. Then this module sends them. That is safe while workers run, because `record_dispatch` lets no
+outgoing messages be sent twice.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from rowpost.transport.dispatch import dispatch
 from rowpost.wire.outgoing import Call
 
 __all__ = [
-    "LEFT_BEHIND_AFTER_SECONDS", "SentLeftBehind", "clean", "clean_dispatches", "list_left_behind", "send_left_behind", "send_stored", "why_unsent",
+    "LEFT_BEHIND_AFTER_SECONDS", "SentLeftBehind", "clean", "clean_dispatches", "list_left_behind", "send_left_behind",
+    "send_stored", "why_unsent",
 ]  # fmt: skip
 
 
@@ -62,8 +66,8 @@ def send_left_behind(
 ) -> SentLeftBehind:
     """Send the outgoing messages of all handled messages that were not sent in time, the oldest first.
 
-    A message that cannot be sent, and one of another environment that shares the business database, holds up no other. It is safe at any
-    time, while workers run and from several processes.
+    A message that cannot be sent, and one of another environment that shares the business database, holds up no other.
+    It is safe at any time, while workers run and from several processes.
 
     Args:
         database: a connection to the database of the queues.
@@ -84,7 +88,12 @@ def send_left_behind(
             break
         try:
             sent = send_stored(
-                database, business, directory, {"endpoint": queue, "message_id": message_id}, error_queue, Host.here(queue, host_of(queue))
+                database,
+                business,
+                directory,
+                {"endpoint": queue, "message_id": message_id},
+                error_queue,
+                Host.here(queue, host_of(queue)),
             )
         except (DatabaseUnavailable, Deadlock):
             raise
@@ -98,8 +107,11 @@ def send_left_behind(
     return result
 
 
-def list_left_behind(business: Connection, queues: Collection[str], older_than: int = LEFT_BEHIND_AFTER_SECONDS) -> Iterator[tuple[str, str]]:
-    """Yield endpoint and id of the messages of these queues whose outgoing messages were not sent in time, the oldest first, page by page.
+def list_left_behind(
+    business: Connection, queues: Collection[str], older_than: int = LEFT_BEHIND_AFTER_SECONDS
+) -> Iterator[tuple[str, str]]:
+    """Yield endpoint and id of the messages of these queues whose outgoing messages were not sent in time, the oldest
+    first, page by page.
 
     Between two of them no transaction is open. What another session has locked is left out.
     """
@@ -112,13 +124,21 @@ def list_left_behind(business: Connection, queues: Collection[str], older_than: 
         for row in page:
             yield row.endpoint, row.message_id
         if page:
-            after = {"after_ms": page[-1].handled_ms, "after_endpoint": page[-1].endpoint, "after_message_id": page[-1].message_id}
+            after = {
+                "after_ms": page[-1].handled_ms,
+                "after_endpoint": page[-1].endpoint,
+                "after_message_id": page[-1].message_id,
+            }
         else:
             return
 
 
-def why_unsent(database: Connection, business: Connection, queue: str, message_id: str, *, error_queue: str | None = None) -> str | None:
-    """Return why the outgoing messages of a handled message cannot be sent; None if they can be. Sends nothing: it tries, and rolls back.
+def why_unsent(
+    database: Connection, business: Connection, queue: str, message_id: str, *, error_queue: str | None = None
+) -> str | None:
+    """Return why the outgoing messages of a handled message cannot be sent; None if they can be.
+
+    Sends nothing: it tries, and rolls back.
 
     Raises:
         DatabaseUnavailable: one of the databases cannot be reached.
@@ -130,7 +150,9 @@ def why_unsent(database: Connection, business: Connection, queue: str, message_i
         if not rows or rows[0][0] is None:
             return None
         try:
-            dispatch(database, [decode_outgoing(*rows[0])], Directory(), own_queue=queue, error_queue=error_queue, begin=True)
+            dispatch(
+                database, [decode_outgoing(*rows[0])], Directory(), own_queue=queue, error_queue=error_queue, begin=True
+            )
         except (DatabaseUnavailable, Deadlock):
             raise
         except RowpostError as error:
@@ -147,13 +169,18 @@ def _roll_back(*connections: Connection) -> None:
 
 
 def send_stored(
-    database: Connection, business: Connection, directory: Directory, key: dict[str, str], error_queue: str | None, host: Host | None = None
+    database: Connection,
+    business: Connection,
+    directory: Directory,
+    key: dict[str, str],
+    error_queue: str | None,
+    host: Host | None = None,
 ) -> bool | None:
     """Send what the handlers of one message sent, by its endpoint and id.
 
     Returns:
-        True if they were sent now, False if before; None if there are none, because another process has settled them or because their
-        transaction is not committed.
+        True if they were sent now, False if before; None if there are none, because another process has settled them or
+        because their transaction is not committed.
 
     Raises:
         RowpostError: they cannot be sent, or one of the databases cannot be used. Transactions may be open.
@@ -181,7 +208,9 @@ def clean(business: Connection, retention: float, goes_on: Callable[[], bool] = 
 
 
 def clean_dispatches(database: Connection, retention: float, goes_on: Callable[[], bool] = lambda: True) -> int:
-    """Delete dispatches of that age in the queue's database, which their workers could not delete, and return their number."""
+    """Delete dispatches of that age in the queue's database, which their workers could not delete, and return their
+    number.
+    """
     return _in_batches(database, "clean_dispatches", retention, goes_on)
 
 

@@ -4,8 +4,8 @@ An endpoint needs an outbox if its business data is in another database than its
 
     sales = Endpoint("Sales", transaction_mode="receive_only", outbox="business")
 
-What a handler wrote, and what it sent, commits in the business database in one local transaction. The messages are sent after that.
-`outbox.processing` handles the messages. `outbox.cleanup` sends what a dead worker left behind.
+What a handler wrote, and what it sent, commits in the business database in one local transaction. The messages are sent
+after that. `outbox.processing` handles the messages. `outbox.cleanup` sends what a dead worker left behind.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Outbox:
 
     Attributes:
         database: the business database's name, as under `outbox` of the environment.
-        pessimistic: the second worker waits for the first one, at most 10 s, before its handler runs. Otherwise both run their
-            handlers, and the second one to commit is rolled back.
+        pessimistic: the second worker waits for the first one, at most 10 s, before its handler runs. Otherwise both
+            run their handlers, and the second one to commit is rolled back.
         url: the business database's URL, for programs without an environment file.
     """
 
@@ -56,8 +56,8 @@ class Outbox:
         url = self.url or known.get(self.database)
         if url is None:
             raise SettingsError(
-                f"No outbox is named {self.database!r}; known: {', '.join(sorted(known)) or 'none'}. Give its url under "
-                f"`outbox` of the environment, or use Outbox({self.database!r}, url=…)."
+                f"No outbox is named {self.database!r}; known: {', '.join(sorted(known)) or 'none'}. Give its url "
+                f"under `outbox` of the environment, or use Outbox({self.database!r}, url=…)."
             )
         return resolve_participants({self.database: url})[self.database]
 
@@ -82,7 +82,9 @@ def named(business: str) -> Iterator[None]:
 
 
 def encode_outgoing(outgoing: Iterable[Outgoing]) -> str:
-    """Return outgoing messages as a readable JSON array. A body that is UTF-8 text is stored as text, another one as Base64.
+    """Return outgoing messages as a readable JSON array.
+
+    A body that is UTF-8 text is stored as text, another one as Base64.
 
     >>> encode_outgoing([AddressedMessage({"NServiceBus.MessageId": "1"}, b"{}", "Billing")])
     '[{"headers":{"NServiceBus.MessageId":"1"},"body":"{}","destination":"Billing"}]'
@@ -110,7 +112,9 @@ def _entry(addressed: Outgoing) -> dict[str, Any]:
 
 
 def decode_outgoing(text: str, age_ms: int = 0) -> list[AddressedMessage]:
-    """Return the outgoing messages of a JSON array. Delays count from when the message was handled, `age_ms` milliseconds ago.
+    """Return the outgoing messages of a JSON array.
+
+    Delays count from when the message was handled, `age_ms` milliseconds ago.
 
     Raises:
         InvalidMessage: the text is not what `encode_outgoing` returns.
@@ -121,7 +125,9 @@ def decode_outgoing(text: str, age_ms: int = 0) -> list[AddressedMessage]:
     try:
         return [_message(entry, age_ms) for entry in json.loads(text)]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidMessage(f"The outgoing messages that are stored in the outbox cannot be read: {type(error).__name__}: {error}") from error
+        raise InvalidMessage(
+            f"The outgoing messages that are stored in the outbox cannot be read: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _message(entry: dict[str, Any], age_ms: int) -> AddressedMessage:

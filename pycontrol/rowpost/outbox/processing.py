@@ -1,6 +1,8 @@
-"""Handle the messages of an endpoint with an outbox: two databases, two local transactions, and each message is handled once.
+"""Handle the messages of an endpoint with an outbox: two databases, two local transactions, and each message is handled
+once.
 
-`OutboxProcessing` is the transaction mode of such an endpoint (see `pipeline.modes.Mode`). One message takes these steps:
+`OutboxProcessing` is the transaction mode of such an endpoint (see `pipeline.modes.Mode`). One message takes these
+steps:
 
     queue      BEGIN, receive the message                      its row stays locked until the end
     business   BEGIN, find_handled                             pessimistic: record_handled, which waits for other workers
@@ -10,11 +12,11 @@
     business   settle_operations                               together with a later message, or when the queue is empty
     queue      forget_dispatch                                 together with a later message, or when the queue is empty
 
-If a worker dies before the business commit, nothing has happened. If it dies after it, the message is received again and is found to be
-handled: its outgoing messages are sent, and no handler runs. `record_dispatch` commits together with the sent messages, so that two
-workers with the same outgoing messages never both send them. A worker that sends what another one stored keeps the dispatch for the
-retention time, because the other one may be about to send.
-"""
+If a worker dies before the business commit, nothing has happened. If it dies after it, the message is received again
+and is found to be handled: its outgoing messages are sent, and no handler runs. `record_dispatch` commits together with
+the sent messages, so that two workers with the same outgoing messages never both send them. A worker that sends what
+another one stored keeps the dispatch for the retention time, because the other one may be about to send.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -113,7 +115,10 @@ class OutboxProcessing:
             raise
 
     def _find(self, business: Connection, message: Message) -> tuple[Any, ...] | None:
-        """Begin the business transaction. Return the stored outgoing messages and their age, or None if the message was not handled."""
+        """Begin the business transaction.
+
+        Return the stored outgoing messages and their age, or None if the message was not handled.
+        """
         self._recorded = False
         key = self._key(message.message_id)
         if self._outbox.pessimistic and not message.expired:
@@ -157,8 +162,13 @@ class OutboxProcessing:
             self._dispatched.append(message.message_id)
         return failed or Outcome.done(message, caused.discard)
 
-    def _run(self, message: Message, database: Connection, business: Connection) -> tuple[Caused, BaseException | None, bool]:
-        """Run the handler. Return what it caused, or its error and whether it has ended the business transaction, which may be committed."""
+    def _run(
+        self, message: Message, database: Connection, business: Connection
+    ) -> tuple[Caused, BaseException | None, bool]:
+        """Run the handler.
+
+        Return what it caused, or its error and whether it has ended the business transaction, which may be committed.
+        """
         caused, failure = Caused([]), None
         self._transaction.start(message)
         try:
@@ -178,7 +188,8 @@ class OutboxProcessing:
         return caused, self._lost(business, failure) if fate is Fate.LOST else reason, fate is Fate.ENDED
 
     def _lost(self, business: Connection, error: BaseException | None) -> DatabaseUnavailable:
-        """Return the error for a lost connection, if another one can be opened: the message itself may have ended the first one.
+        """Return the error for a lost connection, if another one can be opened: the message itself may have ended the
+        first one.
 
         Raises:
             DatabaseUnavailable: the business database cannot be reached. That is no attempt at the message.
@@ -191,7 +202,9 @@ class OutboxProcessing:
         lost.__cause__ = error
         return lost
 
-    def _session_ended(self, message: Message, database: Connection, business: Connection, trouble: DatabaseUnavailable) -> Outcome:
+    def _session_ended(
+        self, message: Message, database: Connection, business: Connection, trouble: DatabaseUnavailable
+    ) -> Outcome:
         """Treat a message whose business transaction found no session at its commit. Raises as `_lost`."""
         lost = self._lost(business, trouble)
         with named(self._outbox.database):
@@ -209,8 +222,13 @@ class OutboxProcessing:
             calls.append(Call("store_operations", None, {**key, "operations": encode_outgoing(outgoing)}))
         self._settle(business, calls)
 
-    def _repeat(self, message: Message, database: Connection, business: Connection, stored: str | None, age_ms: int) -> Outcome:
-        """Treat a message that was handled before: send its outgoing messages now if they were not sent. Its outbox row is locked meanwhile."""
+    def _repeat(
+        self, message: Message, database: Connection, business: Connection, stored: str | None, age_ms: int
+    ) -> Outcome:
+        """Treat a message that was handled before: send its outgoing messages now if they were not sent.
+
+        Its outbox row is locked meanwhile.
+        """
         if stored is None or message.message_id in self._dispatched:
             business.commit()
             logger.info("%s: message %s was handled before. The duplicate is dropped.", self._queue, message.message_id)
@@ -226,13 +244,20 @@ class OutboxProcessing:
             return DEADLOCKED
         if failed is None:
             self._settle(business, settle)
-            logger.info("%s: message %s was handled before. Its outgoing messages were sent now.", self._queue, message.message_id)
+            logger.info(
+                "%s: message %s was handled before. Its outgoing messages were sent now.",
+                self._queue,
+                message.message_id,
+            )
             return Outcome.done(message, None)
         roll_back(business)
         return failed
 
     def _send(self, message: Message, database: Connection, outgoing: list[Outgoing]) -> Outcome | None:
-        """Send the outgoing messages and remove the message, in one transaction of the queue's database. Return an outcome if that failed."""
+        """Send the outgoing messages and remove the message, in one transaction of the queue's database.
+
+        Return an outcome if that failed.
+        """
         forget = [Call("forget_dispatch", None, self._key(each)) for each in self._settled]
         try:
             if message.id in self._retries.counted:
@@ -307,7 +332,9 @@ class OutboxProcessing:
         return business
 
     def _rehearse(self, business: Connection) -> None:
-        """Make all calls of the outbox and roll back, so that missing or altered objects are found before a handler runs."""
+        """Make all calls of the outbox and roll back, so that missing or altered objects are found before a handler
+        runs.
+        """
         key = self._key(f"rehearsal {uuid4()}")
         calls = [Call("record_handled", None, key), Call("store_operations", None, {**key, "operations": "[]"})]
         business.call_all([*calls, Call("find_handled", None, key), Call("settle_operations", None, key)], begin=True)

@@ -1,9 +1,11 @@
-"""Decide how many messages a worker takes in one transaction. The decisions are pure functions of the last transactions.
+"""Decide how many messages a worker takes in one transaction.
 
-Each commit waits for the disk, so one transaction for each message is slow. While the queue has a backlog and handlers are fast, several
-messages share a transaction: the size grows by a factor of 4, up to what fits into a time budget and into memory. It falls to
-1 as soon as the queue is empty. A failure rolls back the whole transaction. Then the size is chosen so that the message that
-failed is handled alone, and the others are handled together.
+The decisions are pure functions of the last transactions.
+
+Each commit waits for the disk, so one transaction for each message is slow. While the queue has a backlog and handlers
+are fast, several messages share a transaction: the size grows by a factor of 4, up to what fits into a time budget and
+into memory. It falls to 1 as soon as the queue is empty. A failure rolls back the whole transaction. Then the size is
+chosen so that the message that failed is handled alone, and the others are handled together.
 
 >>> size = BatchSize(limit=500, budget=0.05).after(taken=1, seconds=0.001)
 >>> size.now, size.after(taken=4, seconds=0.004).now, size.after(taken=1, seconds=0.001).now
@@ -30,7 +32,8 @@ class BatchSize:
 
     Attributes:
         limit: the maximum at any time.
-        budget: how many seconds the handlers of one transaction may take, estimated from the last ones; None for a fixed size.
+        budget: how many seconds the handlers of one transaction may take, estimated from the last ones; None for a
+            fixed size.
         now: the maximum for the next transaction.
         then: the sizes after that, if a message failed.
         held: how many messages must be taken before the size grows again.
@@ -72,11 +75,14 @@ class BatchSize:
         return replace(self, now=max(1, place - 1), then=(1,) if place > 1 else (), held=held)
 
     def after_loss(self, taken: int) -> BatchSize:
-        """Return the size after a transaction of `taken` messages was rolled back, but not because of one of them: half of it."""
+        """Return the size after a transaction of `taken` messages was rolled back, but not because of one of them: half
+        of it.
+        """
         return replace(self, now=max(1, min(self.now, taken) // 2), then=(), held=max(self.held, taken))
 
     def after_lost_session(self, taken: int) -> BatchSize:
-        """Return the size after the server ended the session of a transaction of `taken` messages: all of them are handled alone.
+        """Return the size after the server ended the session of a transaction of `taken` messages: all of them are
+        handled alone.
 
         >>> size = BatchSize(limit=500, budget=0.05, now=8).after_lost_session(8)
         >>> size.now, size.held
@@ -87,7 +93,8 @@ class BatchSize:
     def after_conflict(self) -> BatchSize:
         """Return the size after another worker's locks or changes rolled the transaction back.
 
-        More messages in a transaction make a conflict more likely. So messages are handled alone for a while, and longer each time.
+        More messages in a transaction make a conflict more likely. So messages are handled alone for a while, and
+        longer each time.
 
         >>> size = BatchSize(limit=500, budget=0.05, now=8).after_conflict()
         >>> size.now, size.held, size.after_conflict().held

@@ -2,17 +2,20 @@
 
     begin (commit-guarded) + receive_messages -> each handler in turn -> all that they send + commit       two round trips
 
-`Batches` drives a pipeline; `BatchSize` decides how many messages share a transaction. There are no savepoints. If a handler, a statement or the commit fails, the whole transaction is rolled back. Then the message
-that failed is handled alone (see `pipeline.pipeline`), and those before it are handled together again. So a failing
-message affects no other message, nothing of its work stays, and its attempt is counted once. What the other handlers did in the
-database is undone and done again. What they did elsewhere is done twice, as after a crash.
+`Batches` drives a pipeline; `BatchSize` decides how many messages share a transaction. There are no savepoints. If a
+handler, a statement or the commit fails, the whole transaction is rolled back. Then the message that failed is handled
+alone (see `pipeline.pipeline`), and those before it are handled together again. So a failing message affects no other
+message, nothing of its work stays, and its attempt is counted once. What the other handlers did in the database is
+undone and done again. What they did elsewhere is done twice, as after a crash.
 
-The transaction is commit-guarded: a handler that commits would commit the removal of messages that are not handled yet. If a handler removes
-the guard and commits, this is seen at its end or at the batch's commit. Then the messages that are in no queue move to the error queue.
+The transaction is commit-guarded: a handler that commits would commit the removal of messages that are not handled yet.
+If a handler removes the guard and commits, this is seen at its end or at the batch's commit. Then the messages that are
+in no queue move to the error queue.
 
-Only the mode `sends_atomic_with_receive` uses batches. In `none` and `receive_only`, a removal or a send commits apart from the rest, so
-that a batch would lose or repeat more messages than the mode allows. In `transaction_scope`, each message decides which databases take part.
-"""
+Only the mode `sends_atomic_with_receive` uses batches. In `none` and `receive_only`, a removal or a send commits apart
+from the rest, so that a batch would lose or repeat more messages than the mode allows. In `transaction_scope`, each
+message decides which databases take part.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -42,7 +45,8 @@ REMOVED = SUCCEEDED | {Kind.CORRUPT, Kind.DELAYED, Kind.MOVED_TO_ERROR}
 class _Batch:
     """The messages of a transaction in the queue's order, and what they caused so far.
 
-    `times`: for each handled message, its headers and when its handler started; `discarded` the same for each discarded one.
+    `times`: for each handled message, its headers and when its handler started; `discarded` the same for each discarded
+    one.
     """
 
     messages: list[Message]
@@ -81,7 +85,8 @@ class Batches:
         """Receive and handle the oldest messages that are not locked, above `after_row_version`.
 
         Returns:
-            An outcome for each message. If one message ended the transaction, only its outcome: the others are in the queue again.
+            An outcome for each message. If one message ended the transaction, only its outcome: the others are in the
+            queue again.
 
         Raises:
             RowpostError: as `Pipeline.process_one`.
@@ -155,7 +160,10 @@ class Batches:
         return None
 
     def _rescue(self, messages: Iterable[Message]) -> list[Outcome]:
-        """Store messages whose removal a handler has committed in the error queue. What they sent is lost; what they wrote may be stored."""
+        """Store messages whose removal a handler has committed in the error queue.
+
+        What they sent is lost; what they wrote may be stored.
+        """
         pipeline, broken = self._pipeline, self._pipeline.take_broken()
         outcomes: list[Outcome] = []
         if broken is None:
@@ -172,12 +180,17 @@ class Batches:
         return outcomes
 
     def _commit(self, batch: _Batch) -> list[Outcome]:
-        """Send everything and commit, in one round trip. Return outcomes if the transaction was rolled back, or was over, instead."""
+        """Send everything and commit, in one round trip.
+
+        Return outcomes if the transaction was rolled back, or was over, instead.
+        """
         pipeline = self._pipeline
         try:
             pipeline.commit_batch(batch.groups, batch.calls + pipeline.retries.forget_calls(batch.messages))
         except DatabaseUnavailable:
-            self.size = self.size.after_lost_session(len(batch.messages))  # alone, the message that is the cause can be counted
+            self.size = self.size.after_lost_session(
+                len(batch.messages)
+            )  # alone, the message that is the cause can be counted
             raise
         except Exception as error:  # noqa: BLE001 whatever it is: alone, the message that causes it fails, and no other one
             roll_back(pipeline.database)

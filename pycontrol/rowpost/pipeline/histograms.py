@@ -1,7 +1,8 @@
 """Collect critical times and processing times as histograms, by message type, for metrics.
 
-A worker has the observer `TypedStopwatch` only if its environment serves metrics. `TypedStopwatch.take` returns what was measured since its last
-call; the supervisor adds it up with `merge`. Handled messages count. The type is the first one of the header EnclosedMessageTypes.
+A worker has the observer `TypedStopwatch` only if its environment serves metrics. `TypedStopwatch.take` returns what
+was measured since its last call; the supervisor adds it up with `merge`. Handled messages count. The type is the first
+one of the header EnclosedMessageTypes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message_types import first_type
 
-__all__ = ["BOUNDARIES_S", "MOST_TYPES", "OTHER_TYPES", "Histogram", "Histograms", "TypeTimes", "TypedStopwatch", "merge"]
+__all__ = [
+    "BOUNDARIES_S",
+    "MOST_TYPES",
+    "OTHER_TYPES",
+    "Histogram",
+    "Histograms",
+    "TypeTimes",
+    "TypedStopwatch",
+    "merge",
+]
 
 #: upper limits of the buckets in seconds; a last bucket has no limit
 BOUNDARIES_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
@@ -88,7 +98,10 @@ class _Values:
 
 
 class TypedStopwatch(Observer):
-    """Collects the times of handled messages by type. Values are counted when they are taken, all at once, because that costs least."""
+    """Collects the times of handled messages by type.
+
+    Values are counted when they are taken, all at once, because that costs least.
+    """
 
     def __init__(self) -> None:
         #: by the header's text, because finding the type in it for each message would cost more than all else here
@@ -122,7 +135,9 @@ class TypedStopwatch(Observer):
         return found
 
     def _values_of(self, header: object) -> _Values:
-        known = self._by_header.get(header) if isinstance(header, str) else None  # a handler may have written anything into the headers
+        known = (
+            self._by_header.get(header) if isinstance(header, str) else None
+        )  # a handler may have written anything into the headers
         if known is not None:
             return known
         key = header if isinstance(header, str) else ""

@@ -1,9 +1,12 @@
-"""Record single measurements for ServiceControl's monitoring: critical time, processing time, and retries, by message type.
+"""Record single measurements for ServiceControl's monitoring: critical time, processing time, and retries, by message
+type.
 
-A worker has the observer `Recorder` only if the environment sends metrics. `Recorder.take` returns what was recorded since its last call as
-`Measurements`, which go to the supervisor with the worker's report. The names and rules are those of the plugin NServiceBus.Metrics:
+A worker has the observer `Recorder` only if the environment sends metrics. `Recorder.take` returns what was recorded
+since its last call as `Measurements`, which go to the supervisor with the worker's report. The names and rules are
+those of the plugin NServiceBus.Metrics:
 
-- A message counts when it is done, also if its handlers discarded it. The sums of a `timings.Stopwatch` count handled messages only.
+- A message counts when it is done, also if its handlers discarded it. The sums of a `timings.Stopwatch` count handled
+  messages only.
 - A failed attempt counts as a retry if the message is tried again, at once or after a delay.
 - The type is the header EnclosedMessageTypes as it arrived.
 
@@ -34,7 +37,8 @@ class Measurements:
 
     Attributes:
         types: message types.
-        values: for each metric, three numbers a measurement, one after the other: time in .NET ticks, place in `types`, value.
+        values: for each metric, three numbers a measurement, one after the other: time in .NET ticks, place in `types`,
+            value.
     """
 
     types: tuple[str, ...]
@@ -55,7 +59,9 @@ class Recorder(Observer):
             for headers in measurement.headers:
                 values[RETRIES].extend((ticks, self._type(headers), 1))
         elif measurement.kind in _DONE:
-            for headers, processing, critical in zip(measurement.headers, measurement.processing, measurement.critical, strict=True):
+            for headers, processing, critical in zip(
+                measurement.headers, measurement.processing, measurement.critical, strict=True
+            ):
                 place = self._type(headers)
                 values[PROCESSING_TIME].extend((ticks, place, _milliseconds(processing)))
                 if critical is not None:
@@ -71,7 +77,9 @@ class Recorder(Observer):
 
     def _type(self, headers: Headers) -> int:
         name = headers.get(ENCLOSED_MESSAGE_TYPES)
-        known = isinstance(name, str) and len(name) <= LONGEST_TYPE  # a handler may have written anything into the headers
+        known = (
+            isinstance(name, str) and len(name) <= LONGEST_TYPE
+        )  # a handler may have written anything into the headers
         return self._types.setdefault(name if name is not None and known else "", len(self._types))
 
 

@@ -9,7 +9,7 @@
     OutboxProcessing         receive_only with an outbox: `outbox.processing`
 
 The modes with a receiving transaction share `within_transaction.WithinTransaction`.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -138,7 +138,10 @@ class NoTransaction:
 
     def _run(self, message: Message, database: Connection) -> Caused:
         if database is not self._guarded:  # a handler closed the one before
-            self._guarded, self._guard = database, connection_guard(database, self._receiver.queue, own_transactions=True)
+            self._guarded, self._guard = (
+                database,
+                connection_guard(database, self._receiver.queue, own_transactions=True),
+            )
         self._guard.start(message, in_place=database.handed_out)
         database.guard = self._guard
         try:
@@ -150,7 +153,8 @@ class NoTransaction:
     def _reopen(self, failure: BaseException | None) -> BaseException:
         """Return the error for a closed connection, and open another one if possible.
 
-        If that fails, the closed connection stays. Then storing the message fails on it, and is tried on a new connection.
+        If that fails, the closed connection stays. Then storing the message fails on it, and is tried on a new
+        connection.
         """
         receiver = self._receiver
         if receiver.reconnect is not None:
@@ -169,7 +173,8 @@ class NoTransaction:
 class TransactionScope(WithinTransaction):
     """Mode `transaction_scope`: databases that the handler enlists commit together with the message.
 
-    On PostgreSQL the coordinator does a two-phase commit. On SQL Server the receiving connection reaches the other databases.
+    On PostgreSQL the coordinator does a two-phase commit. On SQL Server the receiving connection reaches the other
+    databases.
     """
 
     name = "transaction_scope"
@@ -189,8 +194,8 @@ class TransactionScope(WithinTransaction):
         """Run the handler and commit everywhere, or roll back everywhere.
 
         Raises:
-            ParticipantFailed: the attempt failed and a participant cannot be reached. It is not counted, because every other message
-                would fail in the same way: the worker waits instead.
+            ParticipantFailed: the attempt failed and a participant cannot be reached. It is not counted, because every
+                other message would fail in the same way: the worker waits instead.
         """
         if self._coordinator is not None:
             self._coordinator.unreachable, self._coordinator.message = None, message

@@ -2,9 +2,10 @@
 
     Pipeline(database, "Sales", endpoint, observers=[Stopwatch()])
 
-A worker's observers are the in-flight message that its supervisor reads, and what takes the measurements of messages: `timings.Stopwatch` for
-status and events, `histograms.TypedStopwatch` for Prometheus, `measurements.Recorder` for ServiceControl, and
-`telemetry.observer.QueueTelemetry` for OpenTelemetry. Times are measured once for all of them, by `timings.measure`.
+A worker's observers are the in-flight message that its supervisor reads, and what takes the measurements of messages:
+`timings.Stopwatch` for status and events, `histograms.TypedStopwatch` for Prometheus, `measurements.Recorder` for
+ServiceControl, and `telemetry.observer.QueueTelemetry` for OpenTelemetry. Times are measured once for all of them, by
+`timings.measure`.
 
 A pipeline calls only the methods that an observer overrides. What nobody observes costs nothing.
 """
@@ -45,10 +46,16 @@ class Measurement(NamedTuple):
 
 
 class Observer:
-    """Observes the messages of one pipeline, in the pipeline's thread. Override the methods that you need; the others do nothing."""
+    """Observes the messages of one pipeline, in the pipeline's thread.
+
+    Override the methods that you need; the others do nothing.
+    """
 
     def began(self) -> None:
-        """Note that a transaction begins in which messages are received. What was not measured before is rolled back."""
+        """Note that a transaction begins in which messages are received.
+
+        What was not measured before is rolled back.
+        """
 
     def step(self, name: str) -> None:
         """Note a step of a message, such as "received" or "before commit". Tests stop a process there."""
@@ -60,10 +67,14 @@ class Observer:
         """Note why the current attempt has failed, before the failure is counted."""
 
     def ended(self, result: Caused | Outcome) -> None:
-        """Note the end of what `starting` began: the outcome, or in a batch what the handlers caused; its commit comes later."""
+        """Note the end of what `starting` began: the outcome, or in a batch what the handlers caused; its commit comes
+        later.
+        """
 
     def aborted(self, error: BaseException) -> None:
-        """Note that an error has ended the current attempt without an outcome: the connection is lost, or rowpost is at fault."""
+        """Note that an error has ended the current attempt without an outcome: the connection is lost, or rowpost is at
+        fault.
+        """
 
     def measured(self, measurement: Measurement) -> None:
         """Take the times of messages whose transaction has ended."""
@@ -77,7 +88,9 @@ class Observers:
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         def of(name: str) -> tuple[Callable[..., Any], ...]:
-            return tuple(getattr(each, name) for each in observers if getattr(type(each), name) is not getattr(Observer, name))
+            return tuple(
+                getattr(each, name) for each in observers if getattr(type(each), name) is not getattr(Observer, name)
+            )
 
         observers = tuple(observers)
         self.began: tuple[Callable[[], None], ...] = of("began")

@@ -9,9 +9,9 @@ Usage, in any process; no supervisor is needed:
     pipeline = Pipeline(connect(settings), "Sales", endpoint)
     while pipeline.process_one().kind is not Kind.EMPTY: ...
 
-What commits together with a message depends on the endpoint's transaction mode; see `pipeline.modes`. `pipeline.batches` handles
-several messages in one transaction, with the methods of the last section. The connection belongs to the pipeline. If a handler
-commits, rolls back or closes it, the attempt has failed.
+What commits together with a message depends on the endpoint's transaction mode; see `pipeline.modes`.
+`pipeline.batches` handles several messages in one transaction, with the methods of the last section. The connection
+belongs to the pipeline. If a handler commits, rolls back or closes it, the attempt has failed.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Pipeline:
         database: the receiving connection.
         queue: the queue's name.
         processor: the endpoint that handles the messages.
-        reconnect: opens a second connection to count failures on, and another receiving connection if a handler closed it.
-            Without it, a handler that closes the connection raises HandlerBrokeTransaction.
+        reconnect: opens a second connection to count failures on, and another receiving connection if a handler closed
+            it. Without it, a handler that closes the connection raises HandlerBrokeTransaction.
         others: the URLs of the environment's other databases; None for none.
         host: who handles the messages, for the error queue; None for the queue's endpoint on this machine.
         exclusive: only one session at a time receives from the queue. For the others it counts as empty.
@@ -109,7 +109,8 @@ class Pipeline:
 
         Raises:
             DatabaseUnavailable: the connection is lost. The message is in its queue again.
-            RowpostError: the queue cannot be received from, or a failed attempt cannot be counted. Nothing was committed.
+            RowpostError: the queue cannot be received from, or a failed attempt cannot be counted. Nothing was
+                committed.
         """
         with self.transaction:
             return self._process_one(after_row_version)
@@ -172,7 +173,9 @@ class Pipeline:
 
     def _receive(self, count: int, after_row_version: int | None, begin: Begin) -> list[MessageRow]:
         started = time.perf_counter()
-        rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, after_row_version=after_row_version)
+        rows = self.database.call(
+            "receive_messages", self.queue, begin=begin, count=count, after_row_version=after_row_version
+        )
         self.receive_seconds = time.perf_counter() - started
         return rows
 
@@ -192,7 +195,9 @@ class Pipeline:
         return self._receiver.interrupted
 
     def count_interrupted(self, interrupted: InterruptedAttempt) -> Outcome:
-        """Count the attempt that an earlier pipeline could not count, and treat the message accordingly. No transaction is open.
+        """Count the attempt that an earlier pipeline could not count, and treat the message accordingly.
+
+        No transaction is open.
 
         Raises:
             DatabaseError: the attempt could not be counted.
@@ -213,7 +218,7 @@ class Pipeline:
         finally:
             self.database.close()
 
-    # -------------------------------------------------------------- several messages in one transaction: pipeline.batches
+    # ------------------------------------------------------------ several messages in one transaction: pipeline.batches
     def receive_batch(self, count: int, after_row_version: int | None) -> list[MessageRow]:
         """Begin a commit-guarded transaction and receive up to `count` messages. Raises Deadlock."""
         if self._consumer is not None and not self._consumer.held(self.database):
@@ -226,7 +231,10 @@ class Pipeline:
         return rows
 
     def in_lock_order(self, messages: list[Message]) -> list[Message]:
-        """Return the messages of a batch in the order in which to handle them. Those of an exclusive queue keep their order."""
+        """Return the messages of a batch in the order in which to handle them.
+
+        Those of an exclusive queue keep their order.
+        """
         return messages if self._consumer is not None else self.processor.in_lock_order(messages)
 
     def attempt(self, message: Message) -> Caused | Outcome:
@@ -247,7 +255,9 @@ class Pipeline:
             self._receiver.broken = broken_transaction(self.queue, "ended the transaction", error)
 
     def take_broken(self) -> BaseException | None:
-        """Return what shows that a handler may have committed the transaction of a batch, once; None if nothing does."""
+        """Return what shows that a handler may have committed the transaction of a batch, once; None if nothing
+        does.
+        """
         broken, self._receiver.broken = self._receiver.broken, None
         return broken
 
@@ -258,15 +268,18 @@ class Pipeline:
         except MessageCorrupt as error:
             return self.retries.move_corrupt(self.database, message, error, RowState.REMOVED)
         lost = HandlerBrokeTransaction(
-            f"The message was received in one transaction with others of queue {self.queue!r}, and a handler has committed that transaction. The "
-            "message's removal was committed. What its handler wrote may be committed too, and what it sent is not sent. Compare, and then retry "
-            "or discard the message."
+            f"The message was received in one transaction with others of queue {self.queue!r}, and a handler has "
+            "committed that transaction. The message's removal was committed. What its handler wrote may be committed "
+            "too, and what it sent is not sent. Compare, and then retry or discard the message."
         )
         lost.__cause__ = broken
         return self.retries.failed(self.database, message, lost, RowState.GONE)
 
     def commit_batch(self, groups: list[list[Outgoing]], also: list[Call]) -> None:
-        """Send what the messages of a batch caused and commit, in one round trip. Raises RowpostError: nothing is committed."""
+        """Send what the messages of a batch caused and commit, in one round trip.
+
+        Raises RowpostError: nothing is committed.
+        """
         for step in self._observers.steps:
             step("before commit")
         self.processor.dispatch(self.database, groups, also=also, commit="commit_guarded")

@@ -1,11 +1,11 @@
 """Measure critical time and processing time of messages, in seconds.
 
-Critical time lasts from when a message was due (header DeliverAt, else TimeSent) until its commit. Processing time lasts from the start of its
-handler until its commit. A message without these headers has no critical time. Due times come from the sender's clock. If that clock is
-ahead, a time counts as 0.
+Critical time lasts from when a message was due (header DeliverAt, else TimeSent) until its commit. Processing time
+lasts from the start of its handler until its commit. A message without these headers has no critical time. Due times
+come from the sender's clock. If that clock is ahead, a time counts as 0.
 
-A pipeline measures its messages once for all of its observers: `measure` returns a `Measurement`. The observer `Stopwatch` sums up the
-times of handled messages for status and events.
+A pipeline measures its messages once for all of its observers: `measure` returns a `Measurement`. The observer
+`Stopwatch` sums up the times of handled messages for status and events.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ def measure(kind: Kind, begun: Begun, ended: float) -> Measurement:
     """Measure messages of a transaction that ended at `ended`, in seconds since 1970."""
     headers = [each for each, _ in begun]
     processing = [max(0.0, ended - started) for _, started in begun]
-    return Measurement(kind, headers, processing, [critical_time(each.get(DELIVER_AT) or each.get(TIME_SENT), ended) for each in headers], ended)
+    return Measurement(
+        kind,
+        headers,
+        processing,
+        [critical_time(each.get(DELIVER_AT) or each.get(TIME_SENT), ended) for each in headers],
+        ended,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,9 @@ class Stopwatch(Observer):
         """Add handled messages. Others do not count."""
         if measurement.kind is Kind.HANDLED:
             processing, waited = measurement.processing, [each for each in measurement.critical if each is not None]
-            self._times += Times(len(processing), sum(processing), max(processing), len(waited), sum(waited), max(waited, default=0.0))
+            self._times += Times(
+                len(processing), sum(processing), max(processing), len(waited), sum(waited), max(waited, default=0.0)
+            )
 
     def take(self) -> Times:
         """Return the times since the last call."""
@@ -86,7 +94,9 @@ def critical_time(due: object, completed: float) -> float | None:
     """
     if not isinstance(due, str):  # a handler may have written anything into the headers
         return None
-    if due[19:20] != ":" or due[26:] != " Z" or not due.isascii() or not due[20:26].isdecimal():  # another sender's format
+    if (
+        due[19:20] != ":" or due[26:] != " Z" or not due.isascii() or not due[20:26].isdecimal()
+    ):  # another sender's format
         return None
     try:
         since = _second(due[:19])

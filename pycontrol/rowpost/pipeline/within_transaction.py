@@ -1,8 +1,9 @@
 """Handle a message within the transaction that received it: run the handler, then commit or treat the failed attempt.
 
-`WithinTransaction` is what the modes with a receiving transaction share. It runs the handler on the guarded connection and finds out
-whether its transaction can be committed. Then it commits, or leaves the failed attempt to `recoverability.retries`. Its subclasses
-say what is sent when. The caller's `ReceiveTransaction` owns the transaction: no exception leaves it open.
+`WithinTransaction` is what the modes with a receiving transaction share. It runs the handler on the guarded connection
+and finds out whether its transaction can be committed. Then it commits, or leaves the failed attempt to
+`recoverability.retries`. Its subclasses say what is sent when. The caller's `ReceiveTransaction` owns the transaction:
+no exception leaves it open.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class WithinTransaction:
             batched: the transaction is commit-guarded and contains other messages too.
 
         Returns:
-            What the handler caused, if its transaction can be committed. Else the outcome of the failed attempt; then the
-            transaction is over.
+            What the handler caused, if its transaction can be committed. Else the outcome of the failed attempt; then
+            the transaction is over.
         """
         receiver, database = self._receiver, self._receiver.database
         if database is not self._transaction.database:  # a handler closed the one before
@@ -73,7 +74,9 @@ class WithinTransaction:
         try:
             caused = receiver.processor.handle(message, database, self._scope)
             if caused.outgoing:  # in a batch, the next message may belong to the same saga
-                caused.outgoing = (receiver.processor.store if batched else self._before_send)(database, caused.outgoing)
+                caused.outgoing = (receiver.processor.store if batched else self._before_send)(
+                    database, caused.outgoing
+                )
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             self._handler_ended(batched)
             return self._failed(message, error, row, batched)
@@ -138,7 +141,13 @@ class WithinTransaction:
             batched: the transaction is commit-guarded and contains other messages too.
         """
         receiver, database = self._receiver, self._receiver.database
-        if batched and error is not None and not database.closed and self._transaction.ended != "COMMIT" and self._is_conflict(error):
+        if (
+            batched
+            and error is not None
+            and not database.closed
+            and self._transaction.ended != "COMMIT"
+            and self._is_conflict(error)
+        ):
             roll_back(database)  # the locks of the batch's other messages may be the cause: alone it may succeed
             return DEADLOCKED
         fate, error = self._transaction.judge(error, "commit_guarded" if batched else self.begin)
@@ -161,10 +170,13 @@ class WithinTransaction:
     def _lost(self, message: Message, error: BaseException | None) -> DatabaseUnavailable:
         """Return the error for a lost connection, which cannot count the attempt.
 
-        The worker does that on its next connection, because the message itself may be the cause: a query can end its server process.
+        The worker does that on its next connection, because the message itself may be the cause: a query can end its
+        server process.
         """
         said = "" if error is None else f" {in_words(self._translated(error))}"
-        lost = DatabaseUnavailable(f"The connection was lost while a message of queue {self._receiver.queue!r} was handled.{said}")
+        lost = DatabaseUnavailable(
+            f"The connection was lost while a message of queue {self._receiver.queue!r} was handled.{said}"
+        )
         self._receiver.interrupted = InterruptedAttempt(message.id, message.row_version, lost)
         return lost
 
@@ -177,7 +189,10 @@ class WithinTransaction:
         return receiver.retries.failed(receiver.database, message, broken)
 
     def _session_ended(self, message: Message, lost: DatabaseUnavailable) -> Outcome:
-        """Treat a message whose commit found no session, because the server has ended it. Raises `lost` if the message is not the cause."""
+        """Treat a message whose commit found no session, because the server has ended it.
+
+        Raises `lost` if the message is not the cause.
+        """
         receiver, database = self._receiver, self._receiver.database
         if receiver.reconnect is None or (database.engine == "postgresql" and not database.closed):
             raise lost
@@ -192,18 +207,22 @@ class WithinTransaction:
             self._receiver.database = self._receiver.reconnect()
 
     def _commit_failed(self, message: Message, error: Exception) -> Outcome:
-        """Treat a message that could not be committed: a deferred constraint, a serialization failure, or what cannot be sent."""
+        """Treat a message that could not be committed: a deferred constraint, a serialization failure, or what cannot
+        be sent.
+        """
         database, retries = self._receiver.database, self._receiver.retries
         if database.in_transaction or self._rolled_back_by_server(error):
             roll_back(database)  # before counting: forget_failure may hold a lock on the count's row
             return retries.failed(database, message, error)
-        return retries.failed(database, message, broken_transaction(self._receiver.queue, "ended the transaction", error), RowState.GONE)
+        return retries.failed(
+            database, message, broken_transaction(self._receiver.queue, "ended the transaction", error), RowState.GONE
+        )
 
     def _rolled_back_by_server(self, error: Exception) -> bool:
         """Return whether a failed commit has rolled back the transaction that the handler left open.
 
-        On PostgreSQL it was open, because `_can_commit` has asked. SQL Server rolls back a batch that fails, such as a send to a missing
-        queue. Its error 3902 says that COMMIT found no transaction.
+        On PostgreSQL it was open, because `_can_commit` has asked. SQL Server rolls back a batch that fails, such as a
+        send to a missing queue. Its error 3902 says that COMMIT found no transaction.
         """
         return not self._receiver.database.dialect.found_no_transaction(error.__cause__)
 

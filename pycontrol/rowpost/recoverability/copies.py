@@ -1,7 +1,8 @@
 """Build the copy of a failed message that is stored in the error queue or in the delayed table.
 
-`FailedCopies` builds the copies for one queue. A copy must always be possible: a message that cannot be moved because of the text of its error
-would be tried again and again, and would block its queue. So a copy whose headers cannot be built is stored unchanged.
+`FailedCopies` builds the copies for one queue. A copy must always be possible: a message that cannot be moved because
+of the text of its error would be tried again and again, and would block its queue. So a copy whose headers cannot be
+built is stored unchanged.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class FailedCopies:
             message_id = original.get(MESSAGE_ID) or own_id
             row = {} if message_id == own_id else {"Transport message ID": own_id}
             describe(failure.error, {"Message ID": message_id, **row, "Pipeline canceled": "False"})
-            headers = failure_headers(original, failure.error, queue=self._address, host=self._host, at=at, message_id=own_id)
+            headers = failure_headers(
+                original, failure.error, queue=self._address, host=self._host, at=at, message_id=own_id
+            )
             return Call("send_message", self._error_queue, {"headers": encode_headers(headers), "body": message.body})
 
         return self._build(message, Kind.MOVED_TO_ERROR, build)
@@ -74,7 +77,9 @@ class FailedCopies:
         return self._build(message, Kind.DELAYED, build)
 
     def unchanged(self, message: Message) -> Copy:
-        """Return the copy for the error queue with the original headers, the original body and the id of the message's row."""
+        """Return the copy for the error queue with the original headers, the original body and the id of the message's
+        row.
+        """
         content = {"headers": message.raw_headers, "body": message.body, "id": message.id}
         return Copy(Kind.MOVED_TO_ERROR, Call("send_message", self._error_queue, content))
 

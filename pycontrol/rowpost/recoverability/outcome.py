@@ -60,7 +60,8 @@ class Outcome(NamedTuple):
         id: the id of the message's row.
         attempts: failed attempts so far, this one included.
         error: type and text of the error, if there was one.
-        message_id: the message's own id if an attempt failed or the message was dropped; None if its headers cannot be read.
+        message_id: the message's own id if an attempt failed or the message was dropped; None if its headers cannot be
+            read.
         message_type: the type of a message that was dropped, if its headers name one.
         discard: why a message was dropped.
     """
@@ -94,7 +95,9 @@ class Outcome(NamedTuple):
     @classmethod
     def _dropped(cls, kind: Kind, message: Message, discard: Discard) -> Outcome:
         message_id, message_type = identity_of(message)
-        return cls(kind, message.row_version, message.id, message_id=message_id, message_type=message_type, discard=discard)
+        return cls(
+            kind, message.row_version, message.id, message_id=message_id, message_type=message_type, discard=discard
+        )
 
 
 def identity_of(message: Message) -> tuple[str | None, str | None]:

@@ -1,8 +1,9 @@
 """Decide what happens to a message whose handler failed, and build the headers of its copy. All functions are pure.
 
-`Recoverability` is the policy of an endpoint: retry at once, retry after a delay, or move to the error queue. `failure_headers` and
-`delayed_headers` build the headers that NServiceBus writes and ServiceControl imports: all headers of the message are kept, those that
-describe earlier retries and failures are removed, and those that describe this failure are added.
+`Recoverability` is the policy of an endpoint: retry at once, retry after a delay, or move to the error queue.
+`failure_headers` and `delayed_headers` build the headers that NServiceBus writes and ServiceControl imports: all
+headers of the message are kept, those that describe earlier retries and failures are removed, and those that describe
+this failure are added.
 """
 
 from __future__ import annotations
@@ -104,9 +105,9 @@ class Failure:
 class Recoverability:
     """How often and when a failing message is retried; the defaults are those of NServiceBus.
 
-    A message is retried at once `immediate_retries` times. Then it is retried after `delay_increase`, after twice that time, and so
-    on, `delayed_retries` times, each time with its immediate retries. Then it moves to the error queue. With the defaults, a
-    handler is called 24 times.
+    A message is retried at once `immediate_retries` times. Then it is retried after `delay_increase`, after twice that
+    time, and so on, `delayed_retries` times, each time with its immediate retries. Then it moves to the error queue.
+    With the defaults, a handler is called 24 times.
 
     Attributes:
         immediate_retries: retries without a delay, in each round.
@@ -145,7 +146,9 @@ class Recoverability:
 
 @dataclass(frozen=True)
 class Host:
-    """The endpoint (the queue's name) and the machine that processed a message, and what the environment calls this host."""
+    """The endpoint (the queue's name) and the machine that processed a message, and what the environment calls this
+    host.
+    """
 
     endpoint: str
     machine: str
@@ -163,7 +166,9 @@ class Host:
 
     @cached_property
     def id(self) -> str:
-        """32 hexadecimal digits, which ServiceControl parses as a GUID. The same endpoint on the same host has the same id.
+        """32 hexadecimal digits, which ServiceControl parses as a GUID.
+
+        The same endpoint on the same host has the same id.
 
         >>> Host("Billing", "APP02").id == Host("Billing", "APP02").id, len(Host("Billing", "APP02").id)
         (True, 32)
@@ -172,15 +177,18 @@ class Host:
 
 
 def plain_recoverability(attempts: int) -> Recoverability:
-    """Return the policy of a plain function: `attempts` attempts without delays, then the error queue, whatever the error."""
+    """Return the policy of a plain function:
+
+    `attempts` attempts without delays, then the error queue, whatever the error.
+    """
     return Recoverability(immediate_retries=attempts - 1, delayed_retries=0, unrecoverable=())
 
 
 def delayed_rounds(headers: Mapping[str, str | None]) -> int:
     """Return how many delayed retries a message had, from its header NServiceBus.Retries.
 
-    A header that is missing, is not a number, or has more than nine digits counts as 0. Any sender may write any header, and
-    Python refuses to convert thousands of digits.
+    A header that is missing, is not a number, or has more than nine digits counts as 0. Any sender may write any
+    header, and Python refuses to convert thousands of digits.
 
     >>> delayed_rounds({"NServiceBus.Retries": "2"}), delayed_rounds({"NServiceBus.Retries": "9" * 5000})
     (2, 0)
@@ -189,11 +197,13 @@ def delayed_rounds(headers: Mapping[str, str | None]) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= ROUNDS_DIGITS else 0
 
 
-def delayed_headers(headers: Mapping[str, str | None], round_: int, now: datetime, delay: timedelta, message_id: str) -> dict[str, str | None]:
+def delayed_headers(
+    headers: Mapping[str, str | None], round_: int, now: datetime, delay: timedelta, message_id: str
+) -> dict[str, str | None]:
     """Return the headers of a delayed retry.
 
-    DeliverAt is the time of this retry. The timestamp remains that of the first retry, so that operators see since when the
-    message has been failing. (The transport of NServiceBus overwrites the timestamp instead.)
+    DeliverAt is the time of this retry. The timestamp remains that of the first retry, so that operators see since when
+    the message has been failing. (The transport of NServiceBus overwrites the timestamp instead.)
 
     Args:
         headers: the message's headers as it arrived.
@@ -228,7 +238,11 @@ def failure_headers(
         at: the time of the failure in UTC.
         message_id: is used if the header with the message's id is missing.
     """
-    kept = {name: value for name, value in storable(headers).items() if name not in DROPPED and not name.startswith(EXCEPTION_INFO)}
+    kept = {
+        name: value
+        for name, value in storable(headers).items()
+        if name not in DROPPED and not name.startswith(EXCEPTION_INFO)
+    }
     if not kept.get(MESSAGE_ID):
         kept[MESSAGE_ID] = message_id
     return {
@@ -245,7 +259,9 @@ def failure_headers(
 
 
 def _new_trace(headers: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the header with which a later attempt starts a trace: it may come hours after the send, and links to it."""
+    """Return the header with which a later attempt starts a trace: it may come hours after the send, and links to
+    it.
+    """
     return {START_NEW_TRACE: "True"} if TRACE_PARENT in headers else {}
 
 
@@ -261,7 +277,10 @@ def describe(error: BaseException, facts: Mapping[str, str]) -> None:
 
 
 def _facts(error: BaseException) -> dict[str, str]:
-    """Return the facts of an error. A user's class may answer for any attribute, so only what `describe` has set counts."""
+    """Return the facts of an error.
+
+    A user's class may answer for any attribute, so only what `describe` has set counts.
+    """
     facts: dict[str, str] = getattr(error, "__dict__", {}).get(_FACTS, {})
     return facts
 

@@ -1,4 +1,5 @@
-"""Treat a failed attempt to handle a message: count it, then retry the message, delay it, or move it to the error queue.
+"""Treat a failed attempt to handle a message: count it, then retry the message, delay it, or move it to the error
+queue.
 
 `Retries` does this for one queue. Its way of a failed message is, from top to bottom:
 
@@ -6,10 +7,10 @@
     _treat          ask the policy: retry, delay, or error queue
     _move           store a copy where the policy says, remove the row and its count, in one transaction
 
-Attempts are counted in the database, because all workers of a queue share the count. The count is written in a transaction of its
-own on a second connection, which is open only while messages fail. For a minute after a failure, handlers run behind a savepoint.
-Then a failed handler's work can be undone while the message stays locked, and no other worker takes a message between its last
-attempt and its move. `RowState` says in which state the row is.
+Attempts are counted in the database, because all workers of a queue share the count. The count is written in a
+transaction of its own on a second connection, which is open only while messages fail. For a minute after a failure,
+handlers run behind a savepoint. Then a failed handler's work can be undone while the message stays locked, and no other
+worker takes a message between its last attempt and its move. `RowState` says in which state the row is.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Retries:
         recoverability: decides whether a message is retried.
         error_queue: where messages go that are not retried.
         host: who handles the messages; None for the queue's endpoint on this machine.
-        open_second: opens a second connection to count failures. Without it, a failure is counted after the rollback, and other
-            workers may make some attempts too many.
+        open_second: opens a second connection to count failures. Without it, a failure is counted after the rollback,
+            and other workers may make some attempts too many.
         clock: monotonic time in seconds.
         observers: are called with the error of each failed attempt, before it is counted.
     """
@@ -124,11 +125,13 @@ class Retries:
         return Call("forget_failure", None, {"queue_key": self._key, "id": message.id})
 
     # -------------------------------------------------------------- a failed attempt
-    def failed(self, database: Connection, message: Message, error: BaseException, row: RowState = RowState.RETURNED) -> Outcome:
+    def failed(
+        self, database: Connection, message: Message, error: BaseException, row: RowState = RowState.RETURNED
+    ) -> Outcome:
         """Count a failed attempt and treat the message accordingly. The receiving transaction is over afterwards.
 
-        If the message may exist only in memory (REMOVED, GONE), the attempt is not counted, because nothing depends on the count
-        and a count that fails must not lose the message. It moves to the error queue at once.
+        If the message may exist only in memory (REMOVED, GONE), the attempt is not counted, because nothing depends on
+        the count and a count that fails must not lose the message. It moves to the error queue at once.
 
         Args:
             database: the receiving connection.
@@ -137,8 +140,8 @@ class Retries:
             row: where the message's row is. HELD if a savepoint was set before the handler ran.
 
         Raises:
-            DatabaseError: the attempt could not be counted. If `row` is HELD, the receiving transaction is still open. The
-                caller's `ReceiveTransaction` rolls it back, so that the message is in its queue again.
+            DatabaseError: the attempt could not be counted. If `row` is HELD, the receiving transaction is still open.
+                The caller's `ReceiveTransaction` rolls it back, so that the message is in its queue again.
         """
         for failed in self._observers:
             failed(error)
@@ -182,7 +185,8 @@ class Retries:
     def crashed(self, database: Connection, row_id: UUID, row_version: int, error: BaseException) -> Outcome:
         """Treat a message whose worker process died, or whose connection was lost, while its handler ran.
 
-        That counts as a failed attempt. Otherwise the message would kill one worker or one server process after the other.
+        That counts as a failed attempt. Otherwise the message would kill one worker or one server process after the
+        other.
 
         Args:
             database: a connection without an open transaction.
@@ -207,8 +211,8 @@ class Retries:
         """Count a failed attempt, and return how many there are.
 
         Raises:
-            DatabaseError: it could not be counted. A deadlock or a lock timeout is raised as DatabaseError too, because those
-                are retried without a report, and a message that fails must not be retried unseen.
+            DatabaseError: it could not be counted. A deadlock or a lock timeout is raised as DatabaseError too, because
+                those are retried without a report, and a message that fails must not be retried unseen.
         """
         try:
             return int(database.call_atomically("record_failure", queue_key=self._key, id=row_id)[0].attempts)
@@ -216,8 +220,9 @@ class Retries:
             self.close_second()
             kind = DatabaseUnavailable if isinstance(trouble, DatabaseUnavailable) else DatabaseError
             raise kind(
-                f"A failed attempt at message {row_id} of queue {self._queue!r} could not be counted: {in_words(trouble)} "
-                f"The message stays in its queue and is tried again. The attempt had failed with {in_words(error)}"
+                f"A failed attempt at message {row_id} of queue {self._queue!r} could not be counted: "
+                f"{in_words(trouble)} The message stays in its queue and is tried again. The attempt had failed with "
+                f"{in_words(error)}"
             ) from trouble
 
     def _undo_handler(self, database: Connection) -> bool:
@@ -248,7 +253,10 @@ class Retries:
 
     def _undecided(self, message: Message, failure: Failure, trouble: BaseException) -> Outcome:
         """Report that the policy itself failed. The message is tried again."""
-        words = f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue {self._queue!r}: {in_words(trouble)}"
+        words = (
+            f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
+            f"{self._queue!r}: {in_words(trouble)}"
+        )
         return Outcome.failed(Kind.UNMOVABLE, message, failure.attempts, words)
 
     # -------------------------------------------------------------- moving the message
@@ -299,7 +307,9 @@ class Retries:
         return None
 
     def _rescue(self, database: Connection, message: Message, copy: Call, row: RowState, trouble: RowpostError) -> bool:
-        """Try once more to store a message that may exist only in memory, on a new connection; log it if that fails too."""
+        """Try once more to store a message that may exist only in memory, on a new connection; log it if that fails
+        too.
+        """
         with suppress(RowpostError):
             roll_back(database)
         self.close_second()
@@ -312,8 +322,8 @@ class Retries:
         finally:
             self.close_second()
         logger.critical(
-            "Message %s of queue %r may be lost: its handler failed, the message is no longer in its queue for certain, and it could "
-            "not be stored in %r: %s. Store it by hand. Headers: %s Body: %d bytes.",
+            "Message %s of queue %r may be lost: its handler failed, the message is no longer in its queue for "
+            "certain, and it could not be stored in %r: %s. Store it by hand. Headers: %s Body: %d bytes.",
             message.id, self._queue, self._error_queue, in_words(trouble), message.raw_headers, len(message.body),
         )  # fmt: skip
         return False
@@ -323,13 +333,15 @@ class Retries:
             raise trouble
         roll_back(database)
         words = (
-            f"Message {message.id} of queue {self._queue!r} cannot be moved to {self._error_queue!r}: {trouble} It stays in its "
-            "queue, unless its removal was committed, and is tried again."
+            f"Message {message.id} of queue {self._queue!r} cannot be moved to {self._error_queue!r}: {trouble} It "
+            "stays in its queue, unless its removal was committed, and is tried again."
         )
         return Outcome.failed(Kind.UNMOVABLE, message, attempts, words)
 
     # -------------------------------------------------------------- messages with corrupt headers
-    def move_corrupt(self, database: Connection, message: Message, error: MessageCorrupt, row: RowState = RowState.HELD) -> Outcome:
+    def move_corrupt(
+        self, database: Connection, message: Message, error: MessageCorrupt, row: RowState = RowState.HELD
+    ) -> Outcome:
         """Move a message whose headers cannot be read to the error queue, unchanged.
 
         Args:

@@ -14,8 +14,8 @@
     sales.saga(OrderPolicy)
 
 The removal of the message, the state and the outgoing messages commit together. `declaration` holds what a user writes,
-`invocation` finds an instance and runs its method, `state` and `correlation` convert state and correlation values to columns.
-See docs/guides/sagas.md.
+`invocation` finds an instance and runs its method, `state` and `correlation` convert state and correlation values to
+columns. See docs/guides/sagas.md.
 """
 
 from rowpost.sagas.conflicts import ConflictPolicy

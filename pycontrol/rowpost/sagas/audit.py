@@ -1,7 +1,7 @@
 """Report to ServiceControl what each message changed in a saga: the state, the message, and what the saga sent.
 
-`SagaAudit` belongs to the sagas of one endpoint. Until `start` it is off. A report is a call among those that store the state: it
-commits with the change and takes no round trip of its own.
+`SagaAudit` belongs to the sagas of one endpoint. Until `start` it is off. A report is a call among those that store the
+state: it commits with the change and takes no round trip of its own.
 """
 
 from __future__ import annotations
@@ -82,9 +82,12 @@ class SagaAudit:
         return self._place is not None
 
     def start(self, database: Connection, place: Place, *, reply_to: str) -> None:
-        """Report from now on, if ServiceControl's queue can be sent to. If not, say so in the log: sagas work without reports.
+        """Report from now on, if ServiceControl's queue can be sent to.
 
-        The plugin sends a control message to find out. Here its transaction is rolled back, because workers start often.
+        If not, say so in the log: sagas work without reports.
+
+        The plugin sends a control message to find out. Here its transaction is rolled back, because workers start
+        often.
 
         Args:
             database: a connection without an open transaction.
@@ -101,7 +104,11 @@ class SagaAudit:
         except DatabaseUnavailable:
             raise
         except RowpostError as error:
-            logger.warning("Changes of the sagas of %s are not reported to ServiceControl until this worker starts again: %s", self._endpoint, error)
+            logger.warning(
+                "Changes of the sagas of %s are not reported to ServiceControl until this worker starts again: %s",
+                self._endpoint,
+                error,
+            )
         else:
             self._place = place
         if not database.closed:
@@ -141,13 +148,21 @@ def _state(change: InstanceChange) -> str:
     """Return the state as JSON, with the properties that each saga of NServiceBus has."""
     fields: dict[str, Any] = {}
     try:
-        fields = msgspec.json.decode(encode_state(change.state, f"{change.saga_type} {change.id}"), type=dict[str, msgspec.Raw])
+        fields = msgspec.json.decode(
+            encode_state(change.state, f"{change.saga_type} {change.id}"), type=dict[str, msgspec.Raw]
+        )
     except InvalidSagaState as error:
         if not change.completed:
             raise
         logger.warning("The state of a completed saga is not reported to ServiceControl: %s", error)
-    more = {"Id": change.id, "Originator": change.metadata.get("Originator"), "OriginalMessageId": change.metadata.get("OriginalMessageId")}
-    return msgspec.json.encode({**fields, **{name: value for name, value in more.items() if name not in fields}}).decode()
+    more = {
+        "Id": change.id,
+        "Originator": change.metadata.get("Originator"),
+        "OriginalMessageId": change.metadata.get("OriginalMessageId"),
+    }
+    return msgspec.json.encode(
+        {**fields, **{name: value for name, value in more.items() if name not in fields}}
+    ).decode()
 
 
 def _initiator(context: Context, message_type: str) -> SagaChangeInitiator:

@@ -25,8 +25,8 @@ class ConflictPolicy:
 
         Endpoint("Sales", recoverability=Recoverability(policy=ConflictPolicy()))
 
-    Before each retry of a conflict, the worker waits a random time of up to `jitter` times the number of attempts, so that
-    the same messages do not conflict again.
+    Before each retry of a conflict, the worker waits a random time of up to `jitter` times the number of attempts, so
+    that the same messages do not conflict again.
 
     Args:
         retries: maximum number of retries of a message whose error is a conflict; then `otherwise` applies.

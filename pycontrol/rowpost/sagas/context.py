@@ -33,7 +33,12 @@ class SagaContext(Context):
     """
 
     def __init__(
-        self, outer: Context, saga_id: UUID, saga_type: str, metadata: Mapping[str, str], sent: list[SagaChangeOutput] | None = None
+        self,
+        outer: Context,
+        saga_id: UUID,
+        saga_type: str,
+        metadata: Mapping[str, str],
+        sent: list[SagaChangeOutput] | None = None,
     ) -> None:
         super().__init__(outer.endpoint, outer.database, outer.incoming, outer.scope)
         self.outgoing, self.headers, self.discards = outer.outgoing, outer.headers, outer.discards
@@ -45,7 +50,8 @@ class SagaContext(Context):
     def request_timeout(self, after: timedelta | datetime, message: Any) -> str:
         """Send the instance a delayed message; return its message id.
 
-        The message finds the instance by its id. If the saga is complete by then, the message is discarded, with an event.
+        The message finds the instance by its id. If the saga is complete by then, the message is discarded, with an
+        event.
 
         Args:
             after: delay from now, or a time with time zone.
@@ -68,7 +74,8 @@ class SagaContext(Context):
         address = self._metadata.get("Originator")
         if not address:
             raise InvalidMessage(
-                f"Cannot reply: the message that started the saga {self._saga_id} has no reply address. Send to a queue by name instead."
+                f"Cannot reply: the message that started the saga {self._saga_id} has no reply address. Send to a "
+                "queue by name instead."
             )
         self._check_reply(address)
         kept = {
@@ -80,7 +87,9 @@ class SagaContext(Context):
         own = {} if headers is None else check_headers(headers)
         return self._collect(message, "Reply", {**extra, **own}, False, destination=self.endpoint.resolve(address))
 
-    def _collect(self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any) -> str:
+    def _collect(
+        self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
+    ) -> str:
         message_id = super()._collect(message, intent, extra, immediate, **where)
         if self._sent is not None:
             named = next(iter(split_enclosed_types((extra or {}).get(ENCLOSED_MESSAGE_TYPES))), None)

@@ -32,9 +32,13 @@ def correlation_text(value: Any, kind: str, of: str) -> str:
         InvalidCorrelation: the value is missing, has another type, or cannot be stored.
     """
     if value is None or value == "":
-        raise InvalidCorrelation(f"{of} is {'missing' if value is None else 'empty'}, so that no saga can be found by it.")
+        raise InvalidCorrelation(
+            f"{of} is {'missing' if value is None else 'empty'}, so that no saga can be found by it."
+        )
     if KINDS.get(type(value)) != kind:
-        raise InvalidCorrelation(f"{of} is {value!r:.60}, of type {type(value).__name__}, but the saga is found by a value of type {kind}.")
+        raise InvalidCorrelation(
+            f"{of} is {value!r:.60}, of type {type(value).__name__}, but the saga is found by a value of type {kind}."
+        )
     problem = _problem(value)
     if problem:
         raise InvalidCorrelation(f"{of} {problem}.")

@@ -69,7 +69,10 @@ class Method:
 
 @dataclass(frozen=True)
 class SagaDeclaration:
-    """The checked declaration of a saga class. `name` is its type in headers, `property` the state's correlation field."""
+    """The checked declaration of a saga class.
+
+    `name` is its type in headers, `property` the state's correlation field.
+    """
 
     name: str
     state: type
@@ -94,7 +97,9 @@ class SagaDeclaration:
     def settings_for(self, endpoint: str) -> SagaSettings:
         """Return the table that the deployment has to create."""
         transitional = self.transitional and property_name(self.transitional)
-        return SagaSettings(self.table_for(endpoint), property_name(self.property), self.kind, transitional, self.transitional_kind)
+        return SagaSettings(
+            self.table_for(endpoint), property_name(self.property), self.kind, transitional, self.transitional_kind
+        )
 
 
 class Saga(Generic[State]):
@@ -103,17 +108,18 @@ class Saga(Generic[State]):
     Class arguments:
         correlate: for each message class, the field that identifies the instance. Replies and timeouts of the saga need
             none, because they contain the instance's id.
-        by: the state's field with the same value. May be omitted if all fields in `correlate` have its name. Its type is
-            str, int, UUID or datetime. Its value cannot change.
+        by: the state's field with the same value. May be omitted if all fields in `correlate` have its name. Its type
+            is str, int, UUID or datetime. Its value cannot change.
         state: the state's class, if it is not given in brackets.
         concurrency: "pessimistic" locks the instance before the handler runs, so that other messages wait. "optimistic"
             lets them run; all but the first to finish fail with SagaConflict and are retried.
         lock_timeout: maximum time to wait for the lock.
         table: the table's name; by default <endpoint>_<class>.
         transitional: a second field to store as a correlation value, while sagas move from one field to another.
-        without_instance: what happens to a message that starts no instance and finds none. "discard" drops it, with an event.
-            "retry" fails the attempt, so that the endpoint's recoverability decides: the message that starts the instance may be
-            late. "error" moves the message to the error queue. A timeout of an instance that is complete is always discarded.
+        without_instance: what happens to a message that starts no instance and finds none. "discard" drops it, with an
+            event. "retry" fails the attempt, so that the endpoint's recoverability decides: the message that starts the
+            instance may be late. "error" moves the message to the error queue. A timeout of an instance that is
+            complete is always discarded.
         renamed, removed: fields of the state that were renamed or removed, see `state.py`.
         version: version of the class, stored for people who read the table; at most 23 characters.
 
@@ -131,7 +137,10 @@ class Saga(Generic[State]):
         if correlate is not None:
             cls.declaration = _declare(cls, correlate, **options)
         elif options:
-            raise SettingsError(f"The saga {cls.__name__} has no correlation. Add the class argument correlate={{MessageClass: 'field'}}.")
+            raise SettingsError(
+                f"The saga {cls.__name__} has no correlation. Add the class argument correlate={{MessageClass: "
+                f"'field'}}."
+            )
 
     def complete(self) -> None:
         """Complete the saga: its row is removed after the handler has returned, and later messages find no instance."""
@@ -183,7 +192,9 @@ def _declare(
     check_runs(cls.not_found, SettingsError, f"{cls.__name__}.not_found")
     required = [f.name for f in dataclasses.fields(state) if f.name != by and _needs_value(f)]
     if required:
-        raise problem(f"starts with no value but {by}. Give these fields of {state.__name__} a default: {', '.join(required)}.")
+        raise problem(
+            f"starts with no value but {by}. Give these fields of {state.__name__} a default: {', '.join(required)}."
+        )
     return SagaDeclaration(
         name=type_name(cls),
         state=state,
@@ -258,9 +269,14 @@ def _methods(cls: type, correlate: Mapping[type, str], problem: _Problem) -> Ite
             if type_ in found:
                 raise problem(f"handles {type_} in two methods, {found[type_].name} and {name}. Remove one of them.")
             if starting and message not in correlate:
-                raise problem(f"is started by {message.__name__}, which has no correlation. Add correlate={{{message.__name__}: '…'}}.")
+                raise problem(
+                    f"is started by {message.__name__}, which has no correlation. Add correlate={{{message.__name__}: "
+                    f"'…'}}."
+                )
             field = correlate.get(message)
-            fields = {each.name for each in dataclasses.fields(message)} if dataclasses.is_dataclass(message) else {field}
+            fields = (
+                {each.name for each in dataclasses.fields(message)} if dataclasses.is_dataclass(message) else {field}
+            )
             if field is not None and field not in fields:
                 raise problem(f"is correlated by {message.__name__}.{field}, but there is no such field.")
             found[type_] = Method(name, message, starting, subscribe, field)

@@ -46,23 +46,27 @@ class HostedSagas:
             SettingsError: as for Endpoint.saga.
         """
         if not hasattr(saga, "declaration"):
-            raise SettingsError(f"{saga.__name__} is not declared as a saga. Write class {saga.__name__}(Saga[State], correlate={{…}}).")
+            raise SettingsError(
+                f"{saga.__name__} is not declared as a saga. Write class {saga.__name__}(Saga[State], correlate={{…}})."
+            )
         if self._mode == "none":
             raise SettingsError(
-                f"The saga {saga.__name__} cannot run in an endpoint with the transaction mode none: the message is removed before "
-                "the state is stored, so that a failure would lose it. Use receive_only or sends_atomic_with_receive."
+                f"The saga {saga.__name__} cannot run in an endpoint with the transaction mode none: the message is "
+                "removed before the state is stored, so that a failure would lose it. Use receive_only or "
+                "sends_atomic_with_receive."
             )
         if self._has_outbox:
             raise SettingsError(
-                f"The saga {saga.__name__} cannot run in the endpoint {self._endpoint!r}, which has an outbox: the saga's state "
-                "is in the queue's database and the outbox in another one, so that after a crash only one of them may have "
-                "processed a message. Move the saga to a separate endpoint."
+                f"The saga {saga.__name__} cannot run in the endpoint {self._endpoint!r}, which has an outbox: the "
+                "saga's state is in the queue's database and the outbox in another one, so that after a crash only "
+                "one of them may have processed a message. Move the saga to a separate endpoint."
             )
         table = saga.declaration.table_for(self._endpoint)
         other = self._hosted.setdefault(table.casefold(), saga)
         if other is not saga:
             raise SettingsError(
-                f"The sagas {other.__name__} and {saga.__name__} have the same table, {table}. Name another one for one of them: table='…'."
+                f"The sagas {other.__name__} and {saga.__name__} have the same table, {table}. Name another one for "
+                "one of them: table='…'."
             )
         for method in saga.declaration.methods:
             wanted = type_name(method.cls)
@@ -75,7 +79,9 @@ class HostedSagas:
         """Report changes of instances to ServiceControl's queue, see `SagaAudit.start`."""
         self._audit.start(database, place, reply_to=reply_to)
 
-    def in_lock_order(self, messages: list[Message], read: Callable[[Message], Iterable[tuple[RegisteredHandler, Any]]]) -> list[Message]:
+    def in_lock_order(
+        self, messages: list[Message], read: Callable[[Message], Iterable[tuple[RegisteredHandler, Any]]]
+    ) -> list[Message]:
         """Return the messages of a batch in the order in which all workers lock instances, which avoids deadlocks.
 
         Messages of one instance keep their order. Messages that no saga handles, or that cannot be read, come first.
@@ -91,15 +97,19 @@ class HostedSagas:
                 found = list(read(message))
             except Exception:  # noqa: BLE001 -- any error of a serializer: the message fails when it is handled
                 return []
-            return sorted(each.function.lock_key(body, message.headers) for each, body in found if isinstance(each.function, SagaInvocation))
+            return sorted(
+                each.function.lock_key(body, message.headers)
+                for each, body in found
+                if isinstance(each.function, SagaInvocation)
+            )
 
         return sorted(messages, key=key)
 
     def store(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Make the calls that store what sagas changed, and return the messages.
 
-        In mode `receive_only` and in batches, this must not wait until the messages are sent. Otherwise the calls are made together
-        with what is sent.
+        In mode `receive_only` and in batches, this must not wait until the messages are sent. Otherwise the calls are
+        made together with what is sent.
         """
         calls = [each for each in outgoing if isinstance(each, Call)]
         if not calls:

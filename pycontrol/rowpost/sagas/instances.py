@@ -1,4 +1,6 @@
-"""Read the instances of a saga from its table, for people: the types on record, pages of instances, and one instance."""
+"""Read the instances of a saga from its table, for people: the types on record, pages of instances, and one
+instance.
+"""
 
 from __future__ import annotations
 

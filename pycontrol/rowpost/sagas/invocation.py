@@ -51,11 +51,13 @@ class SagaTables:
         """Return the registered name of a table in any schema. Raises SagaNotDeployed."""
         if table not in self._names:
             rows = database.call("list_saga_types")
-            self._names = {row.table_name: row.saga_name for row in rows} | {row.saga_name: row.saga_name for row in rows}
+            self._names = {row.table_name: row.saga_name for row in rows} | {
+                row.saga_name: row.saga_name for row in rows
+            }
         if table not in self._names:
             raise SagaNotDeployed(
-                f"The saga's table {table} is not deployed in this database. Run `rowpost apply` with an environment that "
-                "names its endpoint as a worker, or that declares the table below `sagas`."
+                f"The saga's table {table} is not deployed in this database. Run `rowpost apply` with an environment "
+                "that names its endpoint as a worker, or that declares the table below `sagas`."
             )
         return self._names[table]
 
@@ -82,7 +84,9 @@ class SagaInvocation:
         key = self._instance_key(message, context)
         if key is None:
             named = context.incoming.headers.get(SAGA_TYPE) or "another type"
-            context.discards.append(Discard(f"it is for an instance of a saga of {named}, which has no handler for it here", elsewhere=True))
+            context.discards.append(
+                Discard(f"it is for an instance of a saga of {named}, which has no handler for it here", elsewhere=True)
+            )
             return None
         name = self._tables.find(context.database, context.endpoint.resolve(self._table))
         row = self._load(context.database, name, key)
@@ -99,7 +103,9 @@ class SagaInvocation:
         self._check_correlation_unchanged(saga, before)
         calls = self._store(saga, row, metadata, name)
         if sent is not None:
-            change = InstanceChange(self._declared.name, saga.id, saga.state, metadata, row is None, saga.completed, started, sent)
+            change = InstanceChange(
+                self._declared.name, saga.id, saga.state, metadata, row is None, saga.completed, started, sent
+            )
             calls += self._audit.call(change, context, type_name(self._method.cls))
         # before the messages: a conflict must fail the call before anything is sent
         for place, call in enumerate(calls):
@@ -110,7 +116,9 @@ class SagaInvocation:
 
     # -------------------------------------------------------------- finding
     def lock_key(self, message: Any, headers: Mapping[str, str | None]) -> tuple[str, bool, str]:
-        """Return the sort key of an instance: the table, and the correlation value or the id. It is the same in all workers.
+        """Return the sort key of an instance: the table, and the correlation value or the id.
+
+        It is the same in all workers.
 
         Values that a collation may treat as equal, because they differ in case or trailing blanks, are equal here, too.
         """
@@ -120,7 +128,9 @@ class SagaInvocation:
         return self._table, False, str(getattr(message, self._method.field or "", "")).casefold().rstrip()
 
     def _instance_key(self, message: Any, context: Context) -> dict[str, Any] | None:
-        """Return the arguments of load_saga that identify the instance; None if a timeout or reply is for another saga."""
+        """Return the arguments of load_saga that identify the instance; None if a timeout or reply is for another
+        saga.
+        """
         headers = context.incoming.headers
         named, of = headers.get(SAGA_ID), without_assembly(headers.get(SAGA_TYPE) or "")
         if named and of in ("", self._declared.name):
@@ -130,8 +140,9 @@ class SagaInvocation:
             return None
         if field is None:
             raise InvalidCorrelation(
-                f"The message {context.message_id} has no saga id, and {self._saga.__name__} does not declare which field of "
-                f"{type(message).__name__} identifies the instance. Declare it: correlate={{{type(message).__name__}: '…'}}."
+                f"The message {context.message_id} has no saga id, and {self._saga.__name__} does not declare which "
+                f"field of {type(message).__name__} identifies the instance. Declare it: "
+                f"correlate={{{type(message).__name__}: '…'}}."
             )
         return {"correlation_value": self._text(getattr(message, field, None), f"{type(message).__name__}.{field}")}
 
@@ -141,11 +152,14 @@ class SagaInvocation:
     def _load(self, database: Connection, name: str, key: dict[str, Any]) -> Any:
         lock_timeout_ms = max(1, self._declared.lock_timeout // _MILLISECOND)
         try:
-            rows = database.call("load_saga", name, **key, locked=not self._declared.optimistic, lock_timeout_ms=lock_timeout_ms)
+            rows = database.call(
+                "load_saga", name, **key, locked=not self._declared.optimistic, lock_timeout_ms=lock_timeout_ms
+            )
         except LockTimeout as error:
             raise LockTimeout(
-                f"The saga {self._saga.__name__} {next(iter(key.values()))} was locked by another message for more than "
-                f"{self._declared.lock_timeout.total_seconds():g} s. Shorten the saga's handlers, or raise lock_timeout."
+                f"The saga {self._saga.__name__} {next(iter(key.values()))} was locked by another message for more "
+                f"than {self._declared.lock_timeout.total_seconds():g} s. Shorten the saga's handlers, or raise "
+                "lock_timeout."
             ) from error
         return rows[0] if rows else None
 
@@ -183,8 +197,8 @@ class SagaInvocation:
         now = getattr(saga.state, name)
         if now != before or type(now) is not type(before):
             raise InvalidCorrelation(
-                f"The handler {self.__qualname__} changed {name} from {before!r:.60} to {now!r:.60}, but the correlation value of "
-                "an instance cannot change. Nothing was stored. Start another instance instead."
+                f"The handler {self.__qualname__} changed {name} from {before!r:.60} to {now!r:.60}, but the "
+                "correlation value of an instance cannot change. Nothing was stored. Start another instance instead."
             )
 
     # -------------------------------------------------------------- storing
@@ -202,7 +216,10 @@ class SagaInvocation:
             return [Call("insert_saga", name, {**content, **start}), *self._second_correlation(saga, name)]
         if not declared.optimistic and msgspec.json.decode(data) == msgspec.json.decode(row.data):
             return []  # locked and unchanged
-        return [Call("update_saga", name, {**content, "concurrency": row.concurrency}), *self._second_correlation(saga, name)]
+        return [
+            Call("update_saga", name, {**content, "concurrency": row.concurrency}),
+            *self._second_correlation(saga, name),
+        ]
 
     def _second_correlation(self, saga: Saga[Any], name: str) -> list[Call]:
         declared = self._declared

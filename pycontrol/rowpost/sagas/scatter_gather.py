@@ -16,10 +16,10 @@
         def checked(self, message, context):
             self.state.missing = [each.sku for each in message.results if not each.in_stock]
 
-A saga that sends 10,000 requests and counts the answers itself is changed 10,000 times. Each change waits for the one before,
-or conflicts with it. With scatter-gather it is changed once. The requests are divided among sub-sagas, recursively, so that
-none waits for more than `at_most` answers. Each sub-saga replies to its parent with the results that it gathered. See
-docs/guides/contention.md.
+A saga that sends 10,000 requests and counts the answers itself is changed 10,000 times. Each change waits for the one
+before, or conflicts with it. With scatter-gather it is changed once. The requests are divided among sub-sagas,
+recursively, so that none waits for more than `at_most` answers. Each sub-saga replies to its parent with the results
+that it gathered. See docs/guides/contention.md.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def split(items: Sequence[Any], at_most: int) -> list[tuple[Any, ...]]:
 
     >>> [len(group) for group in split(range(250), at_most=100)], [len(group) for group in split(range(20_000), at_most=100)]
     ([84, 84, 82], [10000, 10000])
-    """
+    """  # noqa: E501
     below = at_most
     while below * at_most < len(items):  # `below`: the items that one child can have below it
         below *= at_most
@@ -59,11 +59,11 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
     """A saga that sends requests of one class and gathers the responses of another; both are dataclasses.
 
     Class arguments, in addition to those of Saga:
-        at_most: maximum number of answers that an instance waits for. More requests are divided among sub-sagas. None: no
-            maximum.
-        at_once: maximum number of unanswered requests of an instance; None: no maximum. With 1, each request is sent after
-            the answer to the one before. This avoids contention, and takes as long as all requests together. Requests that
-            are not sent yet are part of the state.
+        at_most: maximum number of answers that an instance waits for. More requests are divided among sub-sagas. None:
+            no maximum.
+        at_once: maximum number of unanswered requests of an instance; None: no maximum. With 1, each request is sent
+            after the answer to the one before. This avoids contention, and takes as long as all requests together.
+            Requests that are not sent yet are part of the state.
 
     `Gathered` is the message with the results: `name`, and in `results` the responses in the order of their arrival.
 
@@ -78,7 +78,9 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
         request, response = _classes_of(cls)
         for name, value, least in (("at_most", at_most, 2), ("at_once", at_once, 1)):
             if value is not None and value < least:
-                raise SettingsError(f"The saga {cls.__name__} has {name}={value}. Use a number of at least {least}, or None.")
+                raise SettingsError(
+                    f"The saga {cls.__name__} has {name}={value}. Use a number of at least {least}, or None."
+                )
         cls.Part = _message(cls, "Part", name=str, items=GenericAlias(tuple, (request, ...)))
         cls.Gathered = _message(cls, "Gathered", name=str, results=GenericAlias(tuple, (response, ...)))
 
@@ -100,11 +102,13 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
 
     @classmethod
     def scatter(cls, context: Bus, name: str, requests: Iterable[Request], *, to: str | None = None) -> str:
-        """Send the requests. When all are answered, the calling endpoint, or its saga if a saga calls, receives `Gathered`.
+        """Send the requests.
+
+        When all are answered, the calling endpoint, or its saga if a saga calls, receives `Gathered`.
 
         Args:
-            name: identifies this gathering among all unfinished ones, for example an order's id. It is a correlation value;
-                each level of sub-sagas appends a number: "A1", "A1.17".
+            name: identifies this gathering among all unfinished ones, for example an order's id. It is a correlation
+                value; each level of sub-sagas appends a number: "A1", "A1.17".
             to: the queue of the endpoint that hosts this saga; by default the calling endpoint.
         """
         return context.send(cls.Part(name, tuple(requests)), to=to or context.endpoint.queue)
@@ -115,7 +119,9 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
 
     def _begin(self, part: Any, context: SagaContext, at_most: int | None, at_once: int | None) -> None:
         if self.state.awaits:
-            raise InvalidMessage(f"{type(self).__name__} already gathers for {part.name!r}. Give each gathering a unique name.")
+            raise InvalidMessage(
+                f"{type(self).__name__} already gathers for {part.name!r}. Give each gathering a unique name."
+            )
         if at_most is not None and len(part.items) > at_most:
             groups = split(part.items, at_most)
             for number, group in enumerate(groups, 1):
@@ -147,7 +153,10 @@ def _classes_of(cls: type) -> tuple[type, type]:
         arguments = typing.get_args(base)
         if len(arguments) == 2 and all(map(dataclasses.is_dataclass, arguments)):  # noqa: PLR2004 -- request and response
             return arguments
-    raise SettingsError(f"The saga {cls.__name__} has no message classes. Write class X(ScatterGather[Request, Response]) with two dataclasses.")
+    raise SettingsError(
+        f"The saga {cls.__name__} has no message classes. Write class X(ScatterGather[Request, Response]) with two "
+        "dataclasses."
+    )
 
 
 def _message(cls: type, called: str, /, **fields: Any) -> type:
@@ -157,7 +166,10 @@ def _message(cls: type, called: str, /, **fields: Any) -> type:
 
 def _state_of(cls: type, request: type, response: type) -> type:
     """Return the class of the state: the number of awaited answers, the requests to send, and the results so far."""
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [("name", str), ("awaits", int, dataclasses.field(default=0))]
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        ("name", str),
+        ("awaits", int, dataclasses.field(default=0)),
+    ]
     for name, kind in (("waiting", request), ("results", response)):
         fields.append((name, GenericAlias(list, (kind,)), dataclasses.field(default_factory=list)))
     return dataclasses.make_dataclass(f"{cls.__name__}State", fields, namespace={"__module__": cls.__module__})

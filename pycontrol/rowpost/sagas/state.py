@@ -1,8 +1,8 @@
 """Convert a saga's state to and from the JSON in its table, also after its class has changed.
 
-Fields are named as in messages: `order_id` is `OrderId`, as NServiceBus.Persistence.Sql writes it. A field that is new in the
-class gets its default. A stored field that the class does not have is an error, because storing the state again would lose
-it. The class declares its new name (`renamed`) or that it may be dropped (`removed`).
+Fields are named as in messages: `order_id` is `OrderId`, as NServiceBus.Persistence.Sql writes it. A field that is new
+in the class gets its default. A stored field that the class does not have is an error, because storing the state again
+would lose it. The class declares its new name (`renamed`) or that it may be dropped (`removed`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def encode_state(state: Any, of: str) -> str:
 def decode_state(text: str, cls: type, of: str, renamed: Mapping[str, str], removed: Collection[str]) -> Any:
     """Return the stored JSON as an instance of the state's class. Raises InvalidSagaState."""
     try:
-        stored = msgspec.json.decode(text, type=dict[str, msgspec.Raw])  # raw values: read and written again, numbers keep every digit
+        stored = msgspec.json.decode(
+            text, type=dict[str, msgspec.Raw]
+        )  # raw values: read and written again, numbers keep every digit
     except msgspec.MsgspecError as error:
         raise InvalidSagaState(f"The stored state of {of} is no JSON object: {error}") from error
     new_names = {property_name(old): property_name(new) for old, new in renamed.items()}
@@ -48,7 +50,8 @@ def decode_state(text: str, cls: type, of: str, renamed: Mapping[str, str], remo
     unknown = sorted(fields.keys() - known)
     if unknown:
         raise InvalidSagaState(
-            f"The stored state of {of} has the fields {', '.join(unknown)}, which {cls.__name__} does not have; storing it again "
+            f"The stored state of {of} has the fields {', '.join(unknown)}, which {cls.__name__} does not have; "
+            "storing it again "
             "would lose them. Declare in the saga's class: renamed={'old': 'new'} or removed=('old',)."
         )
     try:

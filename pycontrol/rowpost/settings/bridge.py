@@ -1,4 +1,5 @@
-"""Read the file of a bridge: two environments, the endpoints of each, and the events that these receive from the other side.
+"""Read the file of a bridge: two environments, the endpoints of each, and the events that these receive from the other
+side.
 
 bridge = load_bridge(Path("bridge.yml"))
 """
@@ -81,7 +82,8 @@ class BridgeSettings(_Top):
         poll_interval: time between two polls of queues that were empty.
         stop_timeout: time for which a stop waits for the batch that is being moved.
         retention: time for which the target remembers a message whose removal from the source it did not see.
-        translate_reply_of_failed: whether the address for replies is translated of failed messages and of their retries too.
+        translate_reply_of_failed: whether the address for replies is translated of failed messages and of their retries
+            too.
     """
 
     sides: tuple[BridgeSide, BridgeSide] = field(kw_only=True)
@@ -100,7 +102,9 @@ class _Endpoint:
 
 
 def load_bridge(path: Path) -> BridgeSettings:
-    """Read the file of a bridge and the two environments that it names. A path of an environment counts from the bridge's file.
+    """Read the file of a bridge and the two environments that it names.
+
+    A path of an environment counts from the bridge's file.
 
     Raises:
         SettingsError: a file is missing, or something in it is wrong.
@@ -111,7 +115,10 @@ def load_bridge(path: Path) -> BridgeSettings:
     nodes = list(root.children("sides"))
     top = decode(root, _Top, defaults={"name": path.stem})
     if len(nodes) != SIDES:
-        raise root.error("sides", f"a bridge has two sides, not {len(nodes)}: write two names, each with its environment and its endpoints")
+        raise root.error(
+            "sides",
+            f"a bridge has two sides, not {len(nodes)}: write two names, each with its environment and its endpoints",
+        )
     lists = [list(node.children("endpoints")) for node in nodes]
     read = [decode(node, _Side) for node in nodes]
     loaded = [load_settings(_environment(path, side.environment)) for side in read]
@@ -121,7 +128,9 @@ def load_bridge(path: Path) -> BridgeSettings:
         endpoints = tuple(_read_endpoint(node, loaded[here], loaded[there]) for node in lists[here])
         written, own = read[here].error_queue, loaded[here].supervisor.error_queue
         if written is not None:
-            own = canonical_name(nodes[here], written, loaded[here].engine, loaded[here].default_schema, key="error_queue")
+            own = canonical_name(
+                nodes[here], written, loaded[here].engine, loaded[here].default_schema, key="error_queue"
+            )
         sides.append(BridgeSide(nodes[here].name, loaded[here], endpoints, own))
     first, second = sides
     for side, other, node in ((first, second, nodes[0]), (second, first, nodes[1])):
@@ -135,7 +144,11 @@ def _environment(file: Path, name: str) -> str | Path:
 
 def _check_apart(root: Node, loaded: list[Settings]) -> None:
     one, other = loaded
-    if (one.engine, one.url, one.data_folder if one.embedded else "") == (other.engine, other.url, other.data_folder if other.embedded else ""):
+    if (one.engine, one.url, one.data_folder if one.embedded else "") == (
+        other.engine,
+        other.url,
+        other.data_folder if other.embedded else "",
+    ):
         same = True
     else:
         same = one.target == other.target and HIDDEN not in one.target
@@ -147,7 +160,9 @@ def _read_endpoint(node: Node, here: Settings, there: Settings) -> BridgeEndpoin
     read = decode(node, _Endpoint)
     return BridgeEndpoint(
         node.name,
-        canonical_name(node, read.queue or node.name, here.engine, here.default_schema, key="queue" if read.queue else ""),
+        canonical_name(
+            node, read.queue or node.name, here.engine, here.default_schema, key="queue" if read.queue else ""
+        ),
         canonical_name(node, node.name, there.engine, there.default_schema),
         read.subscribe,
     )
@@ -157,13 +172,19 @@ def _check_side(node: Node, side: BridgeSide, other: BridgeSide) -> None:
     proxies = {each.proxy: each.name for each in other.endpoints}
     for endpoint in side.endpoints:
         if endpoint.queue in proxies:
-            raise node.error(f"endpoints.{endpoint.name}", f"lives on the side {other.name} too: name it on one side only")
+            raise node.error(
+                f"endpoints.{endpoint.name}", f"lives on the side {other.name} too: name it on one side only"
+            )
     for name, endpoint_name in proxies.items():
         declared = side.settings.queue(name)
         if declared is not None and declared.worker is not None:
             raise node.error(
                 "environment",
-                f"{side.settings.environment} has a worker for the queue {name}, from which the bridge receives for {endpoint_name}: remove one",
+                f"{side.settings.environment} has a worker for the queue {name}, from which the bridge receives for "
+                f"{endpoint_name}: remove one",
             )
     if side.error_queue in proxies:
-        raise node.error("error_queue", f"{side.error_queue} crosses the bridge: name another queue for messages that cannot, such as bridge.error")
+        raise node.error(
+            "error_queue",
+            f"{side.error_queue} crosses the bridge: name another queue for messages that cannot, such as bridge.error",
+        )

@@ -72,7 +72,8 @@ def read_outboxes(root: Node, *, offline: bool = False) -> tuple[OutboxSettings,
     """Read the section `outbox`. `offline` as for `yaml_file.expand_secrets`.
 
     Raises:
-        SettingsError: also if a URL consists of a variable without a value, because the URL says which engine is planned for.
+        SettingsError: also if a URL consists of a variable without a value, because the URL says which engine is
+            planned for.
     """
     found = []
     for node in root.children("outbox"):
@@ -81,5 +82,9 @@ def read_outboxes(root: Node, *, offline: bool = False) -> tuple[OutboxSettings,
         url = expand_secrets(node, "url", outbox.url, outbox.engine, offline=known)
         if engine_of(url) == "sqlserver":
             check_odbc(node, url, "a PostgreSQL url, or ")
-        found.append(OutboxSettings(node.name, with_password(node, url, outbox.password_file, outbox.password_command), outbox.retention))
+        found.append(
+            OutboxSettings(
+                node.name, with_password(node, url, outbox.password_file, outbox.password_command), outbox.retention
+            )
+        )
     return tuple(found)

@@ -1,6 +1,7 @@
 """What people should know about a queue or a message type: a description, an owner and a runbook.
 
-They stand with a queue, and in the section `message_types`. rowpost shows them on pages, in lists and in metrics, so that an alert can name them.
+They stand with a queue, and in the section `message_types`. rowpost shows them on pages, in lists and in metrics, so
+that an alert can name them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from rowpost.wire.message_types import split_enclosed_types
 __all__ = ["DESCRIBED", "Descriptor", "Link", "MessageTypeSettings", "read_message_types"]
 
 #: the address of a page; other kinds of addresses could run code in a browser
-Link = Annotated[str, Meta(pattern=r"^https?://[^\s<>\"'\\]+\Z", description="the address of a page, such as https://wiki.example/sales")]
+Link = Annotated[
+    str,
+    Meta(pattern=r"^https?://[^\s<>\"'\\]+\Z", description="the address of a page, such as https://wiki.example/sales"),
+]
 #: the keys
 DESCRIBED = ("description", "owner", "runbook")
 
@@ -48,6 +52,8 @@ def read_message_types(root: Node) -> tuple[MessageTypeSettings, ...]:
     found = []
     for node in root.children("message_types"):
         if list(split_enclosed_types(node.name)) != [node.name]:
-            raise node.error("", "is no message type: write its full name without its assembly, such as Shop.Messages.PlaceOrder")
+            raise node.error(
+                "", "is no message type: write its full name without its assembly, such as Shop.Messages.PlaceOrder"
+            )
         found.append(decode(node, MessageTypeSettings, given={"name": node.name}))
     return tuple(found)

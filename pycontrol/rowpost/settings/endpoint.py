@@ -1,4 +1,6 @@
-"""Settings of endpoints: the section `endpoints` of an environment, by the endpoints' names; and `host`, which holds for all of them."""
+"""Settings of endpoints: the section `endpoints` of an environment, by the endpoints' names; and `host`, which holds
+for all of them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _Guid = Annotated[
 
 @dataclass(frozen=True)
 class HostSettings:
-    """How ServiceControl tells instances of an endpoint apart. It shows endpoints with the same name and host id as one instance.
+    """How ServiceControl tells instances of an endpoint apart.
+
+    It shows endpoints with the same name and host id as one instance.
 
     Attributes:
         name: the display name. None for the machine's name.
@@ -45,8 +49,8 @@ class EndpointSettings:
     Attributes:
         name: the endpoint's name, as its code has it.
         host: its host; None for that of the environment.
-        routes: destinations by the full name of a message type, or by a namespace with `.*` at its end, which stands for the types of this
-            namespace and not of those below it.
+        routes: destinations by the full name of a message type, or by a namespace with `.*` at its end, which stands
+            for the types of this namespace and not of those below it.
     """
 
     name: str
@@ -71,7 +75,9 @@ def _read_routes(node: Node | None) -> tuple[tuple[str, str], ...]:
     for name in node.all:
         to = node.take(name, str)
         if not _ROUTED.fullmatch(name):
-            raise node.error(name, "is no message type: write its full name without its assembly, or a namespace as Shop.Messages.*")
+            raise node.error(
+                name, "is no message type: write its full name without its assembly, or a namespace as Shop.Messages.*"
+            )
         try:
             parse_address(to)
         except InvalidQueueName as error:

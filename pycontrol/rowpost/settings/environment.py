@@ -64,7 +64,8 @@ __all__ = [
 def default_data_folder() -> Path:
     """Return the folder of the embedded server's data: ROWPOST_DATA, else the user's data folder.
 
-    A user without a home directory has none. Then the folder begins with ~, and `embedded.start`, which alone needs it, refuses it.
+    A user without a home directory has none. Then the folder begins with ~, and `embedded.start`, which alone needs it,
+    refuses it.
     """
     named = os.environ.get("ROWPOST_DATA")
     try:
@@ -104,11 +105,15 @@ class SupervisorSettings:
         idle_timeout: time after which a worker that is not needed stops.
         delayed_lateness: longest time between two checks for delayed messages that are due.
         maintenance_every: time between two rounds of maintenance of the queues' tables and the outboxes, by one elected
-            process; 0 if something else does it. On SQL Server, tables are maintained only with the feature maintenance.
-        wake_up: whether senders wake the supervisor (PostgreSQL). If not, it peeks once in each peek delay. With "everybody", a trigger
-            on each queue's table wakes it for plain inserts too, such as those of .NET endpoints.
-        metrics: where `rowpost run` serves metrics: a port of this machine, or host:port. None serves none, and measures nothing for them.
-        peek_batch_size: a peek stops counting at so many messages, 1 to 1,000. A peek that finds fewer asks for fewer workers.
+            process; 0 if something else does it. On SQL Server, tables are maintained only with the feature
+            maintenance.
+        wake_up: whether senders wake the supervisor (PostgreSQL). If not, it peeks once in each peek delay. With
+            "everybody", a trigger on each queue's table wakes it for plain inserts too, such as those of .NET
+            endpoints.
+        metrics: where `rowpost run` serves metrics: a port of this machine, or host:port. None serves none, and
+            measures nothing for them.
+        peek_batch_size: a peek stops counting at so many messages, 1 to 1,000. A peek that finds fewer asks for fewer
+            workers.
     """
 
     error_queue: str = "error"
@@ -129,7 +134,8 @@ class Settings:
     Attributes:
         environment: its name.
         engine: postgresql or sqlserver.
-        url: a secret, which repr and str leave out; None for the embedded PostgreSQL. `target` describes where it leads.
+        url: a secret, which repr and str leave out; None for the embedded PostgreSQL. `target` describes where it
+            leads.
         data_folder: folder of the embedded PostgreSQL.
         default_schema: the schema of queues whose names have none.
         subscription_table: the address of the table in which this environment's endpoints subscribe, in the short form.
@@ -141,8 +147,8 @@ class Settings:
         folder: where the file was found; None if the settings do not come from a file.
         participants: names and URLs of databases that can take part in transactions. The URLs are secrets.
         outboxes: business databases with an outbox.
-        features: what a deployment makes apart from the core (`FEATURES`); sections of sagas, outboxes and participants add theirs.
-            The embedded server, and settings that do not come from a file, have all unless they name some.
+        features: what a deployment makes apart from the core (`FEATURES`); sections of sagas, outboxes and participants
+            add theirs. The embedded server, and settings that do not come from a file, have all unless they name some.
         service_control: where endpoints report that they are alive; None: nowhere.
         telemetry: where spans and meters of OpenTelemetry go; None: nowhere, and nothing is observed.
         host: how ServiceControl tells the instances of this environment's endpoints apart.
@@ -175,7 +181,9 @@ class Settings:
 
     @property
     def declarant(self) -> str:
-        """Under which name a database records what these settings declare: a business database may be that of the queues."""
+        """Under which name a database records what these settings declare: a business database may be that of the
+        queues.
+        """
         return f"{self.environment}, outbox {self.business_of}" if self.business_of else self.environment
 
     @property
@@ -238,7 +246,8 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
 
     Args:
         environment: its name, or the path of its file; None for ROWPOST_ENV, or else `local`.
-        offline: nothing will be connected to, so that variables of URLs need no value. Those without one stay as they are written.
+        offline: nothing will be connected to, so that variables of URLs need no value. Those without one stay as they
+            are written.
 
     Raises:
         SettingsError: the file is missing, or something in it is wrong.
@@ -260,7 +269,9 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         url=_read_url(root, top, offline=offline),
         data_folder=_data_folder(path, top.data_folder),
         default_schema=schema,
-        subscription_table=canonical_name(root, top.subscription_table or SUBSCRIPTION_TABLE, dialect, schema, key="subscription_table"),
+        subscription_table=canonical_name(
+            root, top.subscription_table or SUBSCRIPTION_TABLE, dialect, schema, key="subscription_table"
+        ),
         compat=compat,
         queues=read_queues(root, dialect, schema, compat, clustered, supervisor.error_queue),
         sagas=read_sagas(root, lambda node: canonical_name(node, node.name, dialect, schema), dialect),
@@ -280,7 +291,11 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
 
 def _read_url(root: Node, top: _Top, *, offline: bool) -> str | None:
     if top.engine == "embedded":
-        for key, value in (("url", top.url), ("password_file", top.password_file), ("password_command", top.password_command or None)):
+        for key, value in (
+            ("url", top.url),
+            ("password_file", top.password_file),
+            ("password_command", top.password_command or None),
+        ):
             if value is not None:
                 raise root.error(key, f"the embedded engine has no {key}: remove it, or write engine: postgresql")
         return None
@@ -314,8 +329,8 @@ def _read_supervisor(node: Node | None, dialect: str, schema: str) -> Supervisor
     if supervisor.wake_up == "everybody" and dialect == "sqlserver":
         raise node.error(
             "wake_up",
-            "'everybody' is for PostgreSQL only, because SQL Server has no NOTIFY: write true, and a shorter `peek_delay` at the workers of "
-            "queues whose messages must not wait",
+            "'everybody' is for PostgreSQL only, because SQL Server has no NOTIFY: write true, and a shorter "
+            "`peek_delay` at the workers of queues whose messages must not wait",
         )
     if supervisor.metrics is not None:
         try:

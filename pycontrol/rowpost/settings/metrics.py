@@ -1,4 +1,6 @@
-"""The setting `metrics` of the section `supervisor`: the address at which `rowpost run` serves metrics for Prometheus."""
+"""The setting `metrics` of the section `supervisor`: the address at which `rowpost run` serves metrics for
+Prometheus.
+"""
 
 from __future__ import annotations
 
@@ -41,5 +43,7 @@ def read_metrics_address(value: int | str) -> MetricsAddress:
     """
     found = None if isinstance(value, bool) else _ADDRESS.fullmatch(str(value))
     if found is None or int(found["port"]) > HIGHEST_PORT:
-        raise SettingsError(f"{value!r} is no address for metrics: write a port, such as 9464, or host and port, such as 0.0.0.0:9464")
+        raise SettingsError(
+            f"{value!r} is no address for metrics: write a port, such as 9464, or host and port, such as 0.0.0.0:9464"
+        )
     return MetricsAddress((found["host"] or LOOPBACK).strip("[]"), int(found["port"]))

@@ -1,8 +1,8 @@
 """Check the keywords of an ODBC connection string.
 
-ODBC ignores keywords that it does not know. With ADO.NET's `Initial Catalog` in place of `Database`, the login's default database
-would be used, which is often master. `check_odbc` refuses such keywords by name, and strings without a server or a database.
-No message repeats a value, because values may be secrets.
+ODBC ignores keywords that it does not know. With ADO.NET's `Initial Catalog` in place of `Database`, the login's
+default database would be used, which is often master. `check_odbc` refuses such keywords by name, and strings without a
+server or a database. No message repeats a value, because values may be secrets.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def check_odbc(node: Node, url: str, otherwise: str = "") -> None:
     try:
         parts = list(odbc_parts(url))
     except ValueError:
-        raise node.error("url", f"must be {otherwise}an ODBC connection string {_EXAMPLE}. A value with a semicolon stands in braces") from None
+        raise node.error(
+            "url", f"must be {otherwise}an ODBC connection string {_EXAMPLE}. A value with a semicolon stands in braces"
+        ) from None
     given: dict[str, str] = {}
     for written, value in parts:
         key = written.lower()
@@ -66,10 +68,16 @@ def check_odbc(node: Node, url: str, otherwise: str = "") -> None:
         squeezed = key.replace(" ", "")
         if squeezed in _YES_OR_NO and (squeezed != key or value.lower() in ("true", "false")):
             answer = {"true": "yes", "false": "no"}.get(value.lower(), "yes or no")
-            raise node.error("url", f"{written!r} is written as in ADO.NET: ODBC has {squeezed} with yes or no: write {squeezed}={answer}")
+            raise node.error(
+                "url",
+                f"{written!r} is written as in ADO.NET: ODBC has {squeezed} with yes or no: write {squeezed}={answer}",
+            )
     if "dsn" in given or "filedsn" in given:
         return
     if not given.get("server"):
         raise node.error("url", f"must be {otherwise}an ODBC connection string {_EXAMPLE}")
     if not given.get("database"):
-        raise node.error("url", "names no Database, so that the login's default database would be used, often master: add Database=...")
+        raise node.error(
+            "url",
+            "names no Database, so that the login's default database would be used, often master: add Database=...",
+        )

@@ -1,7 +1,8 @@
 """A password that is read anew whenever a connection opens, from a file or from the output of a program.
 
-`SecretUrl` is a URL whose password comes from such a source, so that a rotated password or a token needs no restart. What connects
-calls `read_password`. Nothing else reads the source: a plan or a script shows neither, and runs no program.
+`SecretUrl` is a URL whose password comes from such a source, so that a rotated password or a token needs no restart.
+What connects calls `read_password`. Nothing else reads the source: a plan or a script shows neither, and runs no
+program.
 """
 
 from __future__ import annotations
@@ -34,13 +35,18 @@ _hurries = False
 
 
 def hurry() -> None:
-    """Wait for sources of passwords for at most a second from now on. Signal handlers of processes that are to end call it."""
+    """Wait for sources of passwords for at most a second from now on.
+
+    Signal handlers of processes that are to end call it.
+    """
     global _hurries  # noqa: PLW0603 -- a signal handler sets it, which may take no lock
     _hurries = True
 
 
 def watch(is_asked_to_stop: Callable[[], bool]) -> None:
-    """Let those who wait for a source of a password ask now and then whether the process is to end, as `hurry` says otherwise."""
+    """Let those who wait for a source of a password ask now and then whether the process is to end, as `hurry` says
+    otherwise.
+    """
     global _is_asked_to_stop  # noqa: PLW0603 -- one process, one answer
     _is_asked_to_stop = is_asked_to_stop
 
@@ -61,13 +67,19 @@ class PasswordSource:
     command: tuple[str, ...] = ()
 
     def read(self) -> str:
-        """Return the password, without the end of its line and a byte order mark. Takes at most TIME_LIMIT_S, and 64 KiB.
+        """Return the password, without the end of its line and a byte order mark.
+
+        Takes at most TIME_LIMIT_S, and 64 KiB.
 
         Raises:
-            PasswordUnavailable: the file or the program cannot be read or started, does not end, or holds nothing. Neither the file's text
-                nor the program's output is shown.
+            PasswordUnavailable: the file or the program cannot be read or started, does not end, or holds nothing.
+                Neither the file's text nor the program's output is shown.
         """
-        place = f"the file {self.file}" if self.file is not None else f"the output of the password program {self.command[0]!r}"
+        place = (
+            f"the file {self.file}"
+            if self.file is not None
+            else f"the output of the password program {self.command[0]!r}"
+        )
         found = _read_file(self.file) if self.file is not None else _run(self.command)
         if len(found) > LONGEST:
             raise PasswordUnavailable(f"The password cannot be read: {place} is longer than {LONGEST // 1024} KiB.")
@@ -81,7 +93,10 @@ class PasswordSource:
 
 
 def _read_file(path: Path) -> bytes:
-    """Return a file's bytes, at most one more than LONGEST. A pipe may be named too: its writer has TIME_LIMIT_S for a line."""
+    """Return a file's bytes, at most one more than LONGEST.
+
+    A pipe may be named too: its writer has TIME_LIMIT_S for a line.
+    """
     try:
         file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         try:
@@ -107,13 +122,19 @@ def _read_descriptor(file: int, path: Path) -> bytes:
             if piece:
                 continue
         if _is_late(start):
-            raise PasswordUnavailable(f"The password cannot be read from the file {path}: it is a pipe, and nobody wrote a line to it in time.")
+            raise PasswordUnavailable(
+                f"The password cannot be read from the file {path}: it is a pipe, and nobody wrote a line to it in "
+                "time."
+            )
         time.sleep(_POLL_S)
     return found
 
 
 def _run(command: Sequence[str]) -> bytes:
-    """Return the output of a program, at most one byte more than LONGEST. The program is killed if it writes more or does not end."""
+    """Return the output of a program, at most one byte more than LONGEST.
+
+    The program is killed if it writes more or does not end.
+    """
     start = time.monotonic()
     try:
         program = subprocess.Popen(  # noqa: S603 -- the environment names it, and no shell reads it
@@ -131,16 +152,22 @@ def _run(command: Sequence[str]) -> bytes:
         if not has_ended:
             _kill(program)
     if found is None or not (has_ended or len(found) > LONGEST):
-        raise PasswordUnavailable(f"The password program {command[0]!r} did not end within {TIME_LIMIT_S:g} s, or before rowpost was to end.")
+        raise PasswordUnavailable(
+            f"The password program {command[0]!r} did not end within {TIME_LIMIT_S:g} s, or before rowpost was to end."
+        )
     if program.returncode and len(found) <= LONGEST:
         raise PasswordUnavailable(
-            f"The password program {command[0]!r} ended with exit code {program.returncode}. Its output is not shown; run it by hand."
+            f"The password program {command[0]!r} ended with exit code {program.returncode}. Its output is not shown; "
+            "run it by hand."
         )
     return found
 
 
 def _output_of(program: subprocess.Popen[bytes], start: float) -> bytes | None:
-    """Return what a program writes until it closes its output; None if it does not in time. A thread reads: Windows cannot wait for a pipe."""
+    """Return what a program writes until it closes its output; None if it does not in time.
+
+    A thread reads: Windows cannot wait for a pipe.
+    """
     found: list[bytes] = []
 
     def read() -> None:

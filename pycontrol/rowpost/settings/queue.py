@@ -26,10 +26,12 @@ class QueueSettings(Descriptor):
 
     Attributes:
         name: the canonical name.
-        kind: "own" (a deployment creates the table), "adopted" (the table exists) or "external" (another system owns it: endpoints only send to it, and operators read and retry its failed messages).
+        kind: "own" (a deployment creates the table), "adopted" (the table exists) or "external" (another system owns
+            it: endpoints only send to it, and operators read and retry its failed messages).
         body_string: whether the table has a readable column of the body.
         clustered: whether a new table's index on the row version is clustered (SQL Server).
-        delayed: whether the queue has a table of delayed messages. In a file, the error queue and `audit` have none unless they say so.
+        delayed: whether the queue has a table of delayed messages. In a file, the error queue and `audit` have none
+            unless they say so.
         worker: who handles the messages; None if no worker of this environment does.
         partitions: names of the queues among which the messages are split.
         partition_by: what selects the partition: a header's name, or a function as `module:function`.
@@ -51,15 +53,22 @@ class _Partitions:
     count: Annotated[int, Meta(ge=2, le=LARGEST_PARTITION_COUNT)] = 2
 
 
-def read_queues(root: Node, dialect: str, schema: str, compat: str, clustered: bool, error_queue: str = "error") -> tuple[QueueSettings, ...]:
+def read_queues(
+    root: Node, dialect: str, schema: str, compat: str, clustered: bool, error_queue: str = "error"
+) -> tuple[QueueSettings, ...]:
     """Read the sections `queues` and `external`, with the partitions of queues. Raises SettingsError."""
-    copies = {error_queue, canonical_name(root, "error", dialect, schema), canonical_name(root, "audit", dialect, schema)}
+    copies = {
+        error_queue,
+        canonical_name(root, "error", dialect, schema),
+        canonical_name(root, "audit", dialect, schema),
+    }
     paths: dict[str, str] = {}
     queues: list[QueueSettings] = []
     for group in ("queues", "external"):
         for node in root.children(group):
             name = canonical_name(node, node.name, dialect, schema)
-            # SQL Server's default collations ignore case. PostgreSQL's quoted names do not. Both tell a composed é from a decomposed one.
+            # SQL Server's default collations ignore case. PostgreSQL's quoted names do not. Both tell a composed é from
+            # a decomposed one.
             same = normalize("NFC", name)
             key = same.casefold() if dialect == "sqlserver" else same
             if key in paths:
@@ -67,7 +76,9 @@ def read_queues(root: Node, dialect: str, schema: str, compat: str, clustered: b
             paths[key] = node.path
             external = group == "external"
             queue = (
-                _read_external(node, name) if external else _read_queue(node, name, compat, {"clustered": clustered, "delayed": name not in copies})
+                _read_external(node, name)
+                if external
+                else _read_queue(node, name, compat, {"clustered": clustered, "delayed": name not in copies})
             )
             queues += with_partitions(queue)
     names = [queue.name for queue in queues]
@@ -78,7 +89,10 @@ def read_queues(root: Node, dialect: str, schema: str, compat: str, clustered: b
 
 
 def with_partitions(queue: QueueSettings) -> list[QueueSettings]:
-    """Return a queue and its partitions. Each partition gets the queue's worker, with one process; the queue gets none."""
+    """Return a queue and its partitions.
+
+    Each partition gets the queue's worker, with one process; the queue gets none.
+    """
     if not queue.partitions:
         return [queue]
     worker = queue.worker and replace(queue.worker, exclusive=True)
@@ -87,7 +101,13 @@ def with_partitions(queue: QueueSettings) -> list[QueueSettings]:
 
 
 def _read_external(node: Node, name: str) -> QueueSettings:
-    node.check_keys(DESCRIBED, hint="an external queue has a description, an owner and a runbook, and no settings: endpoints can only send to it")
+    node.check_keys(
+        DESCRIBED,
+        hint=(
+            "an external queue has a description, an owner and a runbook, and no settings: endpoints can only send to "
+            "it"
+        ),
+    )
     return QueueSettings(name, "external", **vars(decode(node, Descriptor)))
 
 
@@ -95,7 +115,9 @@ def _read_queue(node: Node, name: str, compat: str, defaults: dict[str, bool]) -
     if parse_address(name).catalog is not None:
         raise node.error("", "lies in another database: declare it below external, rowpost can only send to it")
     if "publication" in node.values:
-        raise node.error("publication", "is gone, as streams with mode=log are: remove the line, and archive the audit queue instead")
+        raise node.error(
+            "publication", "is gone, as streams with mode=log are: remove the line, and archive the audit queue instead"
+        )
     worker = node.child("worker")
     partitions, partition_by = _read_partitions(node, name)
     given = {

@@ -16,7 +16,10 @@ __all__ = ["CorrelationType", "SagaSettings", "read_sagas"]
 CorrelationType = Literal["string", "integer", "timestamp", "uuid"]
 _Property = Annotated[
     str,
-    Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z", description="a property's name: write letters, digits and underscores"),
+    Meta(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z",
+        description="a property's name: write letters, digits and underscores",
+    ),
 ]
 
 

@@ -25,10 +25,12 @@ def resolve_participants(*sources: Mapping[str, str]) -> dict[str, str]:
     """Participants of all sources by name, the later one's win; `${VARIABLE}` is replaced from the process environment.
 
     Raises:
-        SettingsError: such a variable is not set, or its value cannot stand there. Or a PostgreSQL URL has a parameter that its library does
-            not know.
+        SettingsError: such a variable is not set, or its value cannot stand there. Or a PostgreSQL URL has a parameter
+            that its library does not know.
     """
-    return {name: url if isinstance(url, SecretUrl) else _resolve(url) for source in sources for name, url in source.items()}
+    return {
+        name: url if isinstance(url, SecretUrl) else _resolve(url) for source in sources for name, url in source.items()
+    }
 
 
 def _resolve(url: str) -> str:
@@ -47,17 +49,21 @@ def _resolve(url: str) -> str:
 def in_place(template: str, variable: re.Match[str], value: str, engine: str) -> str:
     """Return the value of a variable, escaped for the place where it stands.
 
-    If the variable is the whole text, its value is not escaped. In a PostgreSQL URL, a value is percent-encoded, but for the host with its
-    port and for whole parameters. In an ODBC connection string, a value with special characters is put into braces.
+    If the variable is the whole text, its value is not escaped. In a PostgreSQL URL, a value is percent-encoded, but
+    for the host with its port and for whole parameters. In an ODBC connection string, a value with special characters
+    is put into braces.
 
     Raises:
-        SettingsError: special characters stand beside other text of an ODBC value, where nothing can escape them. The value is not shown.
+        SettingsError: special characters stand beside other text of an ODBC value, where nothing can escape them. The
+            value is not shown.
     """
     if variable[0] == template:
         return value
     if engine == "sqlserver":
         return _in_odbc(template, variable, value)
-    return value if _is_of_host(template, variable) or _is_whole_parameter(template, variable) else quote(value, safe="")
+    return (
+        value if _is_of_host(template, variable) or _is_whole_parameter(template, variable) else quote(value, safe="")
+    )
 
 
 def _is_of_host(url: str, variable: re.Match[str]) -> bool:
@@ -82,7 +88,7 @@ def _in_odbc(text: str, variable: re.Match[str], value: str) -> str:
         return "{" + value.replace("}", "}}") + "}" if is_special else value
     if _ODBC_SPECIAL.search(value):
         raise SettingsError(
-            f"the value of the environment variable {variable[1]} has one of the characters ; {{ }}, which end a value of a connection string: "
-            f"write the variable alone, as in PWD=${{{variable[1]}}};"
+            f"the value of the environment variable {variable[1]} has one of the characters ; {{ }}, which end a value "
+            f"of a connection string: write the variable alone, as in PWD=${{{variable[1]}}};"
         )
     return value

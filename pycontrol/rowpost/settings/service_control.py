@@ -1,4 +1,6 @@
-"""The section `service_control` of an environment: where heartbeats, results of checks, metrics and changes of sagas go."""
+"""The section `service_control` of an environment: where heartbeats, results of checks, metrics and changes of sagas
+go.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,12 @@ class ServiceControlSettings:
     Attributes:
         queue: the address of its queue. A name with dots stands in quotes: `"Particular.ServiceControl"`.
         heartbeat: seconds between two heartbeats of an endpoint; 0 sends none, only the results of checks.
-        oldest_message: seconds after which a message that still waits makes the check of its queue fail; 0 checks nothing of rowpost's own.
+        oldest_message: seconds after which a message that still waits makes the check of its queue fail; 0 checks
+            nothing of rowpost's own.
         monitoring: the address of the monitoring instance's queue, to which metrics are sent; None measures nothing.
         metrics_interval: seconds between two reports of metrics; more often under load.
-        instance: names the endpoints of this environment's supervisor among other instances of them, on each message that they send.
-            None: the monitoring instance tells them apart by their machines. Needs `monitoring`.
+        instance: names the endpoints of this environment's supervisor among other instances of them, on each message
+            that they send. None: the monitoring instance tells them apart by their machines. Needs `monitoring`.
         saga_audit: whether endpoints report each change of a saga.
     """
 
@@ -39,7 +42,10 @@ class ServiceControlSettings:
 
 
 def read_service_control(node: Node | None, naming: Naming) -> ServiceControlSettings | None:
-    """Read the section; None if there is none. Its queues get the environment's default schema. Raises SettingsError."""
+    """Read the section; None if there is none.
+
+    Its queues get the environment's default schema. Raises SettingsError.
+    """
     if node is None:
         return None
     settings = decode(node, ServiceControlSettings)

@@ -1,7 +1,7 @@
 """Describe where a URL leads without any of its secrets, however badly it is written.
 
-`describe_target` returns server and database as a text. What cannot be told apart from a secret is not shown: a `/` or an `@` that
-is not escaped moves a part of the password to where libpq expects the host, the port or the database.
+`describe_target` returns server and database as a text. What cannot be told apart from a secret is not shown: a `/` or
+an `@` that is not escaped moves a part of the password to where libpq expects the host, the port or the database.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ __all__ = ["HIDDEN", "describe_target", "is_unambiguous", "unknown_parameters", 
 #: what stands for a server or a database that is not shown
 HIDDEN = "?"
 _AMBIGUOUS = (
-    "The PostgreSQL URL cannot be read, or a part of its password stands where its host, port or database is expected. It is not shown. "
-    "Percent-encode the characters : / ? # [ ] @ and % in user, password and database; a ${VARIABLE} in the url is encoded for you."
+    "The PostgreSQL URL cannot be read, or a part of its password stands where its host, port or database is expected. "
+    "It is not shown. "
+    "Percent-encode the characters : / ? # [ ] @ and % in user, password and database; a ${VARIABLE} in the url is "
+    "encoded for you."
 )
 _PASSWORD_VARIABLE = re.compile(r"password=\$\{\w+\}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -48,7 +50,8 @@ def is_unambiguous(url: str) -> bool:
 
 
 def why_unreadable(url: str) -> str:
-    """Return why a PostgreSQL URL cannot be read: parameters that libpq does not know, or what might be a part of its password.
+    """Return why a PostgreSQL URL cannot be read: parameters that libpq does not know, or what might be a part of its
+    password.
 
     >>> why_unreadable("postgresql://app:x@db01/shop?pgbouncer=true")[:66]
     "The PostgreSQL URL has the parameter 'pgbouncer', which PostgreSQL"
@@ -62,7 +65,8 @@ def why_unreadable(url: str) -> str:
 
 
 def unknown_parameters(template: str) -> str:
-    """Return what a PostgreSQL URL has that libpq does not know, if its password is a variable that is not replaced yet; else an empty text.
+    """Return what a PostgreSQL URL has that libpq does not know, if its password is a variable that is not replaced
+    yet; else an empty text.
 
     In such a template a parameter behind the password is certainly none of its parts, so that it can be named.
 
@@ -75,7 +79,9 @@ def unknown_parameters(template: str) -> str:
     if "@" in template.partition("?")[2] or not any(map(_PASSWORD_VARIABLE.fullmatch, parts)):
         return ""
     safe = takewhile(lambda part: "password" not in part.partition("=")[0] or _PASSWORD_VARIABLE.fullmatch(part), parts)
-    return _said_of_unknown([name for name, _, _ in (part.partition("=") for part in safe) if _PARAMETER.fullmatch(name)])
+    return _said_of_unknown(
+        [name for name, _, _ in (part.partition("=") for part in safe) if _PARAMETER.fullmatch(name)]
+    )
 
 
 def _said_of_unknown(names: list[str]) -> str:
@@ -89,9 +95,9 @@ def _said_of_unknown(names: list[str]) -> str:
     several = len(unknown) > 1
     schema = " Name a schema with default_schema in the environment's file." if "schema" in unknown else ""
     return (
-        f"The PostgreSQL URL has the parameter{'s' * several} {', '.join(map(repr, unknown))}, which PostgreSQL's library does not know"
-        f"{did_you_mean(unknown[0], known) or '.'} Remove {'them' if several else 'it'}: "
-        f"other libraries' parameters mean nothing to rowpost.{schema}"
+        f"The PostgreSQL URL has the parameter{'s' * several} {', '.join(map(repr, unknown))}, which PostgreSQL's "
+        f"library does not know{did_you_mean(unknown[0], known) or '.'} Remove {'them' if several else 'it'}: other "
+        f"libraries' parameters mean nothing to rowpost.{schema}"
     )
 
 

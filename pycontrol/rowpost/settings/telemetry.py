@@ -17,13 +17,15 @@ Destination = Literal["otlp", "console", "api"]
 
 @dataclass(frozen=True)
 class TelemetrySettings:
-    """What is observed, and where it goes: `otlp` to a collector, `console` to standard output, `api` to what the program has set.
+    """What is observed, and where it goes:
+
+    `otlp` to a collector, `console` to standard output, `api` to what the program has set.
 
     Attributes:
         traces: where spans go; None makes none.
         meters: where meters go; None makes none.
-        endpoint: the collector's URL for OTLP over HTTP, without the path of a signal. None uses OpenTelemetry's own variables, such as
-            OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.
+        endpoint: the collector's URL for OTLP over HTTP, without the path of a signal. None uses OpenTelemetry's own
+            variables, such as OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.
         interval: seconds between two exports of meters.
     """
 
@@ -56,4 +58,6 @@ def _check_endpoint(node: Node, settings: TelemetrySettings) -> None:
     if not usable:
         raise node.error("endpoint", "must be the URL of a collector, such as http://localhost:4318")
     if url.username is not None or url.password is not None:
-        raise node.error("endpoint", "must name no user and no password: put them into the variable OTEL_EXPORTER_OTLP_HEADERS")
+        raise node.error(
+            "endpoint", "must name no user and no password: put them into the variable OTEL_EXPORTER_OTLP_HEADERS"
+        )

@@ -56,8 +56,8 @@ class WorkerSettings:
         strategy: how workers are started and stopped: "adaptive", "fixed" or "peek".
         secondary: whether this queue is not its endpoint's main one, for example a queue of replies.
         peek_delay: time between two peeks at an empty queue.
-        attempts: number of attempts before a message of a function moves to the error queue, None for the default: 6. For an endpoint, its
-            `recoverability` decides instead, and the setting is refused.
+        attempts: number of attempts before a message of a function moves to the error queue, None for the default: 6.
+            For an endpoint, its `recoverability` decides instead, and the setting is refused.
         purge_on_startup: remove all messages when the supervisor starts.
         time_limit: a handler that runs longer is killed with its process, and the attempt failed; 0 for no limit.
         throttle_after: after so many failures in a row, one worker is left; 0 for never.
@@ -116,4 +116,6 @@ def check_batch(setting: str | int) -> None:
     """
     number = isinstance(setting, int) and not isinstance(setting, bool) and 1 <= setting <= LARGEST_BATCH
     if setting not in (ADAPTIVE, OFF) and not number:
-        raise SettingsError(f"batch {setting!r} is not known: write {ADAPTIVE}, {OFF}, or a number from 1 to {LARGEST_BATCH}")
+        raise SettingsError(
+            f"batch {setting!r} is not known: write {ADAPTIVE}, {OFF}, or a number from 1 to {LARGEST_BATCH}"
+        )

@@ -1,8 +1,8 @@
 """Read a YAML file of settings: find it, parse it strictly, and replace variables in URLs.
 
 `find_environment` finds the file of an environment, `read_root` parses a file and returns its root as a `Node`, and
-`expand_secrets` replaces `${VARIABLE}` in a URL. Every error is a SettingsError that names the file and the place in it.
-No error shows the value of a secret.
+`expand_secrets` replaces `${VARIABLE}` in a URL. Every error is a SettingsError that names the file and the place in
+it. No error shows the value of a secret.
 
 YAML accepts more than a settings file may hold. Refused are keys that are given twice, tags, values that Python cannot
 read, and files that are nested too deeply. Errors show values only in part: a few aliases can describe gigabytes.
@@ -36,7 +36,9 @@ def user_path(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise SettingsError(f"{text}: the variable HOME is not set, and this user has no home directory: write the path without ~") from None
+        raise SettingsError(
+            f"{text}: the variable HOME is not set, and this user has no home directory: write the path without ~"
+        ) from None
 
 
 def find_environment(environment: str | Path) -> Path:
@@ -91,7 +93,8 @@ def read_root(path: Path) -> Node:
 
 
 def expand_secrets(node: Node, key: str, template: str, engine: str, *, offline: bool = False) -> str:
-    """Replace `${VARIABLE}` from the process environment, and escape each value for its place in the text, as `secrets.in_place` says.
+    """Replace `${VARIABLE}` from the process environment, and escape each value for its place in the text, as
+    `secrets.in_place` says.
 
     Args:
         node: the part of the file that contains the text.
@@ -101,8 +104,8 @@ def expand_secrets(node: Node, key: str, template: str, engine: str, *, offline:
         offline: nobody will connect to it, so that a variable without a value stays as it is written.
 
     Raises:
-        SettingsError: a variable is not set or empty, its name is not one, or its value cannot stand there. Or a PostgreSQL URL has a
-            parameter that its library does not know.
+        SettingsError: a variable is not set or empty, its name is not one, or its value cannot stand there. Or a
+            PostgreSQL URL has a parameter that its library does not know.
     """
     if engine == "postgresql" and (unknown := unknown_parameters(template)):
         raise node.error(key, unknown)
@@ -156,7 +159,9 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def with_password(node: Node, url: str, file: str | None, command: tuple[str, ...]) -> str:
-    """Return a URL with the source of its password, as the keys `password_file` and `password_command` name it. A file's path counts from the YAML file.
+    """Return a URL with the source of its password, as the keys `password_file` and `password_command` name it.
+
+    A file's path counts from the YAML file.
 
     Raises:
         SettingsError: both are given, the program is missing, or the URL has a password of its own.
@@ -166,6 +171,8 @@ def with_password(node: Node, url: str, file: str | None, command: tuple[str, ..
     if file is not None and command:
         raise node.error("password_file", "cannot be together with password_command: remove one of them")
     if _PASSWORD.search(url):
-        raise node.error("url", "has a password of its own, beside password_file or password_command: remove one of them")
+        raise node.error(
+            "url", "has a password of its own, beside password_file or password_command: remove one of them"
+        )
     path = None if file is None else (node.file.parent / user_path(file)).absolute()
     return SecretUrl(url, PasswordSource(path, command))

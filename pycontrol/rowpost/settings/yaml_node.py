@@ -132,7 +132,10 @@ class Node:
                 raise self.error(key, "unknown key" + (did_you_mean(key, allowed) or f": {hint or listed}"))
 
     def take(self, key: str, hint: Any) -> Any:
-        """Return the value of a key that must be there, checked by msgspec against a type hint. Raises SettingsError."""
+        """Return the value of a key that must be there, checked by msgspec against a type hint.
+
+        Raises SettingsError.
+        """
         self.taken.add(key)
         if key not in self.values:
             raise self.error(key, "missing: write a value")
@@ -161,7 +164,9 @@ class Node:
         if kind is tuple and isinstance(value, list) and get_origin(get_args(hint)[0]) is Literal:
             allowed = get_args(get_args(hint)[0])
             value = next(each for each in value if each not in allowed)
-            return self.error(key, f"{_repr.repr(value)} is not one of {', '.join(allowed)}{did_you_mean(value, allowed)}")
+            return self.error(
+                key, f"{_repr.repr(value)} is not one of {', '.join(allowed)}{did_you_mean(value, allowed)}"
+            )
         if get_origin(hint) is Literal:
             allowed = get_args(hint)
             return self.error(key, f"{shown} is not one of {', '.join(allowed)}{did_you_mean(value, allowed)}")
@@ -170,7 +175,9 @@ class Node:
             is_low = bound[1] == ">="
             problem = {int: ("too large", "too small"), float: ("s is too long", "s is too short")}[kind][is_low]
             joint = " " if kind is float else " is "
-            return self.error(key, f"{shown}{joint}{problem}: write {bound[2].removesuffix('.0')} or {'more' if is_low else 'less'}")
+            return self.error(
+                key, f"{shown}{joint}{problem}: write {bound[2].removesuffix('.0')} or {'more' if is_low else 'less'}"
+            )
         if "matching regex" in said:
             return self.error(key, f"{shown} is not {hint.__metadata__[0].description}")
         return self.wrong(key, _wanted(hint))
@@ -181,7 +188,9 @@ class Node:
         return Node(self.file, ".".join(part for part in (self.path, key) if part), value, name)
 
 
-def decode(node: Node, cls: type[T], *, given: Mapping[str, Any] = NO_VALUES, defaults: Mapping[str, Any] = NO_VALUES) -> T:
+def decode(
+    node: Node, cls: type[T], *, given: Mapping[str, Any] = NO_VALUES, defaults: Mapping[str, Any] = NO_VALUES
+) -> T:
     """Decode a mapping into a frozen dataclass.
 
     Args:
@@ -203,7 +212,9 @@ def decode(node: Node, cls: type[T], *, given: Mapping[str, Any] = NO_VALUES, de
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
     """Return the nearest known word as a question that continues a message; an empty text if none is near."""
-    near = difflib.get_close_matches(shorten(str(word)) if isinstance(word, str) else "", sorted(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(
+        shorten(str(word)) if isinstance(word, str) else "", sorted(known), n=1, cutoff=0.6
+    )
     return f": did you mean {near[0]}?" if near else ""
 
 
@@ -218,13 +229,18 @@ def shorten(text: str, characters: int = _SHOWN_CHARACTERS) -> str:
 
 @cache
 def _hints(cls: Any) -> dict[str, Any]:
-    """Return the type hints of a dataclass's fields. Of a hint that allows None, what else it allows: YAML's null is no value."""
+    """Return the type hints of a dataclass's fields.
+
+    Of a hint that allows None, what else it allows: YAML's null is no value.
+    """
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: _without_none(hints[field.name]) for field in dataclasses.fields(cls)}
 
 
 def _without_none(hint: Any) -> Any:
-    kinds = [each for each in get_args(hint) if each is not type(None)] if get_origin(hint) in (Union, UnionType) else []
+    kinds = (
+        [each for each in get_args(hint) if each is not type(None)] if get_origin(hint) in (Union, UnionType) else []
+    )
     return kinds[0] if len(kinds) == 1 else hint
 
 
@@ -237,7 +253,11 @@ def _kind(hint: Any) -> Any:
 
 def _wanted(hint: Any) -> str:
     """Return what the value of a key must be, in words. Of `bool | Literal["all"]`: true, false or all."""
-    words = [word for each in get_args(hint) if get_origin(each) is Literal for word in get_args(each)] if bool in get_args(hint) else []
+    words = (
+        [word for each in get_args(hint) if get_origin(each) is Literal for word in get_args(each)]
+        if bool in get_args(hint)
+        else []
+    )
     return ", ".join(["true", "false", *words[:-1]]) + f" or {words[-1]}" if words else _WANTED[_kind(hint)]
 
 

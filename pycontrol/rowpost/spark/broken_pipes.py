@@ -1,8 +1,9 @@
 """Keep PySpark's processes from printing stack traces when Spark closes their pipe.
 
 Spark closes a worker's pipe when nothing is wrong: when a task has enough rows, when a stream stops, when the program
-ends, and after a minute without work. PySpark's daemon, and its process that plans a stream, then print the stack of a BrokenPipeError
-on the user's terminal. So does the thread of the driver that receives the counters of tasks, with an EOFError, when Spark stops amid tasks.
+ends, and after a minute without work. PySpark's daemon, and its process that plans a stream, then print the stack of a
+BrokenPipeError on the user's terminal. So does the thread of the driver that receives the counters of tasks, with an
+EOFError, when Spark stops amid tasks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _DAEMON, _PLANNER = "pyspark.daemon", "pyspark.sql.streaming.python_streaming_so
 
 
 def hide_broken_pipes() -> None:
-    """Change what this process prints, if it is a worker that PySpark's daemon started, or plans a stream. Otherwise do nothing."""
+    """Change what this process prints, if it is a worker that PySpark's daemon started, or plans a stream.
+
+    Otherwise do nothing.
+    """
     name = getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", None)
     if name == _DAEMON:
         traceback.print_exc = _print_unless_broken_pipe
@@ -34,7 +38,9 @@ def hide_end_of_counters(spark: SparkSession) -> None:
     server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
         said = server.handle_error
-        server.handle_error = lambda *request: None if isinstance(sys.exception(), EOFError | ConnectionError) else said(*request)
+        server.handle_error = lambda *request: (
+            None if isinstance(sys.exception(), EOFError | ConnectionError) else said(*request)
+        )
 
 
 _print = traceback.print_exc

@@ -2,8 +2,9 @@
 
     with described(spark, "rowpost retain archive/"): ...
 
-The description belongs to the thread. The one that the user has set comes back after the block. Spark sets one of its own for each batch of a
-stream, with the query's name and the batch; within `foreachBatch`, `described` replaces it. Spark Connect has no such property of a thread.
+The description belongs to the thread. The one that the user has set comes back after the block. Spark sets one of its
+own for each batch of a stream, with the query's name and the batch; within `foreachBatch`, `described` replaces it.
+Spark Connect has no such property of a thread.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
 
 
 def describing(job: str) -> Callable[[Run], Run]:
-    """Decorate a function whose first arguments are a session and the folder of an archive: describe its jobs as `rowpost JOB FOLDER`."""
+    """Decorate a function whose first arguments are a session and the folder of an archive: describe its jobs as
+    `rowpost JOB FOLDER`.
+    """
 
     def decorate(run: Run) -> Run:
         @wraps(run)

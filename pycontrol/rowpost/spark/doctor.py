@@ -36,7 +36,14 @@ _PACKAGES: dict[str, tuple[str, str, Literal["bad", "note"]]] = {
     "fastavro": ("bodies in Avro", "avro", "note"),
 }
 #: Variables that are often set for other programs, and change what Spark does here.
-SPARK_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS")
+SPARK_VARIABLES = (
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "SPARK_REMOTE",
+    "PYSPARK_SUBMIT_ARGS",
+    "PYSPARK_PYTHON",
+    "JAVA_TOOL_OPTIONS",
+)
 _SECRETS = re.compile(r"(?i)\S*(password|secret|token)\S*")
 _MIN_MEMORY_BYTES = 3 << 30
 
@@ -46,19 +53,34 @@ def check_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Check
     yield _pyspark()
     for name, (purpose, extra, missing) in _PACKAGES.items():
         there = _version(name)
-        yield Check(name, "ok", there) if there else Check(name, missing, "not installed", f"for {purpose}: {install_command(extra)}")
+        yield (
+            Check(name, "ok", there)
+            if there
+            else Check(name, missing, "not installed", f"for {purpose}: {install_command(extra)}")
+        )
     if sys.platform == "win32":
         yield Check("system", "bad", "Windows", NOT_ON_WINDOWS)
         return
     yield _java()
     bash = shutil.which("bash")
-    yield Check("bash", "ok", bash) if bash else Check("bash", "bad", "not on the PATH", "install bash: Spark's launcher is a bash script")
+    yield (
+        Check("bash", "ok", bash)
+        if bash
+        else Check("bash", "bad", "not on the PATH", "install bash: Spark's launcher is a bash script")
+    )
     memory = memory_bytes()
-    little = () if memory >= _MIN_MEMORY_BYTES else ("little memory: use --conf spark.driver.memory=1g --max-rows 5000",)
+    little = (
+        () if memory >= _MIN_MEMORY_BYTES else ("little memory: use --conf spark.driver.memory=1g --max-rows 5000",)
+    )
     yield Check("memory", "note" if little else "ok", f"{memory / (1 << 30):.1f} GB", *little)
     for name in SPARK_VARIABLES:
         if environ.get(name):
-            yield Check(name, "note", _SECRETS.sub("…", environ[name]), "it changes Spark's behaviour; unset it if it is meant for another program")
+            yield Check(
+                name,
+                "note",
+                _SECRETS.sub("…", environ[name]),
+                "it changes Spark's behaviour; unset it if it is meant for another program",
+            )
 
 
 def _pyspark() -> Check:
@@ -86,7 +108,9 @@ def _java() -> Check:
     return Check("java", "ok", f"{java.version}, {java.program} (from {java.origin})")
 
 
-def check_session(start: Callable[[], SparkSession], database: Callable[[], str], folder: str | None = None) -> Iterator[Check]:
+def check_session(
+    start: Callable[[], SparkSession], database: Callable[[], str], folder: str | None = None
+) -> Iterator[Check]:
     """Check a session, a Python worker, the data source, an archive's store and the database.
 
     Args:
@@ -118,12 +142,23 @@ def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = o
         there = ArchiveFolder(folder)
         if not there.root_exists():
             raise FileNotFoundError("there is no such bucket")
-        yield Check("store", "ok", f"{folder} can be listed by pyarrow ({len(there.contents(recursive=False))} entries)")
+        yield Check(
+            "store", "ok", f"{folder} can be listed by pyarrow ({len(there.contents(recursive=False))} entries)"
+        )
     except (OSError, ValueError) as error:
-        missing = "; ".join(" or ".join(names) for names in (store.variables if store else ()) if not any(environ.get(name) for name in names))
+        missing = "; ".join(
+            " or ".join(names)
+            for names in (store.variables if store else ())
+            if not any(environ.get(name) for name in names)
+        )
         role = f"not in the environment: {missing}. A machine's role in the cloud replaces the login"
         said = str(error).splitlines()[0][:200]
-        yield Check("store", "bad", f"{folder} cannot be listed: {said}", role if missing else "see docs/guides/spark-where-it-runs.md")
+        yield Check(
+            "store",
+            "bad",
+            f"{folder} cannot be listed: {said}",
+            role if missing else "see docs/guides/spark-where-it-runs.md",
+        )
     if is_reachable(spark, folder):
         yield Check("store in Spark", "ok", "Spark has a file system for it")
     else:
@@ -145,7 +180,12 @@ def _worker(spark: SparkSession) -> Check:
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.", "grpc.")):
             raise
-        return Check("worker", "bad", "does not run", f"{to_rowpost_error(error)} Check that PYSPARK_PYTHON is a Python with pyarrow.")
+        return Check(
+            "worker",
+            "bad",
+            "does not run",
+            f"{to_rowpost_error(error)} Check that PYSPARK_PYTHON is a Python with pyarrow.",
+        )
     return Check("worker", "ok", found)
 
 

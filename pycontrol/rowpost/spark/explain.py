@@ -20,11 +20,16 @@ from rowpost.spark.stores import missing_jar
 __all__ = ["explained", "is_passing", "short_errors", "to_rowpost_error"]
 
 _ROWPOST_ERROR = re.compile(r"^(?:[\w.]+Exception: )?rowpost\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
-_CORRUPT = re.compile(r"(\S+\.parquet)[^\n]*(?:is not a Parquet file|CANNOT_READ|Could not read footer)|(?:file|path)[: ]+(\S+\.parquet)")
+_CORRUPT = re.compile(
+    r"(\S+\.parquet)[^\n]*(?:is not a Parquet file|CANNOT_READ|Could not read footer)|(?:file|path)[: ]+(\S+\.parquet)"
+)
 _CONDITION = re.compile(r"\[[A-Z_.]+\] ([^\n]+)")
 #: how py4j begins the text of a Java exception, and the class name that follows
 _CALL, _JAVA_CLASS = "An error occurred while calling", re.compile(r"^: ?(?:[\w$]+\.)+[\w$]+: ")
-_GONE = "Spark's process has exited or cannot be reached. Run the command again: it continues from its last commit, and sends nothing twice."
+_GONE = (
+    "Spark's process has exited or cannot be reached. Run the command again: it continues from its last commit, and "
+    "sends nothing twice."
+)
 #: what Spark says of a Python process that did not start in time
 _SLOW_START = ("failed to connect back", "Accept timed out")
 _UNEXPLAINED = "Spark failed:"
@@ -49,11 +54,14 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def short_errors() -> Iterator[None]:
-    """Raise errors of Spark's process within the block as rowpost's errors, without their stack trace. Others pass unchanged.
+    """Raise errors of Spark's process within the block as rowpost's errors, without their stack trace.
 
-    Use it as a decorator of what `foreachBatch` calls. Spark searches the error of a batch for the reason why a stream was stopped, with a
-    regular expression that calls itself for each character. The stack trace of a job, which Python passes on, makes it run out of stack: the
-    stream's thread then dies with a thousand lines of StackOverflowError instead of the reason.
+    Others pass unchanged.
+
+    Use it as a decorator of what `foreachBatch` calls. Spark searches the error of a batch for the reason why a stream
+    was stopped, with a regular expression that calls itself for each character. The stack trace of a job, which Python
+    passes on, makes it run out of stack: the stream's thread then dies with a thousand lines of StackOverflowError
+    instead of the reason.
     """
     try:
         yield
@@ -77,7 +85,8 @@ def to_rowpost_error(error: Exception) -> RowpostError:
 def is_passing(error: Exception) -> bool:
     """Tell whether the error that ended a stream may pass by itself, so that the stream can be started again.
 
-    An error that rowpost raised or explains is not one of them: a person must do something, or the process of Spark is gone.
+    An error that rowpost raised or explains is not one of them: a person must do something, or the process of Spark is
+    gone.
     """
     text = str(error)
     if type(error).__module__.startswith("rowpost."):
@@ -95,13 +104,17 @@ def _explained(text: str) -> RowpostError | None:
     if (jar := missing_jar(text)) is not None:
         return SparkUnavailable(jar)
     if "OutOfMemoryError" in text or "Java heap space" in text:
-        return SparkFailed("Spark ran out of memory. Add --conf spark.driver.memory=4g, or reduce the batches with --max-rows.")
+        return SparkFailed(
+            "Spark ran out of memory. Add --conf spark.driver.memory=4g, or reduce the batches with --max-rows."
+        )
     if "PATH_NOT_FOUND" in text:
         return ArchiveNotFound(_condition(text))
     if "is not a Parquet file" in text or "CANNOT_READ_FILE_FOOTER" in text or "FAILED_READ_FILE" in text:
         named = _CORRUPT.search(text)
         where = (named[1] or named[2]) if named else "A file of the archive"
-        return SparkFailed(f"{where} cannot be read: the file is incomplete. `rowpost spark verify` lists all incomplete files.")
+        return SparkFailed(
+            f"{where} cannot be read: the file is incomplete. `rowpost spark verify` lists all incomplete files."
+        )
     if "Connection refused" in text or "not connect" in text or "AsyncEventQueue" in text:
         return SparkFailed(_GONE)
     return None

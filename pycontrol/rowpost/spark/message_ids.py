@@ -17,12 +17,13 @@ def message_id(job: str, *key: Column | str) -> Column:
     """Return a column with a UUID of version 5 of a job and of the columns that identify a row, as text.
 
     The same job and key give the same id in each run, on each machine and as `uuid.uuid5` in Python:
-    `uuid5(uuid5(NAMESPACE_OID, f"rowpost load {job}"), "\\x1f".join(key))`, with the key's values as Spark casts them to text.
-    Rows with the same key get the same id.
+    `uuid5(uuid5(NAMESPACE_OID, f"rowpost load {job}"), "\\x1f".join(key))`, with the key's values as Spark casts them
+    to text. Rows with the same key get the same id.
 
     Args:
         job: names the job, and should be the `jobKey` of the write.
-        key: one or more columns, or their names. If one is null, the query fails, because a message without an id would get a new one in each run.
+        key: one or more columns, or their names. If one is null, the query fails, because a message without an id would
+            get a new one in each run.
 
     Raises:
         ValueError: there is no column.
@@ -32,8 +33,12 @@ def message_id(job: str, *key: Column | str) -> Column:
     if not key:
         raise ValueError("message_id needs at least one column that identifies a row")
     columns = [(F.col(each) if isinstance(each, str) else each).cast("string") for each in key]
-    text = F.concat(*[part for column in columns for part in (F.lit(_KEY_SEPARATOR), column)][1:])  # null if one is null
-    missing = F.raise_error(F.lit(f"message_id: a row of the job {job!r} has a null in its key. Remove such rows, or choose another key."))
+    text = F.concat(
+        *[part for column in columns for part in (F.lit(_KEY_SEPARATOR), column)][1:]
+    )  # null if one is null
+    missing = F.raise_error(
+        F.lit(f"message_id: a row of the job {job!r} has a null in its key. Remove such rows, or choose another key.")
+    )
     namespace = uuid.uuid5(uuid.NAMESPACE_OID, f"rowpost load {job}")
     digits = F.sha1(F.concat(F.unhex(F.lit(namespace.hex)), F.encode(F.coalesce(text, missing), "UTF-8")))
     variant = F.translate(F.substring(digits, 17, 1), "0123456789abcdef", "89ab" * 4)

@@ -1,7 +1,7 @@
 """Measure running streams of Spark: what `archive/progress.py` has, with Spark's own metrics as one more receiver.
 
-The source puts its lag into the `latestOffset` of Spark's own progress. The commands of `rowpost spark` pass progress on from the query they follow.
-Other programs add a listener:
+The source puts its lag into the `latestOffset` of Spark's own progress. The commands of `rowpost spark` pass progress
+on from the query they follow. Other programs add a listener:
 
     spark.streams.addListener(listener(JsonLines("progress.jsonl"), Prometheus("127.0.0.1", 9464)))
 """
@@ -17,7 +17,16 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 from rowpost.archive.progress import OBSERVED, STATES, SUMS, JsonLines, Measured, OpenTelemetry, Prometheus, Receiver
 
-__all__ = ["JsonLines", "Measured", "OpenTelemetry", "Prometheus", "Receiver", "SparkMetrics", "listener", "measure_bytes"]
+__all__ = [
+    "JsonLines",
+    "Measured",
+    "OpenTelemetry",
+    "Prometheus",
+    "Receiver",
+    "SparkMetrics",
+    "listener",
+    "measure_bytes",
+]
 
 
 def measure_bytes(df: DataFrame) -> DataFrame:
@@ -27,7 +36,8 @@ def measure_bytes(df: DataFrame) -> DataFrame:
 
 
 class SparkMetrics:
-    """Show the numbers in Spark's own metrics: in the servlet /metrics/json of its web pages, and in the sinks of metrics.properties.
+    """Show the numbers in Spark's own metrics: in the servlet /metrics/json of its web pages, and in the sinks of
+    metrics.properties.
 
     The name of a number is `…driver.AccumulatorSource.QUERY.NUMBER`. Spark Connect has no such metrics.
     """
@@ -48,7 +58,8 @@ class SparkMetrics:
     def _accumulator(self, name: str) -> Any:
         if name not in self._shown:
             self._shown[name] = self._context.doubleAccumulator(name)
-            # a class and an object of Scala have this name: py4j finds the methods of the object by the name of its class
+            # a class and an object of Scala have this name: py4j finds the methods of the object by the name of its
+            # class
             source = getattr(getattr(self._jvm.org.apache.spark.metrics.source, "DoubleAccumulatorSource$"), "MODULE$")
             named = self._jvm.java.util.HashMap()
             named.put(name, self._shown[name])

@@ -5,8 +5,8 @@
 `session` handles four cases: a session that already runs; a program under spark-submit, whose master is fixed; Spark
 Connect, if the master starts with `sc://` or SPARK_REMOTE is set; otherwise this machine, `local[*]`.
 
-A session that already runs belongs to the program that started it, so its settings stay as they are. No job depends on them: what a
-job needs is an option of its own reader or writer. QUERY only saves time and memory.
+A session that already runs belongs to the program that started it, so its settings stay as they are. No job depends on
+them: what a job needs is an option of its own reader or writer. QUERY only saves time and memory.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ QUERY = {
     "spark.sql.session.timeZone": "UTC",  # times are shown, and conditions are read, as the archive has them
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark's default is INT96
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "8m",  # Spark's default of 64 MB exhausts a worker's memory with large bodies
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # Spark's default starts a task for each file of an archive
+    # Spark's default of 64 MB exhausts a worker's memory with large bodies
+    "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
+    # Spark's default starts a task for each file of an archive
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
 }
 #: Additional settings of a Spark on this machine.
 LOCAL = {
@@ -42,7 +44,8 @@ LOCAL = {
     "spark.python.unix.domain.socket.enabled": "true",  # uses a fifth less CPU time a message than TCP
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
-    "spark.executor.killOnFatalError.depth": "0",  # if memory runs out, the task fails with that reason; the JVM stays alive
+    # if memory runs out, the task fails with that reason; the JVM stays alive
+    "spark.executor.killOnFatalError.depth": "0",
 }
 _LOG = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -51,7 +54,9 @@ _GIBIBYTE = 1 << 30
 _MAX_DRIVER_GB = 8
 
 
-def session(app_name: str = "rowpost", *, master: str | None = None, config: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    app_name: str = "rowpost", *, master: str | None = None, config: Mapping[str, str] | None = None
+) -> SparkSession:
     """Return the running session, or start one.
 
     A running session gets the data source, and no setting that `config` does not name.
@@ -71,7 +76,9 @@ def session(app_name: str = "rowpost", *, master: str | None = None, config: Map
         raise SparkUnavailable(f"Spark is not installed ({error.name}): {install_command('spark')}") from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # without it a worker runs the python3 of the PATH
     spark = _running()
-    settings = {key: value for key, value in (config or {}).items() if key.startswith("spark.sql.") and ".warehouse." not in key}  # can be changed
+    settings = {
+        key: value for key, value in (config or {}).items() if key.startswith("spark.sql.") and ".warehouse." not in key
+    }  # can be changed
     try:
         if spark is None:
             spark = _build(SparkSession.builder.appName(app_name), master, dict(config or {}))
@@ -174,11 +181,15 @@ def _why(error: Exception) -> str:
     text = str(error)
     if "must be at least" in text and "memory" in text.lower():
         line = next(line for line in text.splitlines() if "must be at least" in line)
-        return f"Spark cannot start: its memory is too small: {line.partition(': ')[2] or line} Add --conf spark.driver.memory=2g."
+        return (
+            f"Spark cannot start: its memory is too small: {line.partition(': ')[2] or line} Add --conf "
+            "spark.driver.memory=2g."
+        )
     if "JAVA_GATEWAY_EXITED" in text:
         return (
-            "Spark cannot start: Java exited, and printed its reason above. The memory (--conf spark.driver.memory=2g) or an option "
-            "is not valid, or the Java installation is broken. `rowpost spark doctor` shows which Java is used."
+            "Spark cannot start: Java exited, and printed its reason above. The memory (--conf "
+            "spark.driver.memory=2g) or an option is not valid, or the Java installation is broken. `rowpost spark "
+            "doctor` shows which Java is used."
         )
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return f"Spark cannot start: {first} Run `rowpost spark doctor` to find the cause."

@@ -1,7 +1,8 @@
 """What Spark needs to reach object stores: a jar for each scheme, in the version of the Hadoop that Spark brings along.
 
-rowpost itself writes and merges an archive's files with pyarrow, and reads and writes its log with deltalake, which need no jar. Spark's jar is
-needed to read the archive, for a checkpoint in a store, and for what Spark writes there: a replay's stored messages, results of `--out`.
+rowpost itself writes and merges an archive's files with pyarrow, and reads and writes its log with deltalake, which
+need no jar. Spark's jar is needed to read the archive, for a checkpoint in a store, and for what Spark writes there: a
+replay's stored messages, results of `--out`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Store:
         scheme: how Spark spells its URIs.
         jar: Maven's name of the jar that Spark needs. Its version is that of Spark's Hadoop.
         file_system: the class in that jar.
-        variables: variables of the environment from which deltalake and pyarrow take the login; one of each group is needed.
+        variables: variables of the environment from which deltalake and pyarrow take the login; one of each group is
+            needed.
     """
 
     scheme: str
@@ -54,18 +56,36 @@ class Store:
 
 
 _STORES = (
-    Store("s3a", "org.apache.hadoop:hadoop-aws", "org.apache.hadoop.fs.s3a.S3AFileSystem",
-          (("AWS_REGION", "AWS_DEFAULT_REGION"), ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"))),
-    Store("abfss", "org.apache.hadoop:hadoop-azure", "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",
-          (("AZURE_STORAGE_ACCOUNT_NAME",), ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_ID"))),
-    Store("gs", "org.apache.hadoop:hadoop-gcp", "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem",
-          (("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"),)),
-)  # fmt: skip
+    Store(
+        "s3a",
+        "org.apache.hadoop:hadoop-aws",
+        "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        (
+            ("AWS_REGION", "AWS_DEFAULT_REGION"),
+            ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+        ),
+    ),
+    Store(
+        "abfss",
+        "org.apache.hadoop:hadoop-azure",
+        "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",
+        (("AZURE_STORAGE_ACCOUNT_NAME",), ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_ID")),
+    ),
+    Store(
+        "gs",
+        "org.apache.hadoop:hadoop-gcp",
+        "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem",
+        (("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"),),
+    ),
+)
 _SPELLINGS = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
 
 
 def store_of(path: str) -> Store | None:
-    """Return the kind of store of a URI. None for a folder, or a scheme that needs no jar, or one that is not known here."""
+    """Return the kind of store of a URI.
+
+    None for a folder, or a scheme that needs no jar, or one that is not known here.
+    """
     scheme = scheme_of(path)
     return next((store for store in _STORES if store.scheme == _SPELLINGS.get(scheme, scheme)), None)
 
@@ -94,12 +114,17 @@ def is_reachable(spark: SparkSession, path: str) -> bool:
 
 
 def check_reachable(spark: SparkSession, path: str, what: str, instead: str) -> None:
-    """Raise SparkUnavailable if Spark cannot read a path. `what` names it, such as "the checkpoint", and `instead` says what else users can do."""
+    """Raise SparkUnavailable if Spark cannot read a path.
+
+    `what` names it, such as "the checkpoint", and `instead` says what else users can do.
+    """
     if is_reachable(spark, path):
         return
     store = store_of(path)
     jar = f"Start Spark with the jar: {store.remedy}" if store else "Start Spark with its jar"
-    raise SparkUnavailable(f"Spark cannot store {what} in {path}: it has no file system for {scheme_of(path)}://. {jar}. {instead}")
+    raise SparkUnavailable(
+        f"Spark cannot store {what} in {path}: it has no file system for {scheme_of(path)}://. {jar}. {instead}"
+    )
 
 
 def missing_jar(text: str) -> str | None:
@@ -107,9 +132,12 @@ def missing_jar(text: str) -> str | None:
     found = _MISSING.search(text)
     if found is None or not (found["scheme"] or ".fs." in found["name"]):
         return None
-    store = store_of(f"{found['scheme']}://") or next((each for each in _STORES if each.file_system == found["name"]), None)
+    store = store_of(f"{found['scheme']}://") or next(
+        (each for each in _STORES if each.file_system == found["name"]), None
+    )
     if store is None:
         return f"Spark has no file system for this path ({found[0]}). Start Spark with its jar."
     return (
-        f"Spark cannot reach {store.scheme}:// paths: its jar is missing. Add {store.remedy}. `rowpost spark doctor DIR` shows what else is needed."
+        f"Spark cannot reach {store.scheme}:// paths: its jar is missing. Add {store.remedy}. `rowpost spark doctor "
+        "DIR` shows what else is needed."
     )

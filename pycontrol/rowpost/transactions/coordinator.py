@@ -8,9 +8,10 @@
     commit:       what was sent, the removal of the message and the decision commit together
     complete:     COMMIT PREPARED at every participant; a later transaction deletes the decision
 
-A failure before the commit rolls back everywhere, and the message is retried. If the coordinator's process dies between the two phases, it leaves
-prepared transactions in doubt. `transactions.recovery` ends them: by the decision, or by its absence.
-"""
+A failure before the commit rolls back everywhere, and the message is retried. If the coordinator's process dies between
+the two phases, it leaves prepared transactions in doubt. `transactions.recovery` ends them: by the decision, or by its
+absence.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -130,7 +131,9 @@ class Coordinator:
             self._transaction_id = f"{transaction_prefix(home, self._queue_key)}{uuid4().hex}"
         # a server accepts each identifier once, for all of its databases together
         participant.begin(f"{self._transaction_id}.{len(self._branches) + 1}")
-        guard = HandlerGuard(participant.connection, self._refuse(participant.name), self._refuse_late(participant.name))
+        guard = HandlerGuard(
+            participant.connection, self._refuse(participant.name), self._refuse_late(participant.name)
+        )
         branch = _Branch(participant, guard, brought, participant.autocommit)
         self._branches[participant.identity] = branch
         branch.guard.start(self.message, in_place=brought)
@@ -167,17 +170,23 @@ class Coordinator:
         return self.unreachable
 
     def _adopted(self, connection: Any, home: str) -> Participant:
-        """Return the participant of a connection that the handler brings. Its database must be one that recovery can reach."""
+        """Return the participant of a connection that the handler brings.
+
+        Its database must be one that recovery can reach.
+        """
         if not type(connection).__module__.startswith("psycopg"):
             raise SettingsError(
-                f"A {type(connection).__name__} cannot take part in the transaction. Enlist a participant's name, or a psycopg connection."
+                f"A {type(connection).__name__} cannot take part in the transaction. Enlist a participant's name, or a "
+                "psycopg connection."
             )
         own = Participant("(a handler's connection)", connection)
         for branch in self._branches.values():
             if branch.participant.connection is connection:
                 return branch.participant
         if not own.idle:
-            raise SettingsError("The connection cannot take part: it has an open transaction. Commit or roll back before you enlist it.")
+            raise SettingsError(
+                "The connection cannot take part: it has an open transaction. Commit or roll back before you enlist it."
+            )
         own.autocommit, connection.autocommit = connection.autocommit, True
         with own.translated("asked who it is"):
             own.identity = identity(connection)
@@ -189,15 +198,15 @@ class Coordinator:
                 own.name = name
                 return own
         raise SettingsError(
-            "The connection cannot take part: its database is not a participant, so that recovery could not end its transaction "
-            "after a crash. Add the database to the endpoint's participants."
+            "The connection cannot take part: its database is not a participant, so that recovery could not end its "
+            "transaction after a crash. Add the database to the endpoint's participants."
         )
 
     def _refuse(self, name: str) -> Callable[[str], Any]:
         def refuse(verb: str) -> None:
             raise HandlerBrokeTransaction(
-                f"The handler of queue {self._queue!r} {verb} the transaction or connection of the participant {name!r}, which "
-                "commits together with the message. Let the handler return or raise instead."
+                f"The handler of queue {self._queue!r} {verb} the transaction or connection of the participant "
+                f"{name!r}, which commits together with the message. Let the handler return or raise instead."
             )
 
         return refuse
@@ -243,12 +252,16 @@ class Coordinator:
                 self._refuse(branch.participant.name)("ended")
             if branch.participant.doomed:
                 raise HandlerBrokeTransaction(
-                    f"The handler of queue {self._queue!r} returned as if nothing had happened after a statement failed "
-                    f"at the participant {branch.participant.name!r}, which doomed the transaction. Let the handler raise."
+                    f"The handler of queue {self._queue!r} returned as if nothing had happened after a statement "
+                    f"failed at the participant {branch.participant.name!r}, which doomed the transaction. Let the "
+                    "handler raise."
                 )
 
     def complete(self) -> None:
-        """Do the second phase, after the decision was committed. A participant that cannot be reached is left to recovery."""
+        """Do the second phase, after the decision was committed.
+
+        A participant that cannot be reached is left to recovery.
+        """
         done = True
         for branch in self._branches.values():
             try:
@@ -267,7 +280,8 @@ class Coordinator:
     def rollback(self) -> None:
         """Roll back at every participant, because the queue's transaction did not commit.
 
-        If the outcome is unknown, because the connection was lost during the commit, prepared transactions are left to recovery.
+        If the outcome is unknown, because the connection was lost during the commit, prepared transactions are left to
+        recovery.
         """
         in_doubt = False
         for branch in self._branches.values():
@@ -298,7 +312,10 @@ class Coordinator:
 
     # -------------------------------------------------------------- when the queue is empty
     def settle(self, database: Connection) -> None:
-        """Delete the decisions that all participants have carried out, and end what is in doubt. No transaction is open."""
+        """Delete the decisions that all participants have carried out, and end what is in doubt.
+
+        No transaction is open.
+        """
         self._forget_all(database)
         if self.in_doubt:
             self.recover(database)

@@ -1,9 +1,9 @@
 """Guard the connection that a handler gets: detect a handler that ends the transaction it must not end.
 
-A handler gets the connection on which its message was received, or, with an outbox, the connection to the business database. What
-it does there commits together with the message, so it must not commit, roll back or close that connection. The guard refuses these
-calls while a handler runs, if the driver allows that, and records a COMMIT or ROLLBACK in plain SQL. When the handler has ended, what it
-got refuses to be used.
+A handler gets the connection on which its message was received, or, with an outbox, the connection to the business
+database. What it does there commits together with the message, so it must not commit, roll back or close that
+connection. The guard refuses these calls while a handler runs, if the driver allows that, and records a COMMIT or
+ROLLBACK in plain SQL. When the handler has ended, what it got refuses to be used.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def used_late(what: str, message: Message | None, queue: str) -> HandlerEnded:
     kind = "" if message is None else first_type(message.headers.get(ENCLOSED_MESSAGE_TYPES))
     of = "a message" if message is None else f"the message {message.message_id} ({kind or 'no type'})"
     return HandlerEnded(
-        f"{what} of {of} of queue {queue!r} was used after its handler had ended, such as by a thread, a generator or a callback. Nothing was "
-        "sent or executed. Do this within the handler. For what must happen later, open a connection and a bus of your own: endpoint.open(…)."
+        f"{what} of {of} of queue {queue!r} was used after its handler had ended, such as by a thread, a generator or "
+        "a callback. Nothing was sent or executed. Do this within the handler. For what must happen later, open a "
+        "connection and a bus of your own: endpoint.open(…)."
     )
 
 
@@ -61,8 +62,8 @@ def broken_transaction(queue: str, what: str, cause: BaseException | None = None
         cause: the error that the handler raised.
     """
     error = HandlerBrokeTransaction(
-        f"The handler of queue {queue!r} {what} that it was given. What it does on that connection commits together with the "
-        "message. Let the handler return or raise instead, and open another connection for anything else."
+        f"The handler of queue {queue!r} {what} that it was given. What it does on that connection commits together "
+        "with the message. Let the handler return or raise instead, and open another connection for anything else."
     )
     error.__cause__ = cause
     return error

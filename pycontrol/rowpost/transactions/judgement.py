@@ -6,8 +6,9 @@
     if not transaction.can_commit(begin):
         judgement = transaction.judge(error, begin)
 
-All transaction modes with a transaction for the handler use this, on the connection that received the message, and the outbox uses it on the
-connection to the business database. A handler must neither end that transaction nor close the connection, see `transactions.guard`.
+All transaction modes with a transaction for the handler use this, on the connection that received the message, and the
+outbox uses it on the connection to the business database. A handler must neither end that transaction nor close the
+connection, see `transactions.guard`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class HandlerTransaction:
 
     @property
     def ended(self) -> str | None:
-        """The command with which the handler ended the transaction, COMMIT or ROLLBACK; None if no such command was seen."""
+        """The command with which the handler ended the transaction, COMMIT or ROLLBACK; None if no such command was
+        seen.
+        """
         return self._guard.ended
 
     def start(self, message: Message) -> None:
@@ -81,8 +84,8 @@ class HandlerTransaction:
     def stop(self, *, everything: bool = False) -> DatabaseUnavailable | None:
         """Stop guarding, and undo what the handler changed in its session.
 
-        What it set until the transaction's end stays for its commit, unless `everything` is to be undone, because other messages share the
-        transaction.
+        What it set until the transaction's end stays for its commit, unless `everything` is to be undone, because other
+        messages share the transaction.
 
         Returns:
             The error if the session was over when it was reset.
@@ -104,9 +107,9 @@ class HandlerTransaction:
     def can_commit(self, begin: Begin, *, sure: bool) -> bool:
         """Return whether the transaction of a handler that returned is still open and can be committed.
 
-        PostgreSQL's driver knows that. SQL Server must be asked, which costs a round trip. Its COMMIT fails if the transaction is
-        not open or another one, so it is asked only if a handler ever used the connection, and only to be `sure`: messages share the
-        transaction, or something leaves before its COMMIT.
+        PostgreSQL's driver knows that. SQL Server must be asked, which costs a round trip. Its COMMIT fails if the
+        transaction is not open or another one, so it is asked only if a handler ever used the connection, and only to
+        be `sure`: messages share the transaction, or something leaves before its COMMIT.
         """
         if self._guard.ended is not None:
             return False

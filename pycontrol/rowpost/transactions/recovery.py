@@ -1,11 +1,13 @@
 """End transactions in doubt: prepared at a participant by a coordinator that died or lost its connection.
 
-`recover` ends them, `list_in_doubt` lists them. A prepared transaction is committed if the queue's database contains its decision. It
-is rolled back if there is no decision and its coordinator's transaction is over. `recover` asks in this order:
+`recover` ends them, `list_in_doubt` lists them. A prepared transaction is committed if the queue's database contains
+its decision. It is rolled back if there is no decision and its coordinator's transaction is over. `recover` asks in
+this order:
 
     decisions (to delete)  ->  prepared transactions  ->  does the coordinator still run?  ->  decisions (to act on)
 
-The order ensures that it rolls back nothing that was decided meanwhile, and deletes no decision of what was prepared meanwhile.
+The order ensures that it rolls back nothing that was decided meanwhile, and deletes no decision of what was prepared
+meanwhile.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ class RecoveryResult:
 
 
 def list_in_doubt(database: Connection, participants: Mapping[str, str]) -> tuple[list[InDoubt], dict[str, str]]:
-    """Return the prepared transactions of rowpost at the participants, and errors by participant that cannot be reached."""
+    """Return the prepared transactions of rowpost at the participants, and errors by participant that cannot be
+    reached.
+    """
     if database.engine != "postgresql":
         return [], {}
     with _reached(participants) as (reached, unreachable):
@@ -103,7 +107,9 @@ def recover(database: Connection, participants: Mapping[str, str]) -> RecoveryRe
         clean = {name for name in reached if name not in result.unreachable}
         forget = [key for key, names in old.items() if key not in undone and names <= clean]
         if forget:
-            database.call_all([Call("forget_decision", None, {"transaction_id": key}) for key in forget], begin=True, commit=True)
+            database.call_all(
+                [Call("forget_decision", None, {"transaction_id": key}) for key in forget], begin=True, commit=True
+            )
         result.forgotten = len(forget)
     return result
 
@@ -138,7 +144,11 @@ def _judge(database: Connection, reached: Mapping[str, Participant], unreachable
     ours = {_transaction(each.gid) for _, each in found if each.gid.startswith(own)}
     running = {key for key in ours if database.call("probe_transaction", transaction_id=key)[0].running}
     decisions = database.call("list_decisions") if ours else []
-    decided = {row.transaction_id for row in decisions if row.transaction_id.startswith(transaction_prefix(home, row.queue_key))}
+    decided = {
+        row.transaction_id
+        for row in decisions
+        if row.transaction_id.startswith(transaction_prefix(home, row.queue_key))
+    }
 
     def state(gid: str) -> str:
         key = _transaction(gid)

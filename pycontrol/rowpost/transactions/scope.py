@@ -2,15 +2,16 @@
 
 The transaction modes and what commits together with the removal of the message:
 
-    mode                        removal of message     messages sent              SQL of the handler     a handler that fails
-    none                        before handler runs    commit on their own        is not in a transaction    error queue at once
-    receive_only                after the handler      commit before the removal  commits with the removal   retry; may send twice
-    sends_atomic_with_receive   after the handler      commit with the removal    commits with the removal   retry
-    transaction_scope           after the handler      commit with the removal    in several databases       retry
+    mode                        removal of message     messages sent              SQL of the handler     a handler that
+    fails none                        before handler runs    commit on their own        is not in a transaction    error
+    queue at once receive_only                after the handler      commit before the removal  commits with the removal
+    retry; may send twice sends_atomic_with_receive   after the handler      commit with the removal    commits with the
+    removal   retry transaction_scope           after the handler      commit with the removal    in several databases
+    retry
 
 `pipeline.modes` has one class for each mode. A `Scope` is the part of a mode that a handler's context uses.
-In mode `transaction_scope`, PostgreSQL uses two-phase commit (`coordinator`). SQL Server reaches other databases by their names on
-the receiving connection, in a distributed transaction if one of them is on a linked server.
+In mode `transaction_scope`, PostgreSQL uses two-phase commit (`coordinator`). SQL Server reaches other databases by
+their names on the receiving connection, in a distributed transaction if one of them is on a linked server.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class OneDatabase:
             SettingsError: always.
         """
         raise SettingsError(
-            f"{participant!r} cannot take part: in the transaction mode {self._mode} no other database can. Give the endpoint "
-            "transaction_mode='transaction_scope', or use another connection, which commits on its own."
+            f"{participant!r} cannot take part: in the transaction mode {self._mode} no other database can. Give the "
+            "endpoint transaction_mode='transaction_scope', or use another connection, which commits on its own."
         )
 
 
@@ -81,8 +82,9 @@ class NamedDatabases:
         for name, place in participants.items():
             if not _PLACE.fullmatch(place):
                 raise SettingsError(
-                    f"The participant {name!r} cannot be used: it must be the name of a database on this SQL Server, or of a linked "
-                    "server and a database there, such as sql02.shop. Transactions reach it through the receiving connection."
+                    f"The participant {name!r} cannot be used: it must be the name of a database on this SQL Server, "
+                    "or of a linked server and a database there, such as sql02.shop. Transactions reach it through "
+                    "the receiving connection."
                 )
 
     def business_connection(self, database: Connection) -> Connection:

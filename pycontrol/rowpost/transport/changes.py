@@ -2,8 +2,8 @@
 
     ErrorQueue(database).change_all(rows, FailureChange("move", to="Billing"))
 
-A change of many messages takes them in batches. Each batch is one transaction with whatever the caller reports in it. If a batch is refused,
-its messages are changed one by one, so that only those stay that cannot be changed.
+A change of many messages takes them in batches. Each batch is one transaction with whatever the caller reports in it.
+If a batch is refused, its messages are changed one by one, so that only those stay that cannot be changed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class FailureChange:
     """What is done to a message.
 
     Attributes:
-        kind: retry: back to the queue in which it failed, unchanged. discard: removed for good. move: as retry, to the queue `to`. edit: a copy
-            with other headers goes to `to`, or back; it has a new id and names the original.
+        kind: retry: back to the queue in which it failed, unchanged. discard: removed for good. move: as retry, to the
+            queue `to`. edit: a copy with other headers goes to `to`, or back; it has a new id and names the original.
         to: a queue.
         headers: for an edit: the values of headers; None removes one.
 
@@ -44,7 +44,9 @@ class FailureChange:
         if self.kind == "move" and not self.to:
             raise InvalidMessage("To move messages, name the queue to which they go.")
         if self.kind == "edit" and not self.headers:
-            raise InvalidMessage("An edit of many messages needs a header that it sets or removes. To send them unchanged, retry them.")
+            raise InvalidMessage(
+                "An edit of many messages needs a header that it sets or removes. To send them unchanged, retry them."
+            )
 
     def apply(self, headers: Mapping[str, str | None]) -> dict[str, str | None]:
         """Return the headers of a message after the edit.
@@ -53,8 +55,14 @@ class FailureChange:
         {'Tenant': 'b', 'Kept': 'y'}
         """
         kept = {name: value for name, value in headers.items() if name not in self.headers}
-        ordered = {name: self.headers.get(name, value) for name, value in headers.items() if name in kept or self.headers[name] is not None}
-        return ordered | {name: value for name, value in self.headers.items() if value is not None and name not in ordered}
+        ordered = {
+            name: self.headers.get(name, value)
+            for name, value in headers.items()
+            if name in kept or self.headers[name] is not None
+        }
+        return ordered | {
+            name: value for name, value in self.headers.items() if value is not None and name not in ordered
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
     pause(database, "Sales", "the shop is closed until Monday")
     list_controls(database)
 
-A supervisor sees it with its next look at the queue. Messages in flight are handled to their end. Sends, and delayed messages that become
-due, still arrive. Programs that receive without a supervisor, such as endpoints of NServiceBus, do not stop.
+A supervisor sees it with its next look at the queue. Messages in flight are handled to their end. Sends, and delayed
+messages that become due, still arrive. Programs that receive without a supervisor, such as endpoints of NServiceBus, do
+not stop.
 """
 
 from __future__ import annotations
@@ -44,12 +45,19 @@ class QueueControl(NamedTuple):
         >>> QueueControl("Sales", True, 4, True, None, "anna", datetime(2026, 11, 20)).text
         'paused, 4 workers in all supervisors together'
         """
-        limited = "" if self.limit is None else f"{self.limit} workers in {'all supervisors together' if self.shared else 'each supervisor'}"
+        limited = (
+            ""
+            if self.limit is None
+            else f"{self.limit} workers in {'all supervisors together' if self.shared else 'each supervisor'}"
+        )
         return ", ".join(part for part in ("paused" if self.paused else "", limited) if part)
 
 
 def list_controls(database: Connection) -> list[QueueControl]:
-    """Return what operators have set, by queue. Queues that work as their environments say are left out. Raises PermissionDenied."""
+    """Return what operators have set, by queue.
+
+    Queues that work as their environments say are left out. Raises PermissionDenied.
+    """
     return [QueueControl(*row) for row in database.call("list_controls")]
 
 
@@ -63,7 +71,9 @@ def resume(database: Connection, queue: str, reason: str | None = None) -> None:
     database.call_atomically("control_queue", queue_name=_name(database, queue), is_paused=False, reason=reason)
 
 
-def limit_workers(database: Connection, queue: str, limit: int | None, *, shared: bool = False, reason: str | None = None) -> None:
+def limit_workers(
+    database: Connection, queue: str, limit: int | None, *, shared: bool = False, reason: str | None = None
+) -> None:
     """Set how many workers a supervisor runs for a queue at most.
 
     Args:
@@ -74,7 +84,9 @@ def limit_workers(database: Connection, queue: str, limit: int | None, *, shared
         InvalidCount: the limit is out of its range.
         QueueNotFound, PermissionDenied: as `pause`.
     """
-    database.call_atomically("control_queue", queue_name=_name(database, queue), worker_limit=limit or 0, shared=shared, reason=reason)
+    database.call_atomically(
+        "control_queue", queue_name=_name(database, queue), worker_limit=limit or 0, shared=shared, reason=reason
+    )
 
 
 def _name(database: Connection, queue: str) -> str:

@@ -1,15 +1,15 @@
 """Move delayed messages into their queue when they are due, at most `delayed_lateness` seconds late.
 
-Every process with workers has a delayed mover for its queues (`workers/tasks/delayed_mover.py`). The database elects one at a
-time per queue, inside the procedure `move_due_messages`. Without a supervisor, in a test or a script:
+Every process with workers has a delayed mover for its queues (`workers/tasks/delayed_mover.py`). The database elects
+one at a time per queue, inside the procedure `move_due_messages`. Without a supervisor, in a test or a script:
 
     move_due(database, "Sales")
 
-A mover waits until the next message is due, as far as it or a peek of the supervisor knows. If no peek informs it in time, it
-waits at most `delayed_lateness` seconds, because other processes may have stored messages meanwhile.
+A mover waits until the next message is due, as far as it or a peek of the supervisor knows. If no peek informs it in
+time, it waits at most `delayed_lateness` seconds, because other processes may have stored messages meanwhile.
 
-Messages of NServiceBus endpoints may name another queue in the header `NServiceBus.SqlServer.ForwardDestination`. They go
-directly to that queue. If there is no such queue, they go to the error queue, with `NServiceBus.FailedQ` naming the
+Messages of NServiceBus endpoints may name another queue in the header `NServiceBus.SqlServer.ForwardDestination`. They
+go directly to that queue. If there is no such queue, they go to the error queue, with `NServiceBus.FailedQ` naming the
 destination. See docs/guides/delayed-delivery.md.
 """
 
@@ -63,7 +63,7 @@ class DueRound:
 
         >>> DueRound(moved=100, next_due=0.0).wait(1.0), DueRound(next_due=0.3).wait(1.0), DueRound(next_due=60.0).wait(1.0)
         (0.0, 0.3, 1.0)
-        """
+        """  # noqa: E501
         if not self.elected or self.next_due is None:
             return lateness
         if self.moved + self.forwarded + self.failed and self.next_due == 0.0:
@@ -74,7 +74,8 @@ class DueRound:
 def wait_after_peek(next_due: float, next_peek: float, lateness: float) -> float:
     """Return the seconds until the mover's next round after a peek.
 
-    If peeks come at least once per lateness, an idle queue needs no calls of the mover: each peek postpones its next round.
+    If peeks come at least once per lateness, an idle queue needs no calls of the mover: each peek postpones its next
+    round.
 
     Args:
         next_due: seconds until the next message is due, as the peek found.
@@ -105,7 +106,9 @@ def move_due(
         DatabaseUnavailable: the connection is lost.
     """
     move = ("move_due_messages", queue, {"count": batch})
-    several = database.engine == "sqlserver"  # several statements need a transaction; on PostgreSQL the call is one statement
+    several = (
+        database.engine == "sqlserver"
+    )  # several statements need a transaction; on PostgreSQL the call is one statement
     with ReceiveTransaction(database):
         # an idle queue costs one round trip; messages to forward take a second call, in a transaction that stays open
         ((moved, forwards, next_due_ms),) = database.call_all([move], begin=several, commit=several)[0]
@@ -123,7 +126,10 @@ def move_due(
 
 
 def _forward(database: Connection, forwarder: _Forwarder, moved: int, count: int) -> DueRound:
-    """Forward messages to other queues. `next_due` is 0, because the next round finds out when the next message is due."""
+    """Forward messages to other queues.
+
+    `next_due` is 0, because the next round finds out when the next message is due.
+    """
     try:
         return DueRound(moved, forwarder.forward_all(count), next_due=0.0)
     except (DatabaseUnavailable, Deadlock):
@@ -152,7 +158,9 @@ class _Forwarder:
         return len(rows)
 
     def forward_each(self, count: int) -> tuple[int, int]:
-        """Forward each message in its own transaction; return how many were forwarded, and how many went to the error queue."""
+        """Forward each message in its own transaction; return how many were forwarded, and how many went to the error
+        queue.
+        """
         forwarded = failed = 0
         refused: tuple[Row, RowpostError] | None = None
         while forwarded + failed < count:

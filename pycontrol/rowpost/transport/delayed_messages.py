@@ -65,7 +65,9 @@ class DelayedMessages:
     def __init__(self, queue: str, database: Connection) -> None:
         self.queue, self._database = parse_address(queue).short(database.engine).format(), database
 
-    def browse(self, count: int = 50, due_in: timedelta | None = None, max_body_bytes: int | None = None) -> list[DelayedMessage]:
+    def browse(
+        self, count: int = 50, due_in: timedelta | None = None, max_body_bytes: int | None = None
+    ) -> list[DelayedMessage]:
         """Return the messages that are due next, without those that a mover has locked.
 
         Args:
@@ -78,8 +80,12 @@ class DelayedMessages:
             InvalidDelay: the time is more than 100 years away.
         """
         due_in_ms = None if due_in is None else int(due_in / MILLISECOND)
-        rows = self._database.call("browse_delayed", self.queue, count=count, due_in_ms=due_in_ms, max_body_bytes=max_body_bytes)
-        return [DelayedMessage(key, due.replace(tzinfo=UTC), headers, body, size) for key, due, headers, body, size in rows]
+        rows = self._database.call(
+            "browse_delayed", self.queue, count=count, due_in_ms=due_in_ms, max_body_bytes=max_body_bytes
+        )
+        return [
+            DelayedMessage(key, due.replace(tzinfo=UTC), headers, body, size) for key, due, headers, body, size in rows
+        ]
 
     def reschedule(self, key: str, delay: timedelta) -> None:
         """Let a message be due so long from now, by the server's clock; 0: now.
@@ -88,7 +94,9 @@ class DelayedMessages:
             MessageNotFound: it was moved, cancelled or rescheduled meanwhile, or a mover has locked it.
             InvalidDelay: more than 100 years.
         """
-        if not self._database.call("reschedule_delayed", self.queue, delayed_key=key, delay_ms=int(delay / MILLISECOND))[0].rescheduled:
+        if not self._database.call(
+            "reschedule_delayed", self.queue, delayed_key=key, delay_ms=int(delay / MILLISECOND)
+        )[0].rescheduled:
             raise self._not_found(key)
 
     def cancel(self, key: str) -> DelayedMessage:
@@ -100,5 +108,6 @@ class DelayedMessages:
 
     def _not_found(self, key: str) -> MessageNotFound:
         return MessageNotFound(
-            f"The queue {self.queue!r} has no delayed message {key!r}: it was moved, cancelled or rescheduled meanwhile, or it is being moved now."
+            f"The queue {self.queue!r} has no delayed message {key!r}: it was moved, cancelled or rescheduled "
+            "meanwhile, or it is being moved now."
         )

@@ -10,7 +10,15 @@ from rowpost.errors import InvalidQueueName
 from rowpost.wire.address import Address, parse_address
 from rowpost.wire.outgoing import Call
 
-__all__ = ["Directory", "Place", "canonical_or_as_given", "local_or_as_given", "names_of", "send_unregistered", "table_of"]
+__all__ = [
+    "Directory",
+    "Place",
+    "canonical_or_as_given",
+    "local_or_as_given",
+    "names_of",
+    "send_unregistered",
+    "table_of",
+]
 
 REMEMBERED_PLACES = 4096
 
@@ -46,8 +54,8 @@ class Place:
 class Directory:
     """The registered queues of one database.
 
-    The registry is read once, and again when a name is asked for that it did not contain. A queue that was dropped stays
-    known until then.
+    The registry is read once, and again when a name is asked for that it did not contain. A queue that was dropped
+    stays known until then.
     """
 
     def __init__(self) -> None:
@@ -101,7 +109,9 @@ def local_or_as_given(database: Connection, address: str) -> str:
 
 
 def names_of(table: Address) -> dict[str, str | None]:
-    """Return the arguments that name a table of `table_of` to the procedures that send to a table: schema_name, table_name, catalog_name."""
+    """Return the arguments that name a table of `table_of` to the procedures that send to a table: schema_name,
+    table_name, catalog_name.
+    """
     names = {"schema_name": table.schema, "table_name": table.table}
     return names if table.catalog is None else {**names, "catalog_name": table.catalog}
 

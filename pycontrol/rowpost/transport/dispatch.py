@@ -48,17 +48,18 @@ def dispatch(
 ) -> None:
     """Send what one or several messages caused in one round trip.
 
-    Within a group, a message id is sent to the same destination, or published, only once. Each queue receives its messages in the order of
-    the group. An event with subscribers whose queues are not registered in this database takes a second round trip.
+    Within a group, a message id is sent to the same destination, or published, only once. Each queue receives its
+    messages in the order of the group. An event with subscribers whose queues are not registered in this database takes
+    a second round trip.
 
     Args:
         database: the connection to send on.
         groups: the outgoing messages and calls that each handled message caused.
         directory: the registered queues of this database.
-        own_queue: the sender's queue. Its delayed table keeps delayed messages to destinations that have none. None if the
-            sender has no queue.
-        error_queue: gets a subscriber's copy of an event if the subscriber's table is gone. If this is None or no registered queue,
-            the event is refused.
+        own_queue: the sender's queue. Its delayed table keeps delayed messages to destinations that have none. None if
+            the sender has no queue.
+        error_queue: gets a subscriber's copy of an event if the subscriber's table is gone. If this is None or no
+            registered queue, the event is refused.
         host: the sender, for a subscriber's copy in the error queue; None for the sender's queue on this machine.
         begin: open a transaction before the first call.
         commit: commit after the last call; "commit_guarded" if the transaction was begun so.
@@ -81,7 +82,9 @@ def dispatch(
         database.commit()
 
 
-def _add_group(batch: _Batch, database: Connection, group: Iterable[Outgoing], directory: Directory, own_queue: str | None) -> None:
+def _add_group(
+    batch: _Batch, database: Connection, group: Iterable[Outgoing], directory: Directory, own_queue: str | None
+) -> None:
     seen: dict[tuple[str, str], AddressedMessage] = {}
     for outgoing in group:
         if isinstance(outgoing, Call):
@@ -103,12 +106,18 @@ def _add_group(batch: _Batch, database: Connection, group: Iterable[Outgoing], d
             batch.add(_send_unregistered(place.table, outgoing))
 
 
-def _publish_and_send(database: Connection, batch: _Batch, copies: SubscriberCopies, begin: bool, commit: Commit) -> None:
+def _publish_and_send(
+    database: Connection, batch: _Batch, copies: SubscriberCopies, begin: bool, commit: Commit
+) -> None:
     """Make the calls of a batch with events, then send copies to the subscribers that the server could not reach."""
     rows = database.call_all(batch.calls, begin=begin)
     try:
         calls = [
-            copies.copy(row[0], _content(addressed) | {"time_to_be_received_ms": _milliseconds(addressed.time_to_be_received)}, addressed.headers)
+            copies.copy(
+                row[0],
+                _content(addressed) | {"time_to_be_received_ms": _milliseconds(addressed.time_to_be_received)},
+                addressed.headers,
+            )
             for place, addressed in batch.events
             for row in rows[place]
             if not row[1]
@@ -126,8 +135,8 @@ def _publish_and_send(database: Connection, batch: _Batch, copies: SubscriberCop
 class _Batch:
     """Calls in their order.
 
-    Rows for the same queue are collected into one call. An event ends the collection, because its subscribers may be the
-    same queues, and each queue must receive its messages in order.
+    Rows for the same queue are collected into one call. An event ends the collection, because its subscribers may be
+    the same queues, and each queue must receive its messages in order.
     """
 
     def __init__(self, also: Iterable[Call]) -> None:
@@ -168,7 +177,9 @@ class _Batch:
 def _row(database: Connection, addressed: AddressedMessage) -> Row:
     """Return the row that a message becomes in a registered queue."""
     legacy = legacy_values(addressed.headers) if database.legacy_columns else ()
-    return Row(encode_headers(addressed.headers), addressed.body, None, _milliseconds(addressed.time_to_be_received), *legacy)
+    return Row(
+        encode_headers(addressed.headers), addressed.body, None, _milliseconds(addressed.time_to_be_received), *legacy
+    )
 
 
 def _send_one(queue: str, row: Row) -> Call:
@@ -179,7 +190,9 @@ def _send_one(queue: str, row: Row) -> Call:
     return Call("send_message", queue, arguments)
 
 
-def _delay(database: Connection, addressed: AddressedMessage, place: Place, directory: Directory, own_queue: str | None) -> Call:
+def _delay(
+    database: Connection, addressed: AddressedMessage, place: Place, directory: Directory, own_queue: str | None
+) -> Call:
     """Store a message in the delayed table of its destination, or in the sender's, which forwards it when it is due."""
     arguments = {**_content(addressed), "delay_ms": _milliseconds(addressed.delay)}
     if place.delays:
@@ -188,9 +201,9 @@ def _delay(database: Connection, addressed: AddressedMessage, place: Place, dire
     if own is None or not own.delays:
         sender = "the sender has no queue" if own_queue is None else f"the sender's queue {own_queue!r} has none either"
         raise DelayNotSupported(
-            f"The delayed message to {addressed.destination!r} cannot be stored: the destination has no delayed table in this "
-            f"database, and {sender}: write `delayed: true` at one of them below `queues:` in the environment's file and run rowpost "
-            "apply, or send without a delay."
+            f"The delayed message to {addressed.destination!r} cannot be stored: the destination has no delayed table "
+            f"in this database, and {sender}: write `delayed: true` at one of them below `queues:` in the "
+            "environment's file and run rowpost apply, or send without a delay."
         )
     headers = {**addressed.headers, FORWARD_DESTINATION: addressed.destination}
     return Call("delay_message", own.name, {**arguments, "headers": encode_headers(headers)})

@@ -18,15 +18,17 @@ def check_same(first: AddressedMessage, second: AddressedMessage) -> None:
     """Check that two outgoing messages with the same message id and the same destination are the same message.
 
     Raises:
-        InvalidMessage: they differ in type, body, delay or time to be received: dropping one of them would lose a message.
+        InvalidMessage: they differ in type, body, delay or time to be received: dropping one of them would lose a
+            message.
     """
     different = _difference(first, second)
     if different is None:
         return
     where = f"to {second.destination!r:.200}" if second.destination is not None else "as an event"
     raise InvalidMessage(
-        f"Two messages with the id {second.headers.get(MESSAGE_ID)!r:.200} are sent {where}, and they differ in their {different}. "
-        "A queue stores one message of an id that is sent twice, so that one of them would be lost. Give each message an id of its own."
+        f"Two messages with the id {second.headers.get(MESSAGE_ID)!r:.200} are sent {where}, and they differ in their "
+        f"{different}. A queue stores one message of an id that is sent twice, so that one of them would be lost. Give "
+        "each message an id of its own."
     )
 
 

@@ -4,9 +4,9 @@
     for failed in errors.list(Filter(failed_queue="Billing")):
         errors.retry(failed.row_version)
 
-A message is identified by its row version, the first column of `rowpost errors list`. A retry is one transaction: it removes
-the row from the error queue and inserts it into the queue of its header `NServiceBus.FailedQ`, with headers and body
-unchanged. Rows that another session has locked or removed are skipped.
+A message is identified by its row version, the first column of `rowpost errors list`. A retry is one transaction: it
+removes the row from the error queue and inserts it into the queue of its header `NServiceBus.FailedQ`, with headers and
+body unchanged. Rows that another session has locked or removed are skipped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Filter:
         failed_queue: a queue's name or any spelling of its address.
         exception: part of the exception's type or text.
         message_type: part of a message type's name.
-        since: only messages that failed then or later; with a time zone. A message that does not say when it failed does not match.
+        since: only messages that failed then or later; with a time zone. A message that does not say when it failed
+            does not match.
     """
 
     failed_queue: str | None = None
@@ -83,8 +84,11 @@ class ErrorQueue:
         self._directory = Directory()
 
     # -------------------------------------------------------------- read
-    def list(self, wanted: Filter | None = None, *, limit: int | None = None, after: int | None = None) -> Iterator[FailedMessage]:
-        """Yield the messages that match, oldest first, without their bodies; reads in pages, so that memory use is constant.
+    def list(
+        self, wanted: Filter | None = None, *, limit: int | None = None, after: int | None = None
+    ) -> Iterator[FailedMessage]:
+        """Yield the messages that match, oldest first, without their bodies; reads in pages, so that memory use is
+        constant.
 
         Args:
             wanted: selects the messages; all by default.
@@ -139,7 +143,9 @@ class ErrorQueue:
         )
 
     def name_here(self, address: str) -> str:
-        """Return the name by which this database knows the queue of an address; the address itself if it cannot be read."""
+        """Return the name by which this database knows the queue of an address; the address itself if it cannot be
+        read.
+        """
         return local_or_as_given(self.database, address)
 
     # -------------------------------------------------------------- change
@@ -173,7 +179,9 @@ class ErrorQueue:
         return done
 
     def change_all(self, rows: Sequence[int], change: FailureChange, report: Report | None = None) -> Iterator[Changed]:
-        """Change messages in parts, and yield what became of each part when it is committed. Messages that cannot be changed stay.
+        """Change messages in parts, and yield what became of each part when it is committed.
+
+        Messages that cannot be changed stay.
 
         Args:
             rows: their row versions, as `list` found them.
@@ -193,7 +201,9 @@ class ErrorQueue:
     def check_destination(self, queue: str) -> None:
         """Make sure that messages can be moved to a queue. Raises QueueNotFound: it is not registered."""
         if not self._directory.find(self.database, queue).registered:
-            raise QueueNotFound(f"There is no queue {queue!r} to which messages could be moved. `rowpost queue list` shows the queues.")
+            raise QueueNotFound(
+                f"There is no queue {queue!r} to which messages could be moved. `rowpost queue list` shows the queues."
+            )
 
     def _change_or_refuse(self, row: int, change: FailureChange, report: Report | None) -> Changed:
         try:
@@ -232,7 +242,9 @@ class ErrorQueue:
         with self.database.transaction():
             failed, old_body = self._take(row_version)
             if headers is None and failed.corrupt:
-                raise InvalidMessage(f"The headers of message {row_version} cannot be read. Give new headers for the edit.")
+                raise InvalidMessage(
+                    f"The headers of message {row_version} cannot be read. Give new headers for the edit."
+                )
             destination = to or (headers or {}).get(FAILED_QUEUE) or self._destination(failed)
             edited = edited_headers(failed.headers if headers is None else headers, original=failed)
             content = encode_headers(edited), old_body if body is None else body
@@ -245,7 +257,10 @@ class ErrorQueue:
             return failed.failed_queue
         # what cannot be read stays out of the text, because the operation log keeps it; `errors show` shows it
         why = "its headers cannot be read" if failed.corrupt else f"it has no header {FAILED_QUEUE}"
-        raise InvalidMessage(f"The queue where message {failed.row_version} failed is unknown: {why}. Name the destination with --to QUEUE.")
+        raise InvalidMessage(
+            f"The queue where message {failed.row_version} failed is unknown: {why}. Name the destination with --to "
+            "QUEUE."
+        )
 
     def _take(self, row_version: int) -> tuple[FailedMessage, bytes | None]:
         """Remove a message from the error queue, within the caller's transaction."""
@@ -255,7 +270,10 @@ class ErrorQueue:
         return _failed(rows[0]), rows[0][4]
 
     def _change(self, rows: Sequence[int], change: FailureChange, report: Report | None) -> Changed:
-        """Change the rows in one transaction and a few round trips. A transaction that is the victim of a deadlock is repeated twice."""
+        """Change the rows in one transaction and a few round trips.
+
+        A transaction that is the victim of a deadlock is repeated twice.
+        """
         for _ in range(DEADLOCKS):
             try:
                 return self._change_once(rows, change, report)
@@ -271,7 +289,9 @@ class ErrorQueue:
             by_destination: dict[str, list[OutgoingMessage]] = {}
             for row in found if change.kind != "discard" else ():
                 failed = _failed(row)
-                by_destination.setdefault(change.to or self._destination(failed), []).append(_outgoing(failed, row[4], change))
+                by_destination.setdefault(change.to or self._destination(failed), []).append(
+                    _outgoing(failed, row[4], change)
+                )
             for destination, messages in by_destination.items():
                 self._send_many(destination, messages)
             done = Changed(len(found), len(rows) - len(found))
@@ -303,7 +323,9 @@ def _outgoing(failed: FailedMessage, body: bytes | None, change: FailureChange) 
     if change.kind != "edit":
         return OutgoingMessage(body, failed.browsed.raw_headers, failed.id)
     if failed.corrupt:
-        raise InvalidMessage(f"The headers of message {failed.row_version} cannot be read. Edit it on its own, with new headers.")
+        raise InvalidMessage(
+            f"The headers of message {failed.row_version} cannot be read. Edit it on its own, with new headers."
+        )
     return OutgoingMessage(body, encode_headers(edited_headers(change.apply(failed.headers), original=failed)), uuid4())
 
 

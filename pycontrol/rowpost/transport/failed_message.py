@@ -27,7 +27,9 @@ __all__ = ["FailedMessage", "edited_headers"]
 
 
 class FailedMessage:
-    """A message of the error queue. If its headers cannot be read, `corrupt` gives the reason, and the other values are empty.
+    """A message of the error queue.
+
+    If its headers cannot be read, `corrupt` gives the reason, and the other values are empty.
 
     Args:
         browsed: its row.
@@ -107,7 +109,9 @@ def edited_headers(headers: Headers, *, original: FailedMessage) -> dict[str, st
 
 
 def _unique_id(message: FailedMessage) -> str:
-    """Return the id that ServiceControl gives a failed message: a GUID computed from message id and processing endpoint."""
+    """Return the id that ServiceControl gives a failed message: a GUID computed from message id and processing
+    endpoint.
+    """
     known = message.headers.get(RETRY_UNIQUE_MESSAGE_ID)
     if known:
         return known

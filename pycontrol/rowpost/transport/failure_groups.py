@@ -4,8 +4,8 @@
     for group in found.groups:
         print(group.count, group.cause.exception_type)
 
-A scan reads the headers of a bounded number of messages from a row version on, so that its time does not depend on the depth of
-the error queue. `Scan.up_to` is where the next one begins.
+A scan reads the headers of a bounded number of messages from a row version on, so that its time does not depend on the
+depth of the error queue. `Scan.up_to` is where the next one begins.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Cause:
     @property
     def key(self) -> str:
         """A short name of the cause, the same in every process."""
-        return hashlib.sha256("\0".join((self.failed_in, self.exception_type, self.message_type)).encode()).hexdigest()[:16]
+        return hashlib.sha256("\0".join((self.failed_in, self.exception_type, self.message_type)).encode()).hexdigest()[
+            :16
+        ]
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """Jobs that write to queues with Spark: list them, forget them, and delete what they no longer need. It needs no Spark.
 
-A job's key includes the name of its queue, `monday@Sales`, because one key may write to several queues. A replay has a job for each
-of its steps, `monday/0/8de4e0ea7370@Sales`. `NamedJob` puts the steps together, under the key that the user typed.
+A job's key includes the name of its queue, `monday@Sales`, because one key may write to several queues. A replay has a
+job for each of its steps, `monday/0/8de4e0ea7370@Sales`. `NamedJob` puts the steps together, under the key that the
+user typed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ from datetime import datetime
 
 from rowpost.database.connection import Connection
 
-__all__ = ["LEDGER_KEPT_S", "STAGED_KEPT_S", "Cleaned", "NamedJob", "WriteJob", "clean_jobs", "find_jobs", "forget_job", "list_jobs"]
+__all__ = [
+    "LEDGER_KEPT_S",
+    "STAGED_KEPT_S",
+    "Cleaned",
+    "NamedJob",
+    "WriteJob",
+    "clean_jobs",
+    "find_jobs",
+    "forget_job",
+    "list_jobs",
+]
 
 #: Seconds after which stored messages are deleted, if their job has ended or has done nothing since.
 STAGED_KEPT_S = 24 * 3600
@@ -27,7 +38,9 @@ _STATES = ("running", "sending", "failed", "done")  # the first one that a step 
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One job. `parts` and `messages` are those of the whole job, and None until all its tasks have succeeded. Times are UTC.
+    """One job.
+
+    `parts` and `messages` are those of the whole job, and None until all its tasks have succeeded. Times are UTC.
 
     Attributes:
         state: running, sending, done or failed.
@@ -64,7 +77,10 @@ class WriteJob:
 
 @dataclass(frozen=True, slots=True)
 class NamedJob:
-    """The jobs of one name, queue and login: the steps of a replay, or a single one. `whole` has the sums of their numbers."""
+    """The jobs of one name, queue and login: the steps of a replay, or a single one.
+
+    `whole` has the sums of their numbers.
+    """
 
     whole: WriteJob
     steps: tuple[WriteJob, ...]
@@ -97,7 +113,10 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """Rows that were deleted: staged messages, and entries of the ledger. `failed` jobs had done nothing for a long time."""
+    """Rows that were deleted: staged messages, and entries of the ledger.
+
+    `failed` jobs had done nothing for a long time.
+    """
 
     failed: int
     staged: int
@@ -110,8 +129,13 @@ def list_jobs(database: Connection, count: int = 100) -> list[NamedJob]:
 
 
 def find_jobs(database: Connection, key: str) -> list[NamedJob]:
-    """Return the jobs of a key as the user typed it, with or without the name of the queue. The key of a single step finds this step."""
-    found = _listed(database, 1, key) or [job for job in _listed(database, _MOST) if key in (job.name, f"{job.name}@{job.destination}", job.key)]
+    """Return the jobs of a key as the user typed it, with or without the name of the queue.
+
+    The key of a single step finds this step.
+    """
+    found = _listed(database, 1, key) or [
+        job for job in _listed(database, _MOST) if key in (job.name, f"{job.name}@{job.destination}", job.key)
+    ]
     return _by_name(found)
 
 
@@ -142,7 +166,11 @@ def _forget_step(database: Connection, job: WriteJob) -> WriteJob | None:
 
 
 def clean_jobs(
-    database: Connection, *, staged_kept_s: int = STAGED_KEPT_S, ledger_kept_s: int = LEDGER_KEPT_S, batches: int | None = None
+    database: Connection,
+    *,
+    staged_kept_s: int = STAGED_KEPT_S,
+    ledger_kept_s: int = LEDGER_KEPT_S,
+    batches: int | None = None,
 ) -> Cleaned:
     """Delete what jobs no longer need, in batches of 4,000 rows that are separate transactions.
 
@@ -155,7 +183,9 @@ def clean_jobs(
     """
     failed = staged = sent = 0
     while batches is None or batches > 0:
-        row = database.call_atomically("clean_jobs", staged_seconds=staged_kept_s, ledger_seconds=ledger_kept_s, count=_BATCH)[0]
+        row = database.call_atomically(
+            "clean_jobs", staged_seconds=staged_kept_s, ledger_seconds=ledger_kept_s, count=_BATCH
+        )[0]
         failed, staged, sent = failed + row.failed, staged + row.staged, sent + row.sent
         batches = None if batches is None else batches - 1
         if max(row.staged, row.sent) < _BATCH:

@@ -6,12 +6,12 @@ Called by the periodic task of one elected process, by `rowpost queue maintain`,
     for step in maintain_queue(database, "Sales"):
         print(step.action, step.state, step.reason)
 
-A queue's table sees only inserts and deletes. The autovacuum settings of the table do the regular work. `maintain_queue` does
-the rest: it truncates a file that a backlog has enlarged, rebuilds an index that is mostly empty, and drops what an
-interrupted rebuild left behind.
+A queue's table sees only inserts and deletes. The autovacuum settings of the table do the regular work.
+`maintain_queue` does the rest: it truncates a file that a backlog has enlarged, rebuilds an index that is mostly empty,
+and drops what an interrupted rebuild left behind.
 
-PostgreSQL cannot run VACUUM and REINDEX CONCURRENTLY inside a function. So the queue's procedure returns the statements that
-are needed, and they are executed here, one by one. None of them blocks senders or receivers.
+PostgreSQL cannot run VACUUM and REINDEX CONCURRENTLY inside a function. So the queue's procedure returns the statements
+that are needed, and they are executed here, one by one. None of them blocks senders or receivers.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _COUNTED = 10_000  # above this peek_queue does not count
 class Metrics:
     """Figures of a queue. None means that the engine does not know the value without a scan.
 
-    `enqueued` and `dequeued` count since the server's statistics were reset; `expired` counts up to 1,000. `measured_at` is
-    in UTC.
+    `enqueued` and `dequeued` count since the server's statistics were reset; `expired` counts up to 1,000.
+    `measured_at` is in UTC.
     """
 
     depth: int | None
@@ -46,7 +46,8 @@ class Metrics:
     measured_at: datetime
 
     def rates(self, earlier: Metrics) -> tuple[float | None, float | None]:
-        """Return the messages enqueued and dequeued per second since an earlier measurement; None if the engine does not count.
+        """Return the messages enqueued and dequeued per second since an earlier measurement; None if the engine does
+        not count.
 
         >>> from datetime import timedelta
         >>> now = datetime(2026, 11, 20)
@@ -75,12 +76,19 @@ def queue_metrics(database: Connection, queue: str, after_row_version: int | Non
 
 
 def waiting(database: Connection, queue: str, limit: int) -> int:
-    """Return how many messages wait, without those that receivers have locked. Up to `limit` they are counted; above 10,000 it is an estimate."""
+    """Return how many messages wait, without those that receivers have locked.
+
+    Up to `limit` they are counted; above 10,000 it is an estimate.
+    """
     estimate = queue_metrics(database, queue).depth if limit >= _COUNTED else None
-    return database.call("peek_queue", queue, count=min(limit + 1, _COUNTED))[0].waiting if estimate is None else estimate
+    return (
+        database.call("peek_queue", queue, count=min(limit + 1, _COUNTED))[0].waiting if estimate is None else estimate
+    )
 
 
-def maintain_queue(database: Connection, queue: str, *, offline: bool = False, at_most: int | None = None) -> list[MaintenanceStep]:
+def maintain_queue(
+    database: Connection, queue: str, *, offline: bool = False, at_most: int | None = None
+) -> list[MaintenanceStep]:
     """Execute the maintenance steps that a queue needs, and return them. Call it outside of a transaction.
 
     If a step fails, its `error` gives the reason, and the next step is executed.
@@ -108,7 +116,8 @@ def maintain_queue(database: Connection, queue: str, *, offline: bool = False, a
 def _execute(database: Connection, step: MaintenanceStep) -> MaintenanceStep:
     try:
         with database.translated():
-            # the login's limit is for statements of handlers: an index that is never rebuilt to its end leaves a new remnant each time
+            # the login's limit is for statements of handlers: an index that is never rebuilt to its end leaves a new
+            # remnant each time
             database.dialect.limit_statements(database.driver_connection, 0)
             database.dialect.script(database.driver_connection, step.statement)
     except DatabaseError as error:

@@ -61,7 +61,12 @@ class Search:
 
 
 def search(
-    database: Connection, queues: Iterable[str], wanted: str, *, look_through: int | None = LOOK_THROUGH, max_body_bytes: int | None = 0
+    database: Connection,
+    queues: Iterable[str],
+    wanted: str,
+    *,
+    look_through: int | None = LOOK_THROUGH,
+    max_body_bytes: int | None = 0,
 ) -> Search:
     """Return the messages that have an id as the value of a header, or as the id of their row.
 
@@ -76,7 +81,9 @@ def search(
     """
     text = max(_PLAIN.findall(wanted), key=len, default="")[:_TEXT]
     if not text.strip():
-        raise InvalidCount(f"Nothing can be searched for {wanted[:60]!r}. Use the id of a message, of a row, or of a conversation.")
+        raise InvalidCount(
+            f"Nothing can be searched for {wanted[:60]!r}. Use the id of a message, of a row, or of a conversation."
+        )
     found: list[FoundMessage] = []
     unfinished: dict[str, int] = {}
     unseen: list[str] = []
@@ -87,7 +94,9 @@ def search(
             unseen.append(queue)
             continue
         messages, looked_to = _look_on(database, partial(call, queue), rows, look_through)
-        found += [FoundMessage(queue, each, headers) for each in messages if (headers := _matching(each, wanted)) is not None]
+        found += [
+            FoundMessage(queue, each, headers) for each in messages if (headers := _matching(each, wanted)) is not None
+        ]
         if looked_to is not None:
             unfinished[queue] = looked_to
     return Search(tuple(found), unfinished, tuple(unseen))
@@ -106,7 +115,9 @@ def _call(text: str, row: UUID | None, max_body_bytes: int | None, queue: str, c
     return Call("search_messages", queue, arguments)
 
 
-def _first_rows(database: Connection, queues: list[str], call: Callable[..., Call], look_through: int | None) -> Iterator[_Rows | None]:
+def _first_rows(
+    database: Connection, queues: list[str], call: Callable[..., Call], look_through: int | None
+) -> Iterator[_Rows | None]:
     """Yield the rows of the first call for each queue, in one round trip; None for a queue that cannot be searched."""
     calls = [call(queue, _count(look_through), None) for queue in queues]
     try:
@@ -123,8 +134,11 @@ def _rows_if_allowed(database: Connection, call: Call) -> _Rows | None:
     return rows
 
 
-def _look_on(database: Connection, call: Callable[..., Call], rows: _Rows, left: int | None) -> tuple[list[BrowsedMessage], int | None]:
-    """Return the candidates of one queue, and the row version down to which it was looked through; None if nothing is left.
+def _look_on(
+    database: Connection, call: Callable[..., Call], rows: _Rows, left: int | None
+) -> tuple[list[BrowsedMessage], int | None]:
+    """Return the candidates of one queue, and the row version down to which it was looked through; None if nothing is
+    left.
 
     Args:
         rows: of the first call.

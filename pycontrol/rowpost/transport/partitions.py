@@ -1,14 +1,15 @@
-"""Split a queue into partitions by a correlation value; messages with the same value are handled in order, one at a time.
+"""Split a queue into partitions by a correlation value; messages with the same value are handled in order, one at a
+time.
 
     queues:
       Sales:
         partitions: {count: 8, by: Shop.OrderId}      # a header; or module:function, called with each Message
         worker: {handler: "shop.app:sales"}
 
-One splitter of all processes moves messages from Sales to Sales.p1 … Sales.p8, each to the partition that its value hashes to.
-Each partition has a single active consumer of all processes. Splitter and consumers hold a lock of the session that receives.
-The server releases the lock when that session has ended and its transaction is rolled back. Then another session continues
-where the first one stopped. See docs/guides/contention.md.
+One splitter of all processes moves messages from Sales to Sales.p1 … Sales.p8, each to the partition that its value
+hashes to. Each partition has a single active consumer of all processes. Splitter and consumers hold a lock of the
+session that receives. The server releases the lock when that session has ended and its transaction is rolled back. Then
+another session continues where the first one stopped. See docs/guides/contention.md.
 """
 
 from __future__ import annotations
@@ -43,12 +44,14 @@ def partition_of(value: str, count: int) -> int:
     return int.from_bytes(hashlib.blake2b(value.encode(), digest_size=8).digest()) % count
 
 
-def split(database: Connection, queue: QueueSettings, key: KeyOf, warn: Callable[[str], None] = lambda text: None) -> int:
+def split(
+    database: Connection, queue: QueueSettings, key: KeyOf, warn: Callable[[str], None] = lambda text: None
+) -> int:
     """Move up to 500 messages to their partitions in one transaction; return their number.
 
-    Only one session may do so at a time, or the order is lost. A message without a value is partitioned by its id. Expired
-    messages are removed; the remaining time to be received of the others is kept: a message that
-    expires after the year 9999 does not expire.
+    Only one session may do so at a time, or the order is lost. A message without a value is partitioned by its id.
+    Expired messages are removed; the remaining time to be received of the others is kept: a message that expires after
+    the year 9999 does not expire.
 
     Raises:
         Deadlock: older messages were committed meanwhile; try again.
@@ -86,5 +89,8 @@ def _partition(message: Message, key: KeyOf, count: int, warn: Callable[[str], N
     except MessageCorrupt:
         pass  # the worker of its partition moves it to the error queue
     except Exception as error:  # noqa: BLE001 -- a user's function; its failure must not stop the other messages
-        warn(f"The partition function failed for message {message.id}, which is partitioned by its id: {type(error).__name__}: {error}")
+        warn(
+            f"The partition function failed for message {message.id}, which is partitioned by its id: "
+            f"{type(error).__name__}: {error}"
+        )
     return partition_of(str(message.id) if value is None else str(value), count)

@@ -1,6 +1,7 @@
 """Send to, receive from, peek at, browse and purge a queue.
 
-`Queue` calls the procedures that were rendered for the queue. Use it outside of handlers; in a handler, use the context.
+`Queue` calls the procedures that were rendered for the queue. Use it outside of handlers; in a handler, use the
+context.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Row(NamedTuple):
 class Queue:
     """A queue in a database.
 
-    Each call commits on its own unless a transaction is open: that of `Connection.transaction()`, or the caller's transaction
-    on a shared connection, which is never committed here. Not thread-safe, because its connection is not.
+    Each call commits on its own unless a transaction is open: that of `Connection.transaction()`, or the caller's
+    transaction on a shared connection, which is never committed here. Not thread-safe, because its connection is not.
 
     >>> queue = Queue("Sales", database)
     >>> _ = queue.send(b'{"OrderId": 42}', {"NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder"})
@@ -100,14 +101,16 @@ class Queue:
         return row_id
 
     def send_many(self, messages: Iterable[OutgoingMessage], *, progress: Progress | None = None) -> int:
-        """Send messages in order, all or none, and return their number. A round trip carries up to 1,000 messages or 8 MiB.
+        """Send messages in order, all or none, and return their number.
+
+        A round trip carries up to 1,000 messages or 8 MiB.
 
         Args:
             progress: called after each round trip with the number sent so far.
 
         Raises:
-            InvalidMessage, InvalidTimeToBeReceived, QueueNotFound: as `send`. On a shared connection, the caller's transaction
-                decides what is undone.
+            InvalidMessage, InvalidTimeToBeReceived, QueueNotFound: as `send`. On a shared connection, the caller's
+                transaction decides what is undone.
         """
         batches = split(self._row(message) for message in messages)
         first = next(batches, None)
@@ -133,7 +136,8 @@ class Queue:
         if body is not None and not isinstance(body, bytes):
             if not isinstance(body, bytearray | memoryview):
                 raise InvalidMessage(
-                    f"The body for the queue {self.name!r} is {type(body).__name__}, not bytes. Encode it, for example with text.encode()."
+                    f"The body for the queue {self.name!r} is {type(body).__name__}, not bytes. Encode it, for example "
+                    "with text.encode()."
                 )
             body = bytes(body)
         row = (message.raw_headers, body, message.id, message.time_to_be_received_ms)
@@ -142,7 +146,8 @@ class Queue:
         return Row(*row)
 
     def receive(self, count: int = 1, after_row_version: int | None = None) -> list[Message]:
-        """Remove and return the oldest messages that no other session has locked, in order; an empty list if there are none.
+        """Remove and return the oldest messages that no other session has locked, in order; an empty list if there are
+        none.
 
         Args:
             count: maximum number of messages, 1 to 500.
@@ -156,15 +161,21 @@ class Queue:
         return [Message.of_row(row) for row in rows]
 
     def receive_one(self, row_version: int) -> Message | None:
-        """Remove and return the message with this row version; None if it does not exist or another session has locked it."""
+        """Remove and return the message with this row version; None if it does not exist or another session has locked
+        it.
+        """
         rows = self.database.call("receive_message", queue=self.name, row_version=row_version)
         return Message.of_row(rows[0]) if rows else None
 
     def peek(self, count: int = 1000) -> int:
-        """Return about how many messages wait, counted up to `count` (1 to 10,000); excludes those that receivers have locked."""
+        """Return about how many messages wait, counted up to `count` (1 to 10,000); excludes those that receivers have
+        locked.
+        """
         return int(self.database.call("peek_queue", queue=self.name, count=count)[0].waiting)
 
-    def browse(self, count: int = 50, after_row_version: int | None = None, max_body_bytes: int | None = None) -> list[BrowsedMessage]:
+    def browse(
+        self, count: int = 50, after_row_version: int | None = None, max_body_bytes: int | None = None
+    ) -> list[BrowsedMessage]:
         """Read up to `count` messages (1 to 1,000) without receiving them, oldest first.
 
         Args:
@@ -172,16 +183,29 @@ class Queue:
             max_body_bytes: truncate bodies to so many bytes; None for complete bodies.
         """
         if max_body_bytes is not None and max_body_bytes < 0:
-            raise InvalidCount(f"max_body_bytes must not be negative (got {max_body_bytes}). Use 0 for no body, or omit it for the complete body.")
-        rows = self.database.call("browse_messages", queue=self.name, count=count, after_row_version=after_row_version, max_body_bytes=max_body_bytes)
+            raise InvalidCount(
+                f"max_body_bytes must not be negative (got {max_body_bytes}). Use 0 for no body, or omit it for the "
+                "complete body."
+            )
+        rows = self.database.call(
+            "browse_messages",
+            queue=self.name,
+            count=count,
+            after_row_version=after_row_version,
+            max_body_bytes=max_body_bytes,
+        )
         return [browsed_message(row) for row in rows]
 
     def purge(self, *, batch: int = 2_000, progress: Progress | None = None) -> int:
-        """Remove all messages that no other session has locked, in batches that commit one by one; return their number."""
+        """Remove all messages that no other session has locked, in batches that commit one by one; return their
+        number.
+        """
         return self._purge("purge_queue", batch, progress)
 
     def purge_expired(self, *, batch: int = 2_000, progress: Progress | None = None) -> int:
-        """Remove the expired messages that no other session has locked, in batches that commit one by one; return their number."""
+        """Remove the expired messages that no other session has locked, in batches that commit one by one; return their
+        number.
+        """
         return self._purge("purge_expired", batch, progress)
 
     def _purge(self, procedure: str, batch: int, progress: Progress | None) -> int:
@@ -198,13 +222,16 @@ class Queue:
 def browsed_message(row: Sequence[Any]) -> BrowsedMessage:
     """Return a row of browse_messages as a BrowsedMessage."""
     id, row_version, expired, expires, headers, body, body_bytes = row
-    return BrowsedMessage(id, row_version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes)
+    return BrowsedMessage(
+        id, row_version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes
+    )
 
 
 def legacy_values(headers: Headers) -> tuple[str | None, str | None]:
     """Return CorrelationId and ReplyToAddress as the varchar(255) columns of old transports store them.
 
-    Values are truncated. A value with other characters than ASCII becomes None, because its meaning depends on the code page.
+    Values are truncated. A value with other characters than ASCII becomes None, because its meaning depends on the code
+    page.
     """
     values = (headers.get(name) for name in (CORRELATION_ID, REPLY_TO_ADDRESS))
     correlation_id, reply_to = (v[:_COLUMN_LENGTH] if v and v.isascii() else None for v in values)

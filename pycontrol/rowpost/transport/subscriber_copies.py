@@ -1,8 +1,9 @@
-"""Copies of an event for the subscribers that the server could not reach itself: whose queues are not registered, or whose tables are gone.
+"""Copies of an event for the subscribers that the server could not reach itself: whose queues are not registered, or
+whose tables are gone.
 
-A queue that is not registered, such as a .NET endpoint's, gets its copy by `send_to_subscriber`. If its table is gone, the copy goes to the
-publisher's error queue, so that one lost subscriber stops neither the publisher nor the others. FailedQ names the subscriber there:
-retried, the copy goes to it alone.
+A queue that is not registered, such as a .NET endpoint's, gets its copy by `send_to_subscriber`. If its table is gone,
+the copy goes to the publisher's error queue, so that one lost subscriber stops neither the publisher nor the others.
+FailedQ names the subscriber there: retried, the copy goes to it alone.
 """
 
 from __future__ import annotations
@@ -31,13 +32,19 @@ class SubscriberCopies:
 
     Args:
         own_queue: the publisher's queue, for the headers of a copy in the error queue. None if it has none.
-        error_queue: gets the copies of subscribers whose tables are gone. If this is None or no registered queue, the calls raise
-            QueueNotFound.
+        error_queue: gets the copies of subscribers whose tables are gone. If this is None or no registered queue, the
+            calls raise QueueNotFound.
         host: the publisher; None for its queue on this machine.
     """
 
     def __init__(
-        self, database: Connection, directory: Directory, *, own_queue: str | None, error_queue: str | None, host: Host | None = None
+        self,
+        database: Connection,
+        directory: Directory,
+        *,
+        own_queue: str | None,
+        error_queue: str | None,
+        host: Host | None = None,
     ) -> None:
         self._database, self._directory = database, directory
         self._own_queue, self._error_queue = own_queue, error_queue
@@ -60,19 +67,28 @@ class SubscriberCopies:
         self._made.append((subscriber, kind))
         otherwise = self._otherwise(subscriber, headers)
         try:
-            return Call("send_to_subscriber", None, {**names_of(table_of(self._database, subscriber)), **content, **otherwise})
+            return Call(
+                "send_to_subscriber", None, {**names_of(table_of(self._database, subscriber)), **content, **otherwise}
+            )
         except InvalidQueueName:
             if not otherwise:
                 raise
-            return Call("send_message", otherwise["otherwise_queue"], {"headers": otherwise["otherwise_headers"], "body": content["body"]})
+            return Call(
+                "send_message",
+                otherwise["otherwise_queue"],
+                {"headers": otherwise["otherwise_headers"], "body": content["body"]},
+            )
 
     def warn(self, results: Sequence[Sequence[Sequence[Any]]]) -> None:
-        """Log the copies that the server stored in the error queue; `results` are the rows of the calls, in their order."""
+        """Log the copies that the server stored in the error queue; `results` are the rows of the calls, in their
+        order.
+        """
         for (subscriber, kind), rows in zip(self._made, results, strict=True):
             if not rows or not rows[0][0]:
                 logger.warning(
-                    "There is no table of the subscriber %r: its copy of the event %s is in %r. When the table is back, retry the copy "
-                    "with rowpost errors retry; or end the subscription with rowpost subscriptions remove.",
+                    "There is no table of the subscriber %r: its copy of the event %s is in %r. When the table is "
+                    "back, retry the copy with rowpost errors retry; or end the subscription with rowpost "
+                    "subscriptions remove.",
                     subscriber, kind, self._error_queue,
                 )  # fmt: skip
 

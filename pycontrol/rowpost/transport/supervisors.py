@@ -51,7 +51,8 @@ class SupervisorPresence:
         silent: seconds since its last report, by the server's clock.
         queues: those that it receives from.
         unreadable: whether its report has another form, so that neither queues nor workers are known.
-        too_long: whether newer reports of its login have so many characters that this one is left out: neither queues nor workers are known.
+        too_long: whether newer reports of its login have so many characters that this one is left out: neither queues
+            nor workers are known.
     """
 
     supervisor_id: UUID
@@ -75,7 +76,8 @@ class SupervisorPresence:
 
 
 def supervisors_of(database: Connection) -> list[SupervisorPresence]:
-    """Return the supervisors of all hosts that have not ended, by host; those that were silent for a day may be left out.
+    """Return the supervisors of all hosts that have not ended, by host; those that were silent for a day may be left
+    out.
 
     Raises:
         PermissionDenied: the login may not list them.
@@ -89,7 +91,10 @@ def supervisors_of(database: Connection) -> list[SupervisorPresence]:
 
 
 def presence_of_row(row: Any) -> SupervisorPresence:
-    """Return a row of list_supervisors as a SupervisorPresence. A report that cannot be read is `unreadable`, as any login may have written it."""
+    """Return a row of list_supervisors as a SupervisorPresence.
+
+    A report that cannot be read is `unreadable`, as any login may have written it.
+    """
     queues: tuple[str, ...] = ()
     workers: tuple[ReportedWorker, ...] = ()
     too_long, unreadable = row.workers is None, False
@@ -123,10 +128,17 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _worker(document: dict[str, Any]) -> ReportedWorker:
-    """Return the worker of a report. What a newer release adds to it is left out. Raises TypeError or ValueError if it is none."""
+    """Return the worker of a report.
+
+    What a newer release adds to it is left out. Raises TypeError or ValueError if it is none.
+    """
     made = ReportedWorker(**{key: value for key, value in document.items() if key in ReportedWorker.__slots__})
     texts = isinstance(made.queue, str) and isinstance(made.state, str) and isinstance(made.message, str | None)
-    if not texts or type(made.process_id) is not int or not all(map(_is_duration, (made.seconds, made.message_seconds or 0))):
+    if (
+        not texts
+        or type(made.process_id) is not int
+        or not all(map(_is_duration, (made.seconds, made.message_seconds or 0)))
+    ):
         raise ValueError(f"not a worker: {made!r:.60}")
     return made
 

@@ -12,7 +12,16 @@ from functools import lru_cache
 
 from rowpost.errors import InvalidQueueName
 
-__all__ = ["DEFAULT_SCHEMA", "IDENTIFIER_LIMIT", "SUBSCRIPTION_TABLE", "TEMPLATE_NAME_LIMIT", "Address", "Naming", "parse_address", "queue_key"]
+__all__ = [
+    "DEFAULT_SCHEMA",
+    "IDENTIFIER_LIMIT",
+    "SUBSCRIPTION_TABLE",
+    "TEMPLATE_NAME_LIMIT",
+    "Address",
+    "Naming",
+    "parse_address",
+    "queue_key",
+]
 
 DEFAULT_SCHEMA = {"sqlserver": "dbo", "postgresql": "public"}
 #: the table of subscriptions, in the default schema of whoever uses it
@@ -21,8 +30,8 @@ SUBSCRIPTION_TABLE = "SubscriptionRouting"
 IDENTIFIER_LIMIT = {"sqlserver": 128, "postgresql": 63}
 #: characters of a whole address, which the registry keeps
 ADDRESS_LIMIT = 400
-#: Characters of the longest template's name. A contract with a longer name is refused. It is a constant, because another
-#: value would change the keys of queues with long names that are deployed already.
+#: Characters of the longest template's name. A contract with a longer name is refused. It is a constant, because
+#: another value would change the keys of queues with long names that are deployed already.
 TEMPLATE_NAME_LIMIT = 20
 _HASH_LENGTH = 12
 _SHOWN = 80  # characters of a name in a message
@@ -45,7 +54,10 @@ class Address:
     catalog: str | None = None
 
     def format(self) -> str:
-        """Return the canonical text. Parsed again, it is the same address, but for a table with an @ in another catalog, which no form can name."""
+        """Return the canonical text.
+
+        Parsed again, it is the same address, but for a table with an @ in another catalog, which no form can name.
+        """
         if self.catalog is None and ("@" in self.table or (self.schema is None and _POSTGRESQL.fullmatch(self.table))):
             return ".".join(_quote(part) for part in (self.schema, self.table) if part is not None)
         text = self.table
@@ -65,14 +77,17 @@ class Address:
         """Return the same address with its schema named, checked against the engine's limits.
 
         Raises:
-            InvalidQueueName: a part is empty, too long for the engine, or has a control character; the whole is too long.
+            InvalidQueueName: a part is empty, too long for the engine, or has a control character; the whole is too
+                long.
         """
         address = Address(self.table, self.schema or DEFAULT_SCHEMA[engine], self.catalog)
         for part, value in (("name", address.table), ("schema", address.schema), ("catalog", address.catalog)):
             if value is not None:
                 _check(engine, part, value)
         if _length(address.format(), engine) > ADDRESS_LIMIT:
-            raise InvalidQueueName(f"The address {_shown(address.format())!r} has more than {ADDRESS_LIMIT} characters.")
+            raise InvalidQueueName(
+                f"The address {_shown(address.format())!r} has more than {ADDRESS_LIMIT} characters."
+            )
         if address.catalog is not None and engine == "postgresql":
             raise InvalidQueueName(
                 f"The queue {self.format()!r} names the catalog {address.catalog!r}: PostgreSQL cannot reach into "
@@ -166,7 +181,9 @@ def parse_address(text: str) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Where a name without a schema leads: into the default schema of an environment. The schema of a login never decides.
+    """Where a name without a schema leads: into the default schema of an environment.
+
+    The schema of a login never decides.
 
     Attributes:
         engine: postgresql or sqlserver.
@@ -180,12 +197,23 @@ class Naming:
     schema: str | None = None
 
     def canonical(self, text: str) -> str:
-        """Return a name as the registry has it: with its schema, unless that is the engine's own default. Raises InvalidQueueName."""
+        """Return a name as the registry has it: with its schema, unless that is the engine's own default.
+
+        Raises InvalidQueueName.
+        """
         address = parse_address(text)
-        return Address(address.table, address.schema or self.schema, address.catalog).qualified(self.engine).short(self.engine).format()
+        return (
+            Address(address.table, address.schema or self.schema, address.catalog)
+            .qualified(self.engine)
+            .short(self.engine)
+            .format()
+        )
 
     def resolve(self, text: str) -> str:
-        """Return a name that somebody wrote, with the schema that is meant; as it is if it names one. Raises InvalidQueueName."""
+        """Return a name that somebody wrote, with the schema that is meant; as it is if it names one.
+
+        Raises InvalidQueueName.
+        """
         if self.schema is None or self.schema == DEFAULT_SCHEMA[self.engine]:
             return text
         address = parse_address(text)

@@ -1,7 +1,7 @@
 """Texts that describe a message to people: its body, its headers, and the document that programs get.
 
-`visible` is applied to whatever a sender could have written, before it is shown. The command line and the dashboard share
-these functions, so that both show the same.
+`visible` is applied to whatever a sender could have written, before it is shown. The command line and the dashboard
+share these functions, so that both show the same.
 """
 
 from __future__ import annotations

@@ -30,13 +30,16 @@ Member = TypeVar("Member", bound=Enum)
 _TIME_SPAN = re.compile(
     r"(?P<sign>-)?(?:(?P<days>\d+)\.)?(?P<hours>[01]?\d|2[0-3]):(?P<minutes>[0-5]?\d):(?P<seconds>[0-5]?\d)(?:\.(?P<fraction>\d{1,7}))?"
 )
-_ISO = re.compile(r"(?P<sign>-)?P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d+))?S)?)?")
+_ISO = re.compile(
+    r"(?P<sign>-)?P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d+))?S)?)?"
+)
 _HOUR_S, _MINUTE_S = 3_600, 60
 _too_fine = re.compile(r"(.*:\d\d\.\d{6})\d+(.*)").fullmatch
 #: the capital letters at the start, without that of a second word; and where a word ends
 _capitals = re.compile(r"[A-Z]+(?=[A-Z][^A-Z])|[A-Z]+$|[A-Z]").match
 _word_ends = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-#: the greatest decimal of .NET, and the exponents of ten of its smallest one and of a zero that is still written with all its digits
+#: the greatest decimal of .NET, and the exponents of ten of its smallest one and of a zero that is still written with
+#: all its digits
 _MOST = Decimal(2**96 - 1)
 _SMALLEST, _LONGEST_ZERO = -28, -100
 
@@ -81,7 +84,8 @@ def read_duration(text: str) -> timedelta:
 
 
 def cut_time(text: str) -> str:
-    """Return a time without what is below a microsecond: .NET counts in tenths of it, and rounding would end a day on the next one.
+    """Return a time without what is below a microsecond: .NET counts in tenths of it, and rounding would end a day on
+    the next one.
 
     >>> cut_time("2026-12-31T23:59:59.9999999Z"), cut_time("10:00")
     ('2026-12-31T23:59:59.999999Z', '10:00')
@@ -100,7 +104,9 @@ def iso_duration(duration: timedelta) -> str:
     minutes, seconds = divmod(whole.seconds, _MINUTE_S)
     hours, minutes = divmod(minutes, _MINUTE_S)
     second = without_zeros(f"{seconds}.{whole.microseconds:06}")
-    clock = "".join(f"{number}{unit}" for number, unit in ((str(hours), "H"), (str(minutes), "M"), (second, "S")) if number != "0")
+    clock = "".join(
+        f"{number}{unit}" for number, unit in ((str(hours), "H"), (str(minutes), "M"), (second, "S")) if number != "0"
+    )
     day = f"{whole.days}D" if whole.days else ""
     return f"{'-' if duration < timedelta(0) else ''}P{day}{f'T{clock}' if clock else '' if day else 'T0S'}"
 
@@ -127,7 +133,8 @@ def dotnet_decimal(number: Decimal | int) -> Decimal | int:
     """Return a number that a decimal of .NET can hold, as it is; .NET rounds digits after the 28th of its fraction.
 
     Raises:
-        ValueError: it is not finite, it is beyond the greatest decimal, or it is smaller than the smallest one, and no zero.
+        ValueError: it is not finite, it is beyond the greatest decimal, or it is smaller than the smallest one, and no
+            zero.
     """
     plain = Decimal(number)
     if not plain.is_finite():
@@ -186,21 +193,28 @@ def member_name(member: Enum) -> str:
     >>> member_name(Colour.DARK_GREEN), member_name(Colour.DarkRed)
     ('DarkGreen', 'DarkRed')
     """
-    return ", ".join(property_name(name.lower() if name.isupper() else name) if name.isidentifier() else name for name in _names(member))
+    return ", ".join(
+        property_name(name.lower() if name.isupper() else name) if name.isidentifier() else name
+        for name in _names(member)
+    )
 
 
 def _names(member: Enum) -> list[str]:
     if not isinstance(member, Flag) or member.name in type(member).__members__:
         return [str(member.name)]
     parts = list(member)
-    return [str(each.name) for each in parts] if parts and sum(each.value for each in parts) == member.value else [str(member.value)]
+    return (
+        [str(each.name) for each in parts]
+        if parts and sum(each.value for each in parts) == member.value
+        else [str(member.value)]
+    )
 
 
 def enum_member(members: type[Member], value: Any) -> Member:
     """Return the member of an enum with a value, or with a name: upper and lower case and underscores do not count.
 
-    Several names with commas between them are flags. .NET's enums hold any number: that of no member of an IntEnum is an instance of it
-    whose name is the number; an IntFlag takes any number itself.
+    Several names with commas between them are flags. .NET's enums hold any number: that of no member of an IntEnum is
+    an instance of it whose name is the number; an IntFlag takes any number itself.
 
     Raises:
         ValueError: there is none.

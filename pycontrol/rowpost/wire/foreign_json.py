@@ -1,7 +1,9 @@
-"""JSON that System.Text.Json would not write, in the form in which it would: of NServiceBus 3 and 4, and of Newtonsoft.Json.
+"""JSON that System.Text.Json would not write, in the form in which it would: of NServiceBus 3 and 4, and of
+Newtonsoft.Json.
 
-NServiceBus 3 and 4 send a list of messages as one body, of which a transport's row has one. Newtonsoft.Json with TypeNameHandling
-writes the type of each object as its first property, `$type`, and wraps lists and bytes, whose elements are then `$values` and `$value`.
+NServiceBus 3 and 4 send a list of messages as one body, of which a transport's row has one. Newtonsoft.Json with
+TypeNameHandling writes the type of each object as its first property, `$type`, and wraps lists and bytes, whose
+elements are then `$values` and `$value`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ def plain_json(text: bytes) -> bytes:
     found = decode_exactly(text)
     if isinstance(found, list):
         if len(found) != 1:
-            raise ValueError(f"The array holds {len(found)} messages, and a row of a queue holds one. Send each message by itself")
+            raise ValueError(
+                f"The array holds {len(found)} messages, and a row of a queue holds one. Send each message by itself"
+            )
         (found,) = found
     if not isinstance(found, dict):
         return encode_exactly(found)

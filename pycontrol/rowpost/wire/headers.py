@@ -79,7 +79,8 @@ __all__ = [
 ]
 
 BRIDGE_FAILED_QUEUE = "NServiceBus.MessagingBridge.FailedQ"
-#: the common beginning of the headers that describe a failure of the bridge; the same names without it describe a handler's failure
+#: the common beginning of the headers that describe a failure of the bridge; the same names without it describe a
+#: handler's failure
 BRIDGE_INFO = "NServiceBus.MessagingBridge."
 BRIDGE_TRANSFER = "NServiceBus.Bridge.Transfer"
 #: the 2.x transport of SQL Server names the queue of the waiting process in it

@@ -1,7 +1,8 @@
 """The structs as which msgspec writes and reads dataclasses in JSON.
 
-A mirror has a dataclass's fields, named as on the wire. A type that msgspec would read or write otherwise than .NET has a mark in its
-place, which a hook reads or writes. `Use` says what a mirror is for: "write", or a pass of reading, which `json_serializer` describes.
+A mirror has a dataclass's fields, named as on the wire. A type that msgspec would read or write otherwise than .NET has
+a mark in its place, which a hook reads or writes. `Use` says what a mirror is for: "write", or a pass of reading, which
+`json_serializer` describes.
 """
 
 from __future__ import annotations
@@ -48,9 +49,11 @@ def once(find: Callable[..., Found]) -> Callable[..., Found]:
     return look_up
 
 
-# ------------------------------------------------------------------------------------------------------------------ marks
+# ---------------------------------------------------------------------------------------------------------------- marks
 class _Fits(type):
-    """Make every value an instance, because msgspec checks the result of a hook with `isinstance`, and the hook has checked it already."""
+    """Make every value an instance, because msgspec checks the result of a hook with `isinstance`, and the hook has
+    checked it already.
+    """
 
     def __instancecheck__(cls, value: object) -> bool:
         return True
@@ -87,27 +90,36 @@ ANYTHING = _mark("Anything")
 _DIGITS = _mark("Digits", Decimal, int, read=dotnet_decimal)
 _MARKS: dict[Use, dict[Any, type[Mark]]] = {
     "write": {
-        timedelta: DURATION, float: _mark("Number", float, int), Decimal: _DIGITS,
+        timedelta: DURATION,
+        float: _mark("Number", float, int),
+        Decimal: _DIGITS,
         **dict.fromkeys((Any, object, dict, list, tuple, set, frozenset), ANYTHING),
     },
     "read": {timedelta: DURATION},
     "bound": {Decimal: _DIGITS},
     "cut": {
         timedelta: DURATION,
-        datetime: _mark("Moment", read=_of_text("a date and time", lambda text: msgspec.convert(cut_time(text), datetime))),
+        datetime: _mark(
+            "Moment", read=_of_text("a date and time", lambda text: msgspec.convert(cut_time(text), datetime))
+        ),
         time: _mark("Clock", read=_of_text("a time", lambda text: msgspec.convert(cut_time(text), time))),
     },
-}  # fmt: skip
+}
 
 
 def read_mark(mark: type[Mark], value: Any) -> Any:
-    """Read a field whose type has a mark; msgspec's hook. It adds the field's place to errors, and judges types that it does not know."""
+    """Read a field whose type has a mark; msgspec's hook.
+
+    It adds the field's place to errors, and judges types that it does not know.
+    """
     return mark.read(value) if issubclass(mark, Mark) else value
 
 
 @cache
 def _member_of(members: type[Enum]) -> type[Mark]:
-    return type(members.__name__, (Mark,), {"members": members, "read": staticmethod(lambda value: enum_member(members, value))})
+    return type(
+        members.__name__, (Mark,), {"members": members, "read": staticmethod(lambda value: enum_member(members, value))}
+    )
 
 
 def _one_of(options: tuple[Any, ...]) -> type[Mark]:
@@ -122,7 +134,7 @@ def _one_of(options: tuple[Any, ...]) -> type[Mark]:
     return _mark("Choice", read=read)
 
 
-# ------------------------------------------------------------------------------------------------------------------ mirrors
+# -------------------------------------------------------------------------------------------------------------- mirrors
 @cache
 def mirror(cls: Any, names: str, use: Use) -> type[msgspec.Struct]:
     """Return a struct with a dataclass's fields, named by a policy of `dotnet_values.NAMES`."""
@@ -136,7 +148,9 @@ def mirror(cls: Any, names: str, use: Use) -> type[msgspec.Struct]:
             fields.append((field.name, mirrored, msgspec.field(default_factory=field.default_factory)))
         else:
             fields.append((field.name, mirrored))
-    struct = msgspec.defstruct(cls.__name__, fields, rename=lambda name: wire_name(name, names), kw_only=True, module=cls.__module__)
+    struct = msgspec.defstruct(
+        cls.__name__, fields, rename=lambda name: wire_name(name, names), kw_only=True, module=cls.__module__
+    )
     if use in ("read", "cut"):
         _builders[struct] = _builder(cls, hints)
     return struct
@@ -183,7 +197,10 @@ def _mirror_union(mirrored: tuple[Any, ...], use: Use) -> Any:
 
 
 def holds(hint: Any, base: type | None, *, listed: bool = False) -> bool:
-    """Whether a type is, or has in itself, a class that derives from `base`; with None, a dataclass. `listed` asks for one in a list."""
+    """Whether a type is, or has in itself, a class that derives from `base`; with None, a dataclass.
+
+    `listed` asks for one in a list.
+    """
     return _holds(hint, base, not listed, frozenset())
 
 
@@ -192,7 +209,9 @@ def _holds(hint: Any, base: type | None, counts: bool, around: frozenset[Any]) -
     if hint in around:  # a class may hold itself
         return False
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return base is None or any(_holds(each, base, counts, around | {hint}) for each in typing.get_type_hints(hint).values())
+        return base is None or any(
+            _holds(each, base, counts, around | {hint}) for each in typing.get_type_hints(hint).values()
+        )
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     counts = counts or (isinstance(origin, type) and issubclass(origin, Collection) and not issubclass(origin, Mapping))
     return (counts and isinstance(hint, type) and base is not None and issubclass(hint, base)) or any(
@@ -200,7 +219,7 @@ def _holds(hint: Any, base: type | None, counts: bool, around: frozenset[Any]) -
     )
 
 
-# ------------------------------------------------------------------------------------------------------------------ instances
+# ------------------------------------------------------------------------------------------------------------ instances
 def rebuilt(value: Any) -> Any:
     """Return the value with instances of dataclasses in the place of the structs as which they were read."""
     kind = type(value)

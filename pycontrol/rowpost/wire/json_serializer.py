@@ -1,11 +1,12 @@
 """Bodies in JSON, as System.Text.Json writes and reads them.
 
-A dataclass's field `order_id` is the property `OrderId` on the wire. What a class does not say is not guessed: the types of the
-fields decide how a value is written. A Decimal is a number with all its digits, a timedelta is `1.01:00:01`, an enum is its value
-and is read by value or by name. NaN and infinity are refused, because JSON has neither. Models of pydantic read and write
-themselves, with their own aliases.
+A dataclass's field `order_id` is the property `OrderId` on the wire. What a class does not say is not guessed: the
+types of the fields decide how a value is written. A Decimal is a number with all its digits, a timedelta is
+`1.01:00:01`, an enum is its value and is read by value or by name. NaN and infinity are refused, because JSON has
+neither. Models of pydantic read and write themselves, with their own aliases.
 
-A body is read in up to three passes, and most bodies need the first one only. Each has a mirror of the class, see `json_mirrors`:
+A body is read in up to three passes, and most bodies need the first one only. Each has a mirror of the class, see
+`json_mirrors`:
 
     read     msgspec decodes the body                                  {"OrderId":42} -> Order(order_id=42)
     cut      if a time has seven digits, which msgspec would round:    "12:00:00.1234567" -> time(12, 0, 0, 123456)
@@ -45,8 +46,8 @@ _BOM = b"\xef\xbb\xbf"
 _ENCODE = msgspec.json.Encoder(decimal_format="number").encode
 #: what the encoder writes as it should be
 _PLAIN = (str, bool, int, type(None), bytes, datetime, date, time, UUID)
-#: what may be a time with seven digits, and a number that a decimal of .NET cannot hold: as a property's value, and in a list. Each begins
-#: with a character that is searched for quickly
+#: what may be a time with seven digits, and a number that a decimal of .NET cannot hold: as a property's value, and in
+#: a list. Each begins with a character that is searched for quickly
 _find_fine = re.compile(rb"\.\d{7}").search
 _find_long = re.compile(rb":\s*-?(?:\d{29}|[0-9.]+[eE])").search
 _find_long_listed = re.compile(rb"[:,\[]\s*-?(?:\d{29}|[0-9.]+[eE])").search
@@ -59,10 +60,11 @@ class JsonSerializer:
     """JSON for dataclasses, pydantic models, and whatever else msgspec knows.
 
     Args:
-        names: how the field `order_id` is written: "pascal" as `OrderId`, as .NET does; "camel", "snake_lower", "snake_upper",
-            "kebab_lower" and "kebab_upper" as the naming policies of System.Text.Json write OrderId; "declared" as `order_id`. `OrderId`
-            and `order_id` are always read, too.
-        allow_unknown: whether a body is read that has properties, and none of a class's. Its fields then have their defaults.
+        names: how the field `order_id` is written: "pascal" as `OrderId`, as .NET does; "camel", "snake_lower",
+            "snake_upper", "kebab_lower" and "kebab_upper" as the naming policies of System.Text.Json write OrderId;
+            "declared" as `order_id`. `OrderId` and `order_id` are always read, too.
+        allow_unknown: whether a body is read that has properties, and none of a class's. Its fields then have their
+            defaults.
     """
 
     content_type = JSON
@@ -82,14 +84,18 @@ class JsonSerializer:
         try:
             if hasattr(message, "model_dump_json"):
                 return str(message.model_dump_json(by_alias=True)).encode()
-            return _ENCODE(_struct(self._names, message) if dataclasses.is_dataclass(message) else _plain(self._names, message))
+            return _ENCODE(
+                _struct(self._names, message) if dataclasses.is_dataclass(message) else _plain(self._names, message)
+            )
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidMessage(f"{type(message).__name__} cannot be written as JSON: {error}") from error
 
     def decode(self, body: bytes, cls: type) -> Any:
         text = body.removeprefix(_BOM)
         try:
-            reader = self._readers.get(cls) or self._readers.setdefault(cls, _reader(cls, self._spellings, self._allow_unknown))
+            reader = self._readers.get(cls) or self._readers.setdefault(
+                cls, _reader(cls, self._spellings, self._allow_unknown)
+            )
             try:
                 return reader(plain_json(text) if text.startswith(_TYPED) and text.count(_TYPE) > 1 else text)
             except _REFUSED:
@@ -98,10 +104,12 @@ class JsonSerializer:
                 plain = plain_json(text)
             return reader(plain)
         except _REFUSED as error:
-            raise MessageNotDeserialized(f"The body is no {cls.__name__}: {error}. It begins with {text[:60]!r}.") from error
+            raise MessageNotDeserialized(
+                f"The body is no {cls.__name__}: {error}. It begins with {text[:60]!r}."
+            ) from error
 
 
-# ------------------------------------------------------------------------------------------------------------------ writing
+# -------------------------------------------------------------------------------------------------------------- writing
 def _struct(names: str, message: Any) -> msgspec.Struct:
     """Return an instance of a dataclass as the encoder takes it."""
     struct, write = _written(type(message), names)
@@ -109,7 +117,8 @@ def _struct(names: str, message: Any) -> msgspec.Struct:
 
 
 def _plain(names: str, value: Any, at: str = "") -> Any:
-    """Return a value of no declared type with nothing in it that the encoder would write otherwise than .NET; `at` is its place, for errors.
+    """Return a value of no declared type with nothing in it that the encoder would write otherwise than .NET; `at` is
+    its place, for errors.
 
     Raises:
         ValueError: a number is not finite.
@@ -143,7 +152,9 @@ def _checked(value: Any, at: str = "") -> Any:
 
 
 def _write(names: str, mark: type[Mark], value: Any) -> Any:
-    """Return the value of a field whose type has a mark. msgspec adds the field's place to errors, and judges types that it does not know."""
+    """Return the value of a field whose type has a mark. msgspec adds the field's place to errors, and judges types
+    that it does not know.
+    """
     if not issubclass(mark, Mark):
         return value
     if mark.members is not None:
@@ -165,7 +176,7 @@ def _written(cls: type, names: str) -> tuple[type[msgspec.Struct], Callable[[Any
     return struct, partial(_write, names)
 
 
-# ------------------------------------------------------------------------------------------------------------------ reading
+# -------------------------------------------------------------------------------------------------------------- reading
 @once
 def _reader(cls: type, spellings: tuple[str, ...], allow_unknown: bool) -> Callable[[bytes], Any]:
     """Return the function that reads the bodies of a class."""
@@ -191,10 +202,14 @@ def _properties_in(text: bytes) -> set[str]:
 
 
 def _check_known(there: Collection[str], spellings: Collection[Collection[str]]) -> None:
-    """Raise ValueError if a body has properties, and none of a class's, in none of the ways in which it may spell them."""
+    """Raise ValueError if a body has properties, and none of a class's, in none of the ways in which it may spell
+    them.
+    """
     if there and not any(name in properties for properties in spellings for name in there):
         spelled = " or ".join(dict.fromkeys(", ".join(sorted(names)) for names in spellings))
-        raise ValueError(f"none of its properties is one of the class: it has {', '.join(sorted(there))[:300]}, the class {spelled}")
+        raise ValueError(
+            f"none of its properties is one of the class: it has {', '.join(sorted(there))[:300]}, the class {spelled}"
+        )
 
 
 class _Spelled:
@@ -216,7 +231,9 @@ class _Spelled:
     def reader(self) -> Callable[[bytes], Any]:
         """Return the function that reads a body."""
         first, *others = self._spellings
-        if any(self._required <= self._properties[names] for names in others):  # a body in another spelling would be read, too
+        if any(
+            self._required <= self._properties[names] for names in others
+        ):  # a body in another spelling would be read, too
             return self._read_as_spelt
         decode, finish = self._decoders[first], self._finish
 

@@ -31,7 +31,12 @@ def _has_times(kind: Type, around: set[int]) -> bool:
         return False
     around.add(id(kind))
     fields = [field.type for field in getattr(kind, "fields", ())]
-    within = [*fields, *getattr(kind, "types", ()), *getattr(kind, "item_types", ()), *filter(None, (_items(kind), _values(kind)))]
+    within = [
+        *fields,
+        *getattr(kind, "types", ()),
+        *getattr(kind, "item_types", ()),
+        *filter(None, (_items(kind), _values(kind))),
+    ]
     return isinstance(kind, DateTimeType | TimeType) or any(_has_times(each, around) for each in within)
 
 

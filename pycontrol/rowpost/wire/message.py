@@ -70,8 +70,8 @@ def encode_headers(headers: Headers) -> str:
 def storable(headers: Headers) -> dict[str, str | None]:
     """Copy headers and replace the characters that no database stores.
 
-    NUL becomes U+FFFD, and half of a surrogate pair becomes a question mark. A received message can have both, as escapes
-    of JSON. Copies of such a message must be storable, or a failing message could never leave its queue.
+    NUL becomes U+FFFD, and half of a surrogate pair becomes a question mark. A received message can have both, as
+    escapes of JSON. Copies of such a message must be storable, or a failing message could never leave its queue.
 
     >>> storable({"Shop.Note": "a\\0b", "Shop.Null": None})
     {'Shop.Note': 'a\ufffdb', 'Shop.Null': None}
@@ -115,7 +115,10 @@ def _decode_patiently(text: str) -> dict[str, str | None]:
 def time_until(moment: datetime) -> timedelta:
     """Return the time from now to a moment. Raises InvalidDelay if it has no time zone."""
     if moment.tzinfo is None:
-        raise InvalidDelay(f"The moment {moment.isoformat()} has no time zone. Use a time with one, such as datetime.now(UTC) + timedelta(hours=1).")
+        raise InvalidDelay(
+            f"The moment {moment.isoformat()} has no time zone. Use a time with one, such as datetime.now(UTC) + "
+            "timedelta(hours=1)."
+        )
     return moment - datetime.now(UTC)
 
 
@@ -124,7 +127,9 @@ def moment_after(delay: timedelta) -> datetime:
     try:
         return datetime.now(UTC) + delay
     except OverflowError as error:
-        raise InvalidDelay(f"The delay of {delay} leads beyond the calendar. Use a delay of at most 100 years.") from error
+        raise InvalidDelay(
+            f"The delay of {delay} leads beyond the calendar. Use a delay of at most 100 years."
+        ) from error
 
 
 def format_timestamp(moment: datetime) -> str:
@@ -134,7 +139,9 @@ def format_timestamp(moment: datetime) -> str:
     '2026-04-29 21:56:55:590807 Z'
     """
     at = moment.astimezone(UTC)
-    return "%04d-%02d-%02d %02d:%02d:%02d:%06d Z" % (at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond)  # noqa: UP031 -- in two thirds of the time
+    # with %, in two thirds of the time of format specifiers
+    parts = at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond
+    return "%04d-%02d-%02d %02d:%02d:%02d:%06d Z" % parts  # noqa: UP031
 
 
 def parse_timestamp(text: str) -> datetime:
@@ -201,7 +208,8 @@ class Message(_Stored):
         raw_headers: the Headers column, verbatim.
         body: the bytes; a NULL body is empty bytes.
         headers: the decoded headers. Reading them raises MessageCorrupt if they cannot be decoded.
-        message_id: the header NServiceBus.MessageId as it arrived; the row's id where a sender left it out. Raises as `headers`.
+        message_id: the header NServiceBus.MessageId as it arrived; the row's id where a sender left it out. Raises as
+            `headers`.
     """
 
     id: UUID
@@ -214,7 +222,9 @@ class Message(_Stored):
 
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> "Message":
-        """Return a row of a procedure that receives as a message: id, row version, whether it has expired, headers, body."""
+        """Return a row of a procedure that receives as a message: id, row version, whether it has expired, headers,
+        body.
+        """
         return cls(row[0], row[1], bool(row[2]), row[3], row[4] or b"")
 
 
@@ -222,7 +232,8 @@ class Message(_Stored):
 class BrowsedMessage(_Stored):
     """A message that was read but not received.
 
-    `body` may be cut, `body_bytes` is the whole length; `expires` is in UTC. `headers` and `message_id` as in `Message`.
+    `body` may be cut, `body_bytes` is the whole length; `expires` is in UTC. `headers` and `message_id` as in
+    `Message`.
     """
 
     id: UUID

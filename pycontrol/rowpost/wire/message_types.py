@@ -4,9 +4,10 @@
     @dataclass(frozen=True)
     class OrderPlaced: ...
 
-A class without the decorator is named by its module and its own name. If another program cannot find it by that name, because it is a type
-of Python's own, is defined in a function or in the program's main file, it cannot be sent: no handler could be registered for it. A class that derives from another message class
-is that type too: events reach the subscribers of all of them.
+A class without the decorator is named by its module and its own name. If another program cannot find it by that name,
+because it is a type of Python's own, is defined in a function or in the program's main file, it cannot be sent: no
+handler could be registered for it. A class that derives from another message class is that type too: events reach the
+subscribers of all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ __all__ = [
     "without_assembly",
 ]
 
-#: the name of a type, with its generic arguments and without its assembly, at the start of what .NET calls an assembly-qualified name
+#: the name of a type, with its generic arguments and without its assembly, at the start of what .NET calls an
+#: assembly-qualified name
 FULL_NAME = r"\s*([^;,\[]+(?:\[[^;]*\])?)"
 
 T = TypeVar("T", bound=type)
@@ -55,8 +57,8 @@ def message_type(name: str, *, time_to_be_received: timedelta | None = None) -> 
 
     Args:
         name: the full name of the type.
-        time_to_be_received: its messages expire after this time, unless a send names another. None takes that of the class that this
-            one derives from, as NServiceBus does.
+        time_to_be_received: its messages expire after this time, unless a send names another. None takes that of the
+            class that this one derives from, as NServiceBus does.
 
     >>> @message_type("Shop.Messages.OrderPlaced")
     ... class OrderPlaced: ...
@@ -97,22 +99,29 @@ def type_names(cls: type) -> tuple[str, ...]:
 
 
 def named_types(cls: type) -> tuple[str, ...]:
-    """Return the names of a class, as `type_names`. Raises InvalidMessage if the class has none by which another program finds it."""
+    """Return the names of a class, as `type_names`.
+
+    Raises InvalidMessage if the class has none by which another program finds it.
+    """
     if issubclass(cls, (bytes, bytearray, memoryview)):
         raise InvalidMessage(
-            "Bytes have no class that names a route or an event. Send them to a queue, with send(bytes(…), to=…, headers=…), and publish an "
-            "instance of a message class."
+            "Bytes have no class that names a route or an event. Send them to a queue, with send(bytes(…), to=…, "
+            "headers=…), and publish an instance of a message class."
         )
     if not enclosed_type_names(cls):
         raise InvalidMessage(
             f"Cannot send a {type_name(cls)}: its class has no name that a receiver can know. Use a class with "
-            "@message_type('Shop.Messages.PlaceOrder'), or send it with headers={'NServiceBus.EnclosedMessageTypes': …}, which name its type."
+            "@message_type('Shop.Messages.PlaceOrder'), or send it with headers={'NServiceBus.EnclosedMessageTypes': "
+            "…}, which name its type."
         )
     return type_names(cls)
 
 
 def enclosed_type_names(cls: type) -> str:
-    """Return the header NServiceBus.EnclosedMessageTypes of a class's messages. Empty if no other program can know the class."""
+    """Return the header NServiceBus.EnclosedMessageTypes of a class's messages.
+
+    Empty if no other program can know the class.
+    """
     found = _enclosed.get(cls)
     if found is None:
         names = type_names(cls)
@@ -143,11 +152,12 @@ def split_enclosed_types(header: str | None) -> Iterable[str]:
 
 
 def without_assembly(name: str) -> str:
-    """Return the full name in an assembly-qualified one: the assembly begins at the first comma outside of the brackets of generic arguments.
+    """Return the full name in an assembly-qualified one: the assembly begins at the first comma outside of the brackets
+    of generic arguments.
 
     >>> without_assembly("Shop.Placed, Shop, Version=1.0.0.0"), without_assembly("Shop.Box`1[[System.Int32, mscorlib]], Shop")
     ('Shop.Placed', 'Shop.Box`1[[System.Int32, mscorlib]]')
-    """
+    """  # noqa: E501
     if "[" not in name:
         return name.partition(",")[0].strip()
     found = _full_name(name)
@@ -155,15 +165,18 @@ def without_assembly(name: str) -> str:
 
 
 def type_key(name: str) -> str:
-    """Return what two spellings of one type have in common: a full name whose generic arguments have no assemblies, as these have versions.
+    """Return what two spellings of one type have in common: a full name whose generic arguments have no assemblies, as
+    these have versions.
 
     >>> type_key("Shop.Box`1[[System.Int32, mscorlib, Version=4.0.0.0]]"), type_key("Shop.Pair`2[[Shop.A, Shop],[Shop.B, Shop]]")
     ('Shop.Box`1[[System.Int32]]', 'Shop.Pair`2[[Shop.A],[Shop.B]]')
-    """
+    """  # noqa: E501
     if "[" not in name:
         return name
     parts = [*_brackets(name), ""]
-    return "".join(part.partition(",")[0] if after == "]" and part.strip(", ") else part for part, after in pairwise(parts))
+    return "".join(
+        part.partition(",")[0] if after == "]" and part.strip(", ") else part for part, after in pairwise(parts)
+    )
 
 
 def short_type(name: str | None) -> str:

@@ -1,9 +1,11 @@
 """Messages to ServiceControl's monitoring instance, as the plugin NServiceBus.Metrics.ServiceControl sends them.
 
-`metadata_report` says where an endpoint's queue is. `values_report` has measurements of one metric, in the binary form of
-`encode_values`: each with its time, the type of the handled message as a tag, and a number. `Source` says who measured.
+`metadata_report` says where an endpoint's queue is. `values_report` has measurements of one metric, in the binary form
+of `encode_values`: each with its time, the type of the handled message as a tag, and a number. `Source` says who
+measured.
 
-The bodies hold times as 32 bits after the oldest one, so that a message spans at most 214 s: `portions` divides what waited longer.
+The bodies hold times as 32 bits after the oldest one, so that a message spans at most 214 s: `portions` divides what
+waited longer.
 """
 
 from __future__ import annotations
@@ -103,11 +105,17 @@ def metadata_report(source: Source, address: str, *, queue: str) -> AddressedMes
         queue: the address of the monitoring instance's queue.
     """
     metadata = _Metadata(_PLUGIN_VERSION, address)
-    headers = {**source.headers, ENCLOSED_MESSAGE_TYPES: enclosed_type_names(type(metadata)), CONTENT_TYPE: _JSON.content_type}
+    headers = {
+        **source.headers,
+        ENCLOSED_MESSAGE_TYPES: enclosed_type_names(type(metadata)),
+        CONTENT_TYPE: _JSON.content_type,
+    }
     return AddressedMessage(headers, _JSON.encode(metadata), queue, time_to_be_received=_TIME_TO_BE_RECEIVED)
 
 
-def values_report(source: Source, metric: str, values: Iterable[Value], types: Mapping[int, str], *, queue: str) -> AddressedMessage:
+def values_report(
+    source: Source, metric: str, values: Iterable[Value], types: Mapping[int, str], *, queue: str
+) -> AddressedMessage:
     """Return the message with measurements of one metric.
 
     Args:
@@ -122,10 +130,12 @@ def values_report(source: Source, metric: str, values: Iterable[Value], types: M
 
 
 def encode_values(values: Iterable[Value], types: Mapping[int, str]) -> bytes:
-    """Return the body of a message with measurements. There is at least one, and they fit into one message (`portions`).
+    """Return the body of a message with measurements.
 
-    All numbers are little-endian: version, oldest time; the number of types, each with its key, length and text; the number of
-    values, each with its time after the oldest one, the key of its type, and its number.
+    There is at least one, and they fit into one message (`portions`).
+
+    All numbers are little-endian: version, oldest time; the number of types, each with its key, length and text; the
+    number of values, each with its time after the oldest one, the key of its type, and its number.
     """
     ordered = sorted(values)
     base = ordered[0][0]

@@ -1,7 +1,8 @@
 """What a handler causes: messages to send, and procedures to call together with them.
 
-`AddressedMessage` is one message on its way out. `Call` is one call of a procedure of the contract. `Outgoing` is either of the two.
-They are plain values: `transport.dispatch` turns outgoing messages into calls and sends all of them in one round trip.
+`AddressedMessage` is one message on its way out. `Call` is one call of a procedure of the contract. `Outgoing` is
+either of the two. They are plain values: `transport.dispatch` turns outgoing messages into calls and sends all of them
+in one round trip.
 """
 
 from __future__ import annotations

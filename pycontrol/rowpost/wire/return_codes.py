@@ -1,4 +1,6 @@
-"""Replies that are a number or an enum, as NServiceBus.Callbacks sends them: a control message without a body, with the number in a header."""
+"""Replies that are a number or an enum, as NServiceBus.Callbacks sends them: a control message without a body, with the
+number in a header.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 def as_return_code(reply: Any, headers: Mapping[str, str | None] | None) -> tuple[Any, Mapping[str, str | None] | None]:
-    """Return a reply and its headers as they are sent: a number or an enum as empty bytes and headers, any other reply as it is.
+    """Return a reply and its headers as they are sent: a number or an enum as empty bytes and headers, any other reply
+    as it is.
 
     Raises:
         InvalidMessage: the value is a boolean, an enum whose value is no whole number, or needs more than 64 bits.
@@ -31,8 +34,8 @@ def as_return_code(reply: Any, headers: Mapping[str, str | None] | None) -> tupl
     number = reply.value if isinstance(reply, Enum) else reply
     if not isinstance(number, int) or isinstance(number, bool) or number not in _RANGE:
         raise InvalidMessage(
-            f"{reply!r:.100} cannot be a reply: it is sent as a whole number, from -2^63 to 2^63 - 1. Reply with such a number, with an enum "
-            "whose values are such numbers, or with a message."
+            f"{reply!r:.100} cannot be a reply: it is sent as a whole number, from -2^63 to 2^63 - 1. Reply with such "
+            "a number, with an enum whose values are such numbers, or with a message."
         )
     return b"", {**(headers or {}), RETURN_CODE: str(int(number)), CONTROL_MESSAGE: "True"}
 
@@ -47,5 +50,7 @@ def read_return_code(headers: Mapping[str, str | None]) -> int | None:
         return None
     text = (headers.get(RETURN_CODE) or "").strip()
     if not _NUMBER.fullmatch(text):
-        raise MessageNotDeserialized(f"The reply cannot be read: its header {RETURN_CODE} is no whole number, but {text!r:.100}.")
+        raise MessageNotDeserialized(
+            f"The reply cannot be read: its header {RETURN_CODE} is no whole number, but {text!r:.100}."
+        )
     return int(text)

@@ -40,12 +40,17 @@ class Serializers:
             return self.default
         found = self._by_type.get(content_type) or self._by_type.get(content_type.partition(";")[0].strip())
         if found is None:
-            raise MessageNotDeserialized(f"No serializer for the content type {content_type!r}; this endpoint has {', '.join(self._by_type)}.")
+            raise MessageNotDeserialized(
+                f"No serializer for the content type {content_type!r}; this endpoint has {', '.join(self._by_type)}."
+            )
         return found
 
 
 def named_in_body(body: bytes, serializer: Serializer) -> list[str]:
-    """Return the type that a foreign sender's message without headers names in its body, if any: JSON as `$type`, XML by its root."""
+    """Return the type that a foreign sender's message without headers names in its body, if any:
+
+    JSON as `$type`, XML by its root.
+    """
     try:
         named = serializer.decode(body, dict).get("$type")
     except MessageNotDeserialized:  # then it names no type

@@ -20,7 +20,8 @@ def parse_since(text: str, now: datetime) -> datetime:
     ('2026-11-23T10:00:00+00:00', '2026-11-24T08:30:00+00:00')
 
     Args:
-        text: 90s, 30m, 2h, 1d or several of these: so long before `now`; or a time of ISO 8601, in UTC if it has no time zone.
+        text: 90s, 30m, 2h, 1d or several of these: so long before `now`; or a time of ISO 8601, in UTC if it has no
+            time zone.
 
     Raises:
         ValueError: it is neither.
@@ -31,5 +32,7 @@ def parse_since(text: str, now: datetime) -> datetime:
     try:
         at = datetime.fromisoformat(plain.replace("Z", "+00:00").replace("z", "+00:00"))
     except ValueError:
-        raise ValueError(f"{text!r} is no time. Write how long ago, such as 30m, 2h or 1d, or a time such as 2026-12-24T18:00Z.") from None
+        raise ValueError(
+            f"{text!r} is no time. Write how long ago, such as 30m, 2h or 1d, or a time such as 2026-12-24T18:00Z."
+        ) from None
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

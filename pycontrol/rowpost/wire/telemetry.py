@@ -1,6 +1,7 @@
 """Name the spans, the meters and their attributes as NServiceBus does, once each.
 
-Values only: no OpenTelemetry is imported here. The names are those of NServiceBus 10, so that its dashboards fit endpoints of both sides.
+Values only: no OpenTelemetry is imported here. The names are those of NServiceBus 10, so that its dashboards fit
+endpoints of both sides.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Bodies in XML, as NServiceBus's XML serializer writes and reads them.
 
-The element of a message bears the name of its type and, as its default namespace, that of the type. A dataclass's field `order_id` is
-the element `OrderId` in it. The types of the fields decide how a value is written; a type for which NServiceBus has no form is refused
-when the class is first met. Bodies with a document type or entities are refused.
+The element of a message bears the name of its type and, as its default namespace, that of the type. A dataclass's field
+`order_id` is the element `OrderId` in it. The types of the fields decide how a value is written; a type for which
+NServiceBus has no form is refused when the class is first met. Bodies with a document type or entities are refused.
 """
 
 from __future__ import annotations
@@ -38,15 +38,22 @@ class XmlSerializer:
     """XML for dataclasses.
 
     Args:
-        names: how elements are written: "pascal" writes the field `order_id` as `OrderId`, as .NET does, "declared" as `order_id`.
-            Both are read.
+        names: how elements are written: "pascal" writes the field `order_id` as `OrderId`, as .NET does, "declared" as
+            `order_id`. Both are read.
         namespace: what stands before the namespace of a message's type; as given to NServiceBus by `Namespace(...)`.
-        allow_unknown: whether a body is read that has elements, and none of a class's. Its fields then have their defaults.
+        allow_unknown: whether a body is read that has elements, and none of a class's. Its fields then have their
+            defaults.
     """
 
     content_type = XML
 
-    def __init__(self, *, names: Literal["pascal", "declared"] = "pascal", namespace: str = _DEFAULT_NAMESPACE, allow_unknown: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        names: Literal["pascal", "declared"] = "pascal",
+        namespace: str = _DEFAULT_NAMESPACE,
+        allow_unknown: bool = False,
+    ) -> None:
         if names not in ("pascal", "declared"):
             raise ValueError(f"names is {names!r}; it must be 'pascal' or 'declared'.")
         self._names: str = names
@@ -61,14 +68,18 @@ class XmlSerializer:
             raise InvalidMessage(f"{cls.__name__} cannot be written as XML: {error}") from error
         name = _element_name(type_name(cls))
         space = type_key(type_name(cls)).partition("[")[0].rpartition(".")[0]
-        bases = "".join(f' xmlns:baseType{number or ""}="{escaped(base)}"' for number, base in enumerate(type_names(cls)[1:]))
+        bases = "".join(
+            f' xmlns:baseType{number or ""}="{escaped(base)}"' for number, base in enumerate(type_names(cls)[1:])
+        )
         return (
             f'<?xml version="1.0"?><{name} xmlns:xsi="{XSI}" xmlns:xsd="http://www.w3.org/2001/XMLSchema"{bases}'
             f' xmlns="{escaped(self._namespace)}/{escaped(space)}">{content.strip()}</{name}>'
         ).encode()
 
     def decode(self, body: bytes, cls: type) -> Any:
-        """Return the message; as a dict, the texts by the names of their elements, and under `$type` the type that the body names."""
+        """Return the message; as a dict, the texts by the names of their elements, and under `$type` the type that the
+        body names.
+        """
         try:
             root = _message(parse_xml(body), cls)
             if cls is dict:
@@ -77,10 +88,12 @@ class XmlSerializer:
                 _fields(cls, self._names).check_known(root)
             return _class_form(cls, self._names).read(root)
         except (ParseError, DefusedXmlException, TypeError, ValueError, LookupError, RecursionError) as error:
-            raise MessageNotDeserialized(f"The body is no {cls.__name__}: {error}. It begins with {body[:60]!r}.") from error
+            raise MessageNotDeserialized(
+                f"The body is no {cls.__name__}: {error}. It begins with {body[:60]!r}."
+            ) from error
 
 
-# ------------------------------------------------------------------------------------------------------------------ the forms of types
+# --------------------------------------------------------------------------------------------------- the forms of types
 def _form(hint: Any, names: str) -> Form:
     """Return the form of a type.
 
@@ -108,7 +121,9 @@ def _plain_form(cls: type, names: str) -> Form:
     if issubclass(cls, Enum):
         return _enum_form(cls)
     if cls not in SCALARS:
-        raise TypeError(f"{cls.__name__} has no form in XML" + (": it does not say of what" if issubclass(cls, Collection) else ""))
+        raise TypeError(
+            f"{cls.__name__} has no form in XML" + (": it does not say of what" if issubclass(cls, Collection) else "")
+        )
     return SCALARS[cls]
 
 
@@ -118,7 +133,9 @@ _UNIONS = (typing.Union, types.UnionType)
 def _union_form(arguments: tuple[Any, ...], names: str) -> Form:
     some = [each for each in arguments if each is not type(None)]
     if len(some) != 1:
-        raise TypeError(f"{' | '.join(str(each) for each in arguments)} has no form in XML: which of them a text is, nothing says")
+        raise TypeError(
+            f"{' | '.join(str(each) for each in arguments)} has no form in XML: which of them a text is, nothing says"
+        )
     return dataclasses.replace(_form(some[0], names), is_optional=True)
 
 
@@ -130,7 +147,9 @@ def _literal_form(arguments: tuple[Any, ...], names: str) -> Form:
             raise ValueError(f"{value!r} is none of {', '.join(repr(each) for each in arguments)}")
         return value
 
-    return dataclasses.replace(form, write=lambda value: form.write(one_of(value)), read=lambda element: one_of(form.read(element)))
+    return dataclasses.replace(
+        form, write=lambda value: form.write(one_of(value)), read=lambda element: one_of(form.read(element))
+    )
 
 
 def _list_form(origin: Any, of: Any, names: str) -> Form:
@@ -180,10 +199,15 @@ def _enum_form(members: type[Enum]) -> Form:
         member = value if isinstance(value, members) else enum_member(members, value)
         return escaped(member_name(member) if named else str(member.value))
 
-    return Form(members.__name__ if named else "String", write, lambda element: enum_member(members, leaf(element)), is_value_type=named)
+    return Form(
+        members.__name__ if named else "String",
+        write,
+        lambda element: enum_member(members, leaf(element)),
+        is_value_type=named,
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------------ dataclasses
+# ---------------------------------------------------------------------------------------------------------- dataclasses
 @cache
 def _fields(cls: Any, names: str) -> _Fields:
     if not dataclasses.is_dataclass(cls):
@@ -208,8 +232,14 @@ class _Fields:
     def of(self) -> dict[str, tuple[str, Form]]:
         """Of each field: the name of its element, and its form."""
         hints = typing.get_type_hints(self.cls, include_extras=True)
-        written = {name: property_name(name) if self.names == "pascal" else name for name in (f.name for f in dataclasses.fields(self.cls))}
-        return {name: (element, placed(partial(_form, names=self.names), hints[name], f".{name}")) for name, element in written.items()}
+        written = {
+            name: property_name(name) if self.names == "pascal" else name
+            for name in (f.name for f in dataclasses.fields(self.cls))
+        }
+        return {
+            name: (element, placed(partial(_form, names=self.names), hints[name], f".{name}"))
+            for name, element in written.items()
+        }
 
     @cached_property
     def by_element(self) -> dict[str, str]:
@@ -220,9 +250,13 @@ class _Fields:
     def write(self, value: Any) -> str:
         if not isinstance(value, self.cls):
             raise TypeError(f"Expected `{self.cls.__name__}`, got `{type(value).__name__}`")
-        return "".join(
-            placed(partial(form.element, element), getattr(value, name), f".{element}") for name, (element, form) in self.of.items()
-        ) or "\n"  # fmt: skip
+        return (
+            "".join(
+                placed(partial(form.element, element), getattr(value, name), f".{element}")
+                for name, (element, form) in self.of.items()
+            )
+            or "\n"
+        )
 
     def read(self, element: Element) -> Any:
         values = {}
@@ -248,7 +282,9 @@ class _Fields:
         there = [local_name(each) for each in element]
         if there and self.of and self.by_element.keys().isdisjoint(there):
             known = ", ".join(element for element, _ in self.of.values())
-            raise ValueError(f"none of its elements is one of the class: it has {', '.join(there)[:300]}, the class {known}")
+            raise ValueError(
+                f"none of its elements is one of the class: it has {', '.join(there)[:300]}, the class {known}"
+            )
 
     def _check_optional(self, name: str) -> None:
         element, form = self.of[name]
@@ -257,8 +293,13 @@ class _Fields:
 
 
 def _element_name(full_name: str) -> str:
-    """Name a type's element: `Outer+Inner` is `Inner`, ``Box`1[[System.Int32]]`` is `BoxOfInt32`. Raises TypeError if it can name none."""
-    own = _GENERIC.sub(lambda found: "Of" if found[0].endswith("[[") else "And" if found[0] == "],[" else "", short_type(full_name))
+    """Name a type's element:
+
+    `Outer+Inner` is `Inner`, ``Box`1[[System.Int32]]`` is `BoxOfInt32`. Raises TypeError if it can name none.
+    """
+    own = _GENERIC.sub(
+        lambda found: "Of" if found[0].endswith("[[") else "And" if found[0] == "],[" else "", short_type(full_name)
+    )
     if not _NAME.fullmatch(own):
         raise TypeError(f"{own!r} cannot be the name of an element")
     return own
@@ -269,13 +310,19 @@ def _message(root: Element, cls: Any) -> Element:
     if local_name(root) != "Messages" or (cls is not dict and _element_name(type_name(cls)) == "Messages"):
         return root
     if len(root) != 1:
-        raise ValueError(f"The element Messages holds {len(root)} messages, and a row of a queue holds one. Send each message by itself")
+        raise ValueError(
+            f"The element Messages holds {len(root)} messages, and a row of a queue holds one. Send each message by "
+            "itself"
+        )
     return root[0]
 
 
 def _untyped(root: Element) -> dict[str, Any]:
     space = root.tag.partition("}")[0].rpartition("/")[2] if root.tag.startswith("{") else ""
-    return {"$type": f"{space}.{local_name(root)}".strip("."), **{local_name(each): _untyped_value(each) for each in root}}
+    return {
+        "$type": f"{space}.{local_name(root)}".strip("."),
+        **{local_name(each): _untyped_value(each) for each in root},
+    }
 
 
 def _untyped_value(element: Element) -> Any:

@@ -1,8 +1,9 @@
 """Parse documents as NServiceBus and .NET write them, where they are no XML 1.0 or contradict themselves.
 
-NServiceBus writes control characters as references, such as `&#x1;`, which XML 1.0 does not know; characters that a document does not have
-take their place while it is parsed. A .NET StringWriter declares utf-16 whatever the bytes are. NServiceBus 3 and 4 put an element
-`Messages` around the messages, and a line break may stand before the declaration. Document types and entities are refused.
+NServiceBus writes control characters as references, such as `&#x1;`, which XML 1.0 does not know; characters that a
+document does not have take their place while it is parsed. A .NET StringWriter declares utf-16 whatever the bytes are.
+NServiceBus 3 and 4 put an element `Messages` around the messages, and a line break may stand before the declaration.
+Document types and entities are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _WIDE = ("utf-16", "utf16", "ucs-2", "unicode")
 _ODD = r"x0*([0-8BCEFbcef]|1[0-9A-Fa-f]|[Ff]{3}[EeFf])|0*([0-8]|1[124-9]|2[0-9]|3[01]|6553[45])"
 _may_be_odd = re.compile(rf"&#(?:{_ODD});".encode()).search
 #: in what is no text, nothing is a reference
-_odd_references = re.compile(rf"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|&#(?:{_ODD});", re.DOTALL).sub
+_odd_references = re.compile(
+    rf"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|&#(?:{_ODD});", re.DOTALL
+).sub
 #: characters without a meaning, one of which may mark another
 _PRIVATE = range(0xE000, 0xF900)
 

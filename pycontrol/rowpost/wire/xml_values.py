@@ -14,7 +14,14 @@ from xml.etree.ElementTree import Element
 
 import msgspec
 
-from rowpost.wire.dotnet_values import cut_time, dotnet_decimal, dotnet_number, iso_duration, read_duration, without_zeros
+from rowpost.wire.dotnet_values import (
+    cut_time,
+    dotnet_decimal,
+    dotnet_number,
+    iso_duration,
+    read_duration,
+    without_zeros,
+)
 from rowpost.wire.xml_text import FORBIDDEN, reference
 
 __all__ = ["SCALARS", "XSI", "Form", "Misfit", "escaped", "leaf", "local_name", "placed"]
@@ -43,8 +50,8 @@ class Misfit(ValueError):
 class Form:
     """How the values of a type are written into an element, and read from it.
 
-    `name` is that of the element of such a value in a list. A value type of .NET has `xsi:nil` where there is no value; anything else
-    is left out.
+    `name` is that of the element of such a value in a list. A value type of .NET has `xsi:nil` where there is no value;
+    anything else is left out.
     """
 
     name: str
@@ -61,24 +68,32 @@ class Form:
 
     def item(self, value: Any) -> str:
         """Return an element of a list."""
-        name = "Int64" if self.name == "Int32" and isinstance(value, int) and not -(2**31) <= value < 2**31 else self.name
+        name = (
+            "Int64" if self.name == "Int32" and isinstance(value, int) and not -(2**31) <= value < 2**31 else self.name
+        )
         if value is None and self.is_optional:
             return f"<{name}>null</{name}>" if self.is_value_type else f'<{name} xsi:nil="true"></{name}>'
         return f"<{name}>{self.write(value)}</{name}>"
 
     def value(self, element: Element) -> Any:
         """Return the value in an element."""
-        if element.get(_NIL) in ("true", "1") or (self.is_optional and self.is_value_type and _text(element).strip() in ("", "null")):
+        if element.get(_NIL) in ("true", "1") or (
+            self.is_optional and self.is_value_type and _text(element).strip() in ("", "null")
+        ):
             if not self.is_optional:
                 raise ValueError("There is no value (xsi:nil)")
             return None
         return self.read(element)
 
 
-# ------------------------------------------------------------------------------------------------------------------ values
-def _scalar(name: str, cls: type, write: Callable[[Any], str], *takes: type, read: Callable[[str], Any] | None = None) -> Form:
+# --------------------------------------------------------------------------------------------------------------- values
+def _scalar(
+    name: str, cls: type, write: Callable[[Any], str], *takes: type, read: Callable[[str], Any] | None = None
+) -> Form:
     def checked(value: Any) -> str:
-        if type(value) not in (cls, *takes) and (isinstance(value, bool | datetime) or not isinstance(value, (cls, *takes))):
+        if type(value) not in (cls, *takes) and (
+            isinstance(value, bool | datetime) or not isinstance(value, (cls, *takes))
+        ):
             raise TypeError(f"Expected `{cls.__name__}`, got `{type(value).__name__}`")
         return write(value)
 
@@ -123,7 +138,7 @@ def _read_time(cls: type) -> Callable[[str], Any]:
     return lambda text: msgspec.convert(cut_time(text), cls, strict=False)
 
 
-# ------------------------------------------------------------------------------------------------------------------ elements
+# ------------------------------------------------------------------------------------------------------------- elements
 def placed(do: Callable[[Any], Any], value: Any, place: str) -> Any:
     """Do something with a value; its place is added to what goes wrong."""
     try:
@@ -160,11 +175,18 @@ SCALARS: dict[type, Form] = {
     str: Form("String", _write_text, leaf),
     bool: _scalar("Boolean", bool, lambda value: "true" if value else "false"),
     int: _scalar("Int32", int, str, read=_read_int),
-    float: _scalar("Double", float, _write_float, int, read=lambda text: float({"INF": "inf", "-INF": "-inf"}.get(text, text))),
+    float: _scalar(
+        "Double", float, _write_float, int, read=lambda text: float({"INF": "inf", "-INF": "-inf"}.get(text, text))
+    ),
     Decimal: _scalar("Decimal", Decimal, _write_decimal, int, read=_read_decimal),
     bytes: _scalar("Bytes", bytes, lambda value: b64encode(value).decode()),
     UUID: _scalar("Guid", UUID, str),
-    datetime: _scalar("DateTime", datetime, lambda value: without_zeros(value.isoformat()).replace("+00:00", "Z"), read=_read_time(datetime)),
+    datetime: _scalar(
+        "DateTime",
+        datetime,
+        lambda value: without_zeros(value.isoformat()).replace("+00:00", "Z"),
+        read=_read_time(datetime),
+    ),
     date: _scalar("DateOnly", date, date.isoformat),
     time: _scalar("TimeOnly", time, lambda value: without_zeros(value.isoformat()), read=_read_time(time)),
     timedelta: _scalar("TimeSpan", timedelta, iso_duration, read=read_duration),

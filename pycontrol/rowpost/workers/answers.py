@@ -43,7 +43,8 @@ class Control:
 
     Attributes:
         paused: whether nothing new is received.
-        limit: how many workers this supervisor runs at most; None: what its environment says. 0 pauses it: other supervisors have all.
+        limit: how many workers this supervisor runs at most; None: what its environment says. 0 pauses it: other
+            supervisors have all.
         reason, by: why, and by which login; empty if nothing is set.
     """
 
@@ -66,7 +67,8 @@ class Answer:
         count: messages that wait in the queue; if `purged`, messages that were removed.
         error: why the request failed, None if it succeeded.
         seconds: duration of the peek.
-        next_due: seconds until the next delayed message is due; infinite if there is none, None if the peek did not ask.
+        next_due: seconds until the next delayed message is due; infinite if there is none, None if the peek did not
+            ask.
         crash, outcome: a crash that was counted, and what happened to its message.
         warning: a condition that needs a correction, empty if there is none.
         control: what operators have set for the queue; None if the peek did not ask.
@@ -91,7 +93,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """Senders have committed messages to the queue; None: possibly to any queue, because notifications may have been lost."""
+    """Senders have committed messages to the queue; None: possibly to any queue, because notifications may have been
+    lost.
+    """
 
     queue: str | None = None
 

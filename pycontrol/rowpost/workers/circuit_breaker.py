@@ -1,8 +1,8 @@
 """A circuit breaker for failures that last. Pure: the caller passes the time.
 
-The first failure arms the breaker, and a success disarms it. If it stays armed for `seconds` without a success, it triggers
-once. While armed, a loop waits `armed_wait` after each failure. While triggered, it waits `triggered_wait` and runs one
-operation at a time. A deadlock is expected and does not arm the breaker.
+The first failure arms the breaker, and a success disarms it. If it stays armed for `seconds` without a success, it
+triggers once. While armed, a loop waits `armed_wait` after each failure. While triggered, it waits `triggered_wait` and
+runs one operation at a time. A deadlock is expected and does not arm the breaker.
 
 >>> breaker = CircuitBreaker(seconds=30).after_failure(now=100.0)
 >>> breaker.wait, breaker.at(130.0).change, breaker.at(130.0).concurrency(8), breaker.at(130.0).at(131.0).change
@@ -23,11 +23,11 @@ __all__ = ["CircuitBreaker", "arms_circuit_breaker"]
 class CircuitBreaker:
     """State of a circuit breaker; all times are in seconds.
 
-    `change` is what the last step did: armed, triggered, disarmed, recovered or None. "triggered" appears in exactly one
-    step per outage, and "recovered" in exactly one step after it.
+    `change` is what the last step did: armed, triggered, disarmed, recovered or None. "triggered" appears in exactly
+    one step per outage, and "recovered" in exactly one step after it.
 
-    If several sources share a breaker, each passes its name as `source`. The breaker disarms when all sources in `failing`
-    have succeeded again, so that a peek that works does not hide a receive that fails.
+    If several sources share a breaker, each passes its name as `source`. The breaker disarms when all sources in
+    `failing` have succeeded again, so that a peek that works does not hide a receive that fails.
     """
 
     seconds: float = 30.0

@@ -1,20 +1,21 @@
 """Compute how many workers a queue needs. Pure decisions: no clock, no I/O.
 
-There are three strategies behind one interface, `Strategy`. A strategy is a frozen value. `after(observation, limit)` returns
-the next value, and its `workers` is the target number of workers.
+There are three strategies behind one interface, `Strategy`. A strategy is a frozen value. `after(observation, limit)`
+returns the next value, and its `workers` is the target number of workers.
 
     FixedStrategy      `limit` pollers that poll all the time, as NServiceBus SQL Server transport 1.x and 2.0 do
     AdaptiveStrategy   receives that succeed in a row start a poller, empty ones in a row stop one, as transport 2.1 does
     PeekStrategy       one monitor peeks; after a peek that found messages, workers receive until one of them finds nothing, as
                        transport 3 and later do
 
-The numbers are those of the Particular documentation, "SQL Server transport design" (https://docs.particular.net/transports/sql/design).
+The numbers are those of the Particular documentation, "SQL Server transport design"
+(https://docs.particular.net/transports/sql/design).
 
 >>> idle = PeekStrategy()
 >>> burst = idle.after(PeekCounted(1000), limit=4)
 >>> burst.workers, burst.after(Received(1, (46, -1)), limit=4).peek_in
 (4, 0.0)
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ __all__ = [
     "spare_workers",
 ]
 
-# Transport 2.1: more than ENOUGH_HITS receives with a message in a row start a poller; ENOUGH_MISSES empty ones stop one.
+# Transport 2.1: more than ENOUGH_HITS receives with a message in a row start a poller; ENOUGH_MISSES empty ones stop
+# one.
 ENOUGH_HITS = 5
 ENOUGH_MISSES = 7
 # Transport 2.1: a worker that is busy longer with one message starts one more poller, once per message.
@@ -52,8 +54,8 @@ MIN_POLL_PAUSE_S = 0.05
 MAX_POLL_PAUSE_S = 1.0
 # The monitor's first pause after work; it doubles at each peek up to the peek delay.
 QUICK_PEEK_S = 0.005
-# From this pause on, the monitor requests wake-ups. While messages flow steadily, pauses stay shorter, so that senders do not
-# notify.
+# From this pause on, the monitor requests wake-ups. While messages flow steadily, pauses stay shorter, so that senders
+# do not notify.
 WAKE_UP_MIN_PAUSE_S = 0.04
 # Transport 3 and later recommend this range for the peek delay.
 MIN_PEEK_DELAY_S = 0.1
@@ -62,7 +64,9 @@ RECOMMENDED_PEEK_DELAY_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class PeekCounted:
-    """A peek counted `count` messages while `busy` workers were receiving, `without_message` of them with none in flight."""
+    """A peek counted `count` messages while `busy` workers were receiving, `without_message` of them with none in
+    flight.
+    """
 
     count: int
     busy: int = 0
@@ -148,9 +152,9 @@ class _Counters:
 class AdaptiveStrategy(Strategy):
     """Pollers that count their own receives, as those of transport 2.1.
 
-    A hit is a receive with a message, a miss an empty one. A hit resets the misses, and a miss resets the hits. More than
-    five hits in a row start a poller and are reset. Seven misses in a row stop the poller that had them, unless it is the
-    last one.
+    A hit is a receive with a message, a miss an empty one. A hit resets the misses, and a miss resets the hits. More
+    than five hits in a row start a poller and are reset. Seven misses in a row stop the poller that had them, unless it
+    is the last one.
     """
 
     counters: Mapping[int, _Counters] = field(default_factory=dict)
@@ -200,12 +204,13 @@ class AdaptiveStrategy(Strategy):
 class PeekStrategy(Strategy):
     """Peek mode and receive mode, as transport 3 and later have; one monitor per queue.
 
-    A peek that finds n messages starts a round: up to min(limit, n) workers receive, in addition to those already busy. The
-    round ends with the first receive that finds nothing, or when the n messages are taken while more workers are allowed.
-    Then the next peek follows at once.
+    A peek that finds n messages starts a round: up to min(limit, n) workers receive, in addition to those already busy.
+    The round ends with the first receive that finds nothing, or when the n messages are taken while more workers are
+    allowed. Then the next peek follows at once.
 
-    If the queue is idle, the next peek follows after `peek_delay`. After work, and while workers can be added, the pauses
-    start at 5 ms and double, so that a message that commits late is found within twice the duration of its transaction.
+    If the queue is idle, the next peek follows after `peek_delay`. After work, and while workers can be added, the
+    pauses start at 5 ms and double, so that a message that commits late is found within twice the duration of its
+    transaction.
 
     Two or more rounds in a row without a message back off, so that a wrong estimate never makes the monitor spin.
     """
@@ -234,7 +239,9 @@ class PeekStrategy(Strategy):
                 return self._peeked(observation, limit)
             case Received(_, runs):
                 return self._received(runs, limit)
-            case WokenUp(busy) if not self.receiving:  # at least one message waits: a worker takes it while the monitor counts
+            case WokenUp(busy) if (
+                not self.receiving
+            ):  # at least one message waits: a worker takes it while the monitor counts
                 return replace(self._peeked(PeekCounted(1, busy), limit), pause=QUICK_PEEK_S, peek_in=QUICK_PEEK_S)
             case WokenUp() if self.workers < limit:
                 return replace(self, pause=QUICK_PEEK_S, peek_in=0.0)
@@ -254,7 +261,9 @@ class PeekStrategy(Strategy):
         missed = any(run < 0 for run in runs)
         hits = self.hits + got
         empty_rounds = 0 if hits else self.empty_rounds
-        here = replace(self, hits=hits, empty_rounds=empty_rounds, pause=QUICK_PEEK_S if got else self.pause, peek_in=None)
+        here = replace(
+            self, hits=hits, empty_rounds=empty_rounds, pause=QUICK_PEEK_S if got else self.pause, peek_in=None
+        )
         if not self.receiving:
             return replace(here, peek_in=0.0) if got and missed else here
         batch_taken = hits >= self.waiting and self.workers < limit
@@ -298,7 +307,9 @@ def poll_pause(misses: int) -> float:
 
 
 def spare_workers(idle: Mapping[int, float], workers: int, target: int, idle_timeout: float) -> list[int]:
-    """Return the workers that may exit: idle for at least `idle_timeout` seconds, longest first. One worker always stays.
+    """Return the workers that may exit: idle for at least `idle_timeout` seconds, longest first.
+
+    One worker always stays.
 
     Args:
         idle: seconds since each idle worker had work, by its number.
@@ -319,10 +330,13 @@ def check_peek_delay(seconds: float) -> str | None:
         SettingsError: it is below 0.1 s.
     """
     if seconds < MIN_PEEK_DELAY_S:
-        raise SettingsError(f"peek_delay {seconds} s is too short: such frequent peeks load the database. Use at least {MIN_PEEK_DELAY_S} s.")
+        raise SettingsError(
+            f"peek_delay {seconds} s is too short: such frequent peeks load the database. Use at least "
+            f"{MIN_PEEK_DELAY_S} s."
+        )
     if seconds > RECOMMENDED_PEEK_DELAY_S:
         return (
-            f"peek_delay {seconds} s is above {RECOMMENDED_PEEK_DELAY_S:g} s: messages may wait that long before they are "
-            f"found. The recommended range is {MIN_PEEK_DELAY_S} to {RECOMMENDED_PEEK_DELAY_S:g} s."
+            f"peek_delay {seconds} s is above {RECOMMENDED_PEEK_DELAY_S:g} s: messages may wait that long before they "
+            f"are found. The recommended range is {MIN_PEEK_DELAY_S} to {RECOMMENDED_PEEK_DELAY_S:g} s."
         )
     return None

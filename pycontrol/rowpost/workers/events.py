@@ -1,6 +1,7 @@
 """The events that a supervisor emits: frozen values, one class per kind, for a display, a log or a test.
 
-`at` is the wall clock time in seconds since 1970, `queue` the queue's name, empty for the supervisor itself, and `pid` the worker's process id.
+`at` is the wall clock time in seconds since 1970, `queue` the queue's name, empty for the supervisor itself, and `pid`
+the worker's process id.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ logger = logging.getLogger("rowpost")
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Base class of all events, which are frozen dataclasses. `str(event)` is one line of text that begins with the queue's name.
+    """Base class of all events, which are frozen dataclasses.
+
+    `str(event)` is one line of text that begins with the queue's name.
 
     Attributes:
         frequent: whether there are too many of these events to print each; the figures of the queue include them.
@@ -115,9 +118,15 @@ class WorkerStopped(Event):
 class WorkerDied(
     Event,
     level=logging.WARNING,
-    text="worker {0.pid} died (exit code {0.exitcode}); its message returned to the queue; a new worker starts in {0.respawn_in:g} s",
+    text=(
+        "worker {0.pid} died (exit code {0.exitcode}); its message returned to the queue; a new worker starts in "
+        "{0.respawn_in:g} s"
+    ),
 ):
-    """A worker process died; its in-flight message is in the queue again. The next worker starts in `respawn_in` seconds."""
+    """A worker process died; its in-flight message is in the queue again.
+
+    The next worker starts in `respawn_in` seconds.
+    """
 
     pid: int
     exitcode: int | None
@@ -152,17 +161,22 @@ class Handled(Event, level=logging.DEBUG, frequent=True, text="{0.count:,} messa
 
 
 class Expired(Event, frequent=True, text="{0.count:,} expired messages removed by worker {0.pid}"):
-    """A worker removed `count` expired messages without handling them. Each is an event `Discarded` too, up to 50 in a report."""
+    """A worker removed `count` expired messages without handling them.
+
+    Each is an event `Discarded` too, up to 50 in a report.
+    """
 
     pid: int
     count: int
 
 
 class Discarded(Event):
-    """A message ended without being handled, for a known `reason`: no saga instance, a control message, its time was over.
+    """A message ended without being handled, for a known `reason`: no saga instance, a control message, its time was
+    over.
 
-    `id` is that of the message's row; `message_id` and `message_type` are the message's own, None if its headers do not have them. `expected`:
-    this is the usual end of such a message, as of a timeout whose saga is complete; all others are warnings.
+    `id` is that of the message's row; `message_id` and `message_type` are the message's own, None if its headers do not
+    have them. `expected`: this is the usual end of such a message, as of a timeout whose saga is complete; all others
+    are warnings.
     """
 
     pid: int
@@ -178,14 +192,17 @@ class Discarded(Event):
         return logging.INFO if self.expected else logging.WARNING
 
     def _text(self) -> str:
-        return f"message {self.message_id or self.id}{f' ({self.message_type})' if self.message_type else ''} discarded: {self.reason}"
+        return (
+            f"message {self.message_id or self.id}{f' ({self.message_type})' if self.message_type else ''} discarded: "
+            f"{self.reason}"
+        )
 
 
 class Failed(Event, level=logging.WARNING, text="message {0.known_as} failed, attempt {0.attempts}: {0.error}"):
     """A handler failed; the message is in the queue again and will be retried.
 
-    `id` is that of the message's row; `message_id` is the message's own, as the error queue shows it, and None if its headers cannot be read
-    or its worker died.
+    `id` is that of the message's row; `message_id` is the message's own, as the error queue shows it, and None if its
+    headers cannot be read or its worker died.
     """
 
     pid: int
@@ -200,11 +217,19 @@ class Failed(Event, level=logging.WARNING, text="message {0.known_as} failed, at
         return self.message_id or self.id
 
 
-class MovedToError(Failed, level=logging.ERROR, text="message {0.known_as} moved to the error queue after {0.attempts} attempts: {0.error}"):
+class MovedToError(
+    Failed,
+    level=logging.ERROR,
+    text="message {0.known_as} moved to the error queue after {0.attempts} attempts: {0.error}",
+):
     """A handler failed, and no retry is left; the message is in the error queue."""
 
 
-class Delayed(Failed, level=logging.WARNING, text="message {0.known_as} failed {0.attempts} times and will be retried later: {0.error}"):
+class Delayed(
+    Failed,
+    level=logging.WARNING,
+    text="message {0.known_as} failed {0.attempts} times and will be retried later: {0.error}",
+):
     """A handler failed, and no immediate retry is left; the message waits in the delayed table for the next round."""
 
 
@@ -235,7 +260,10 @@ class DelayedMoved(
     Event,
     level=logging.DEBUG,
     frequent=True,
-    text="{0.count:,} delayed messages moved into the queue, {0.forwarded:,} to other queues, {0.failed:,} to the error queue",
+    text=(
+        "{0.count:,} delayed messages moved into the queue, {0.forwarded:,} to other queues, {0.failed:,} to the error "
+        "queue"
+    ),
 ):
     """`count` delayed messages became due and were moved into the queue.
 
@@ -248,15 +276,21 @@ class DelayedMoved(
     failed: int = 0
 
 
-class TimedOut(Event, level=logging.WARNING, text="worker {0.pid} was killed: its handler ran longer than {0.seconds:g} s"):
-    """A handler ran longer than its time limit of `seconds`; its process is killed, and the attempt counts as failed."""
+class TimedOut(
+    Event, level=logging.WARNING, text="worker {0.pid} was killed: its handler ran longer than {0.seconds:g} s"
+):
+    """A handler ran longer than its time limit of `seconds`; its process is killed, and the attempt counts as
+    failed.
+    """
 
     pid: int
     seconds: float
 
 
 class ThrottlingStarted(
-    Event, level=logging.WARNING, text="{0.failures} consecutive attempts failed: throttled to one worker, {0.wait:g} s between attempts"
+    Event,
+    level=logging.WARNING,
+    text="{0.failures} consecutive attempts failed: throttled to one worker, {0.wait:g} s between attempts",
 ):
     """`failures` attempts failed in a row; the queue has one worker, which waits `wait` seconds between attempts."""
 
@@ -282,7 +316,10 @@ class LimitChanged(Event):
         limit = f"limit changed to {self.limit} workers"
         if not self.by:
             return limit
-        return f"{limit} by {self.by} in the database; the environment says {self.environment}, which rowpost queue limit --clear brings back"
+        return (
+            f"{limit} by {self.by} in the database; the environment says {self.environment}, which rowpost queue limit "
+            "--clear brings back"
+        )
 
 
 class Paused(Event):
@@ -328,7 +365,9 @@ class Warned(Event, level=logging.WARNING, text="{0.text}"):
 
 
 class Critical(Event, level=logging.CRITICAL, text="CRITICAL: {0.error}"):
-    """A person has to act: a failure lasts, a message cannot be moved, a handler cannot be found, or a defect was met."""
+    """A person has to act: a failure lasts, a message cannot be moved, a handler cannot be found, or a defect was
+    met.
+    """
 
     error: str
 
@@ -336,8 +375,9 @@ class Critical(Event, level=logging.CRITICAL, text="CRITICAL: {0.error}"):
 class Logged(Event):
     """A worker process logged something: code of a handler, or rowpost itself.
 
-    `level` is a number of the module logging, `logger` the logger's name, and `text` the message with the stack of its exception.
-    `message_id` is the message that was handled meanwhile, if any, and `extra` what was logged with `extra=`.
+    `level` is a number of the module logging, `logger` the logger's name, and `text` the message with the stack of its
+    exception. `message_id` is the message that was handled meanwhile, if any, and `extra` what was logged with
+    `extra=`.
     """
 
     pid: int
@@ -371,14 +411,18 @@ class Stopping(Event):
 
 
 class BridgeChanged(Event, text="bridge from {0.source} to {0.target}: {0.state}"):
-    """A bridge moves messages from the side `source` to the side `target`, waits because another process does, or has stopped."""
+    """A bridge moves messages from the side `source` to the side `target`, waits because another process does, or has
+    stopped.
+    """
 
     source: str
     target: str
     state: str
 
 
-class Transferred(Event, level=logging.DEBUG, frequent=True, text="{0.count:,} messages moved from {0.source} to {0.target}"):
+class Transferred(
+    Event, level=logging.DEBUG, frequent=True, text="{0.count:,} messages moved from {0.source} to {0.target}"
+):
     """A bridge moved `count` messages from the queue on the side `source` to the side `target`."""
 
     source: str
@@ -387,11 +431,20 @@ class Transferred(Event, level=logging.DEBUG, frequent=True, text="{0.count:,} m
 
 
 def log_event(event: Event) -> None:
-    """Write an event to the logger "rowpost", or to the logger that a worker used; the default of a supervisor without `on_event`."""
+    """Write an event to the logger "rowpost", or to the logger that a worker used; the default of a supervisor without
+    `on_event`.
+    """
     if isinstance(event, Logged):
-        own = logging.makeLogRecord({}).__dict__  # with what the program's record factory adds, which logging refuses as extra
+        own = logging.makeLogRecord(
+            {}
+        ).__dict__  # with what the program's record factory adds, which logging refuses as extra
         given = {key: value for key, value in event.extra.items() if key not in own}
-        extra = {**given, "rowpost_queue": event.queue, "rowpost_worker": event.pid, "rowpost_message_id": event.message_id}
+        extra = {
+            **given,
+            "rowpost_queue": event.queue,
+            "rowpost_worker": event.pid,
+            "rowpost_message_id": event.message_id,
+        }
         logging.getLogger(event.logger).log(event.level, "%s", event.text, extra=extra)
     else:
         logger.log(event.severity, "%s", event)

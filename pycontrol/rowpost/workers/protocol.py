@@ -101,7 +101,9 @@ class Assignment:
 
 
 class InFlight(Observer):
-    """The message that a handler handles, in memory that a worker shares with its supervisor. It is an observer of the worker's pipeline.
+    """The message that a handler handles, in memory that a worker shares with its supervisor.
+
+    It is an observer of the worker's pipeline.
 
     Writing needs no system call, and the supervisor can still read it when the worker was killed.
 
@@ -120,7 +122,9 @@ class InFlight(Observer):
     def starting(self, message: Message) -> None:
         """Store the message that the handler is about to handle."""
         self.held = message
-        self.LAYOUT.pack_into(self._memory, 0, message.id.bytes, message.row_version, time.monotonic(), MESSAGE_IN_FLIGHT)
+        self.LAYOUT.pack_into(
+            self._memory, 0, message.id.bytes, message.row_version, time.monotonic(), MESSAGE_IN_FLIGHT
+        )
 
     def ended(self, _: object = None) -> None:
         """Remove the message: its handler has returned, or the message is in its queue again."""
@@ -135,7 +139,9 @@ class InFlight(Observer):
 
     @property
     def since(self) -> float | None:
-        """When the handler got the message, by the monotonic clock, which all processes of a machine share; None if no message."""
+        """When the handler got the message, by the monotonic clock, which all processes of a machine share; None if no
+        message.
+        """
         _, _, since, full = self.LAYOUT.unpack_from(self._memory)
         return since if full else None
 
@@ -165,8 +171,8 @@ class Exit:
 class CrashPolicy:
     """How to treat a message whose handler killed its process or exceeded its time limit.
 
-    The supervisor applies it, because the endpoint's own policy cannot be called any more. `time_limit` is in seconds, 0 for
-    no limit.
+    The supervisor applies it, because the endpoint's own policy cannot be called any more. `time_limit` is in seconds,
+    0 for no limit.
     """
 
     immediate_retries: int
@@ -204,7 +210,8 @@ class WorkerProgress:
         streak: failed attempts since the last message that was handled.
         times: critical and processing times.
         measured: single measurements for ServiceControl; None if there is none, or the environment sends no metrics.
-        histograms: critical and processing times by message type; None if there is none, or the environment serves no metrics.
+        histograms: critical and processing times by message type; None if there is none, or the environment serves no
+            metrics.
     """
 
     busy: bool
@@ -277,7 +284,13 @@ class Tally:
         self._dropped.append(outcome)
 
     def take(
-        self, *, busy: bool, round_: int, times: Times | None = None, measured: Measurements | None = None, histograms: Histograms | None = None
+        self,
+        *,
+        busy: bool,
+        round_: int,
+        times: Times | None = None,
+        measured: Measurements | None = None,
+        histograms: Histograms | None = None,
     ) -> WorkerProgress:
         progress = WorkerProgress(
             busy=busy,

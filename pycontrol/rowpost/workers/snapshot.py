@@ -27,14 +27,14 @@ class QueueSnapshot:
         target: the target number of workers.
         paused: whether operators have paused the queue, so that nothing new is received.
         busy: workers that have work.
-        handled, failed, delayed, moved_to_error, expired, poison, discarded: messages since the supervisor started. `failed`
-            counts attempts that are retried at once, `delayed` those that are retried later.
+        handled, failed, delayed, moved_to_error, expired, poison, discarded: messages since the supervisor started.
+            `failed` counts attempts that are retried at once, `delayed` those that are retried later.
         died: worker processes that died since the supervisor started.
         rate: messages handled per second over the last five seconds.
         critical: whether the circuit breaker has triggered.
         throttled: whether the queue has one worker after many failed attempts in a row.
-        critical_time, processing_time: means over the last five seconds, in seconds (see `pipeline/timings.py`); None if
-            no message was handled.
+        critical_time, processing_time: means over the last five seconds, in seconds (see `pipeline/timings.py`); None
+            if no message was handled.
     """
 
     queue: str
@@ -76,7 +76,9 @@ class Snapshot:
         for snapshot in self.queues:
             if snapshot.queue == name:
                 return snapshot
-        raise QueueNotFound(f"Queue {name!r} has no worker in this supervisor. Add `worker:` to the queue in the settings.")
+        raise QueueNotFound(
+            f"Queue {name!r} has no worker in this supervisor. Add `worker:` to the queue in the settings."
+        )
 
     @property
     def idle(self) -> bool:
@@ -108,7 +110,10 @@ class Figures:
 
     @property
     def histograms(self) -> Histograms:
-        """The times of all messages since the start, by message type; empty if the environment serves no metrics. Thread-safe."""
+        """The times of all messages since the start, by message type; empty if the environment serves no metrics.
+
+        Thread-safe.
+        """
         copied: Histograms = {}
         with self._lock:
             merge(copied, self._histograms)

@@ -28,7 +28,9 @@ class Place:
 
     def run(self, queue: str, *options: object) -> tuple[int, dict | None, str]:
         """Run `rowpost archive`. Returns its exit code, the JSON of its last line, and its stderr."""
-        ended = CliRunner().invoke(app, ["--env", self.queues.environment, "archive", queue, str(self.path), *map(str, options)])
+        ended = CliRunner().invoke(
+            app, ["--env", self.queues.environment, "archive", queue, str(self.path), *map(str, options)]
+        )
         lines = ended.stdout.strip().splitlines()
         return ended.exit_code, json.loads(lines[-1]) if lines else None, ended.stderr
 

@@ -15,7 +15,11 @@ from tests.support.spark.killing import ROWPOST
 
 OK, FINDING, USAGE, UNAVAILABLE, NOT_FOUND, FAILED = 0, 1, 2, 4, 6, 7
 HEADERS = json.dumps(
-    {"NServiceBus.MessageId": "m1", "NServiceBus.TimeSent": "2024-05-17 12:00:00:000000 Z", "NServiceBus.EnclosedMessageTypes": "Shop.Paid, Shop"}
+    {
+        "NServiceBus.MessageId": "m1",
+        "NServiceBus.TimeSent": "2024-05-17 12:00:00:000000 Z",
+        "NServiceBus.EnclosedMessageTypes": "Shop.Paid, Shop",
+    }
 )
 
 
@@ -33,7 +37,11 @@ def test_a_run_archives_what_is_there_and_the_next_one_continues(queues, place, 
     queues.send(queue, numbered(50, 80))
     second = place.run(queue, mode)
 
-    assert [(code, done["batches"], done["messages"]) for code, done, _ in (first, nothing_new, second)] == [(OK, 3, 50), (OK, 0, 0), (OK, 1, 30)]
+    assert [(code, done["batches"], done["messages"]) for code, done, _ in (first, nothing_new, second)] == [
+        (OK, 3, 50),
+        (OK, 0, 0),
+        (OK, 1, 30),
+    ]
     assert place.bodies() == list(range(80))
     assert (queues.depth(queue), queues.spooled(queue)) == ((80, 0) if mode == "--tail" else (0, 0))
 
@@ -47,7 +55,11 @@ def test_each_batch_is_told_with_what_is_left(queues, place, tmp_path, mode):
 
     lines = [json.loads(line) for line in told.read_text().splitlines()]
     assert code == OK, said
-    assert [(each["rows"], each["written"], each["lag_messages"]) for each in lines] == [(20, 20, 30), (20, 20, 10), (10, 10, 0)]
+    assert [(each["rows"], each["written"], each["lag_messages"]) for each in lines] == [
+        (20, 20, 30),
+        (20, 20, 10),
+        (10, 10, 0),
+    ]
     assert {each["query"] for each in lines} == {f"rowpost archive {queue}"}
     assert sum(each["bytes"] for each in lines) == 50 * (2 + len("{}"))
     assert [each["batch"] for each in lines] == [0, 1, 2]
@@ -61,7 +73,12 @@ def test_an_archived_message_has_its_headers_in_columns_and_a_day(queues, place)
 
     (row,) = place.table.to_pyarrow_table().to_pylist()
     assert list(row) == list(ARCHIVE.names)
-    assert (row["message_id"], row["message_type"], row["queue"], str(row["day"])) == ("m1", "Shop.Paid", queue, "2024-05-17")
+    assert (row["message_id"], row["message_type"], row["queue"], str(row["day"])) == (
+        "m1",
+        "Shop.Paid",
+        queue,
+        "2024-05-17",
+    )
     assert (row["headers"], row["body"], row["headers_valid"], row["body_bytes"]) == (HEADERS, b"7", True, 1)
 
 
@@ -103,7 +120,11 @@ def peak_of(queues, queue, path):
         "import sys, atexit, pathlib\natexit.register(lambda: print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0], file=sys.stderr))\n"
         + ROWPOST
     )
-    ended = subprocess.run([sys.executable, "-c", measure, "--env", queues.environment, "archive", queue, str(path)], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", measure, "--env", queues.environment, "archive", queue, str(path)],
+        capture_output=True,
+        text=True,
+    )
     assert ended.returncode == OK, ended.stderr
     return int(ended.stderr.split()[-1]) << 10
 
@@ -112,7 +133,11 @@ def peak_of(queues, queue, path):
 def impatient(monkeypatch):
     """Let a run wait only 0.2 seconds for open transactions."""
     wait = streams.wait_for_watermark
-    monkeypatch.setattr(streams, "wait_for_watermark", lambda database, queue, timeout_s, watermark: wait(database, queue, 0.2, watermark))
+    monkeypatch.setattr(
+        streams,
+        "wait_for_watermark",
+        lambda database, queue, timeout_s, watermark: wait(database, queue, 0.2, watermark),
+    )
 
 
 @pytest.mark.usefixtures("impatient")
@@ -120,7 +145,9 @@ def test_messages_that_an_open_transaction_holds_back_are_named_and_archived_lat
     queue = queues.make()
     queues.send(queue, numbered(0, 3))
     with queues.connect() as other, other.transaction():
-        other.driver_connection.execute(f"INSERT INTO public.\"{queue}\" (id, headers, body) VALUES (gen_random_uuid(), '{{}}', '3')")
+        other.driver_connection.execute(
+            f"INSERT INTO public.\"{queue}\" (id, headers, body) VALUES (gen_random_uuid(), '{{}}', '3')"
+        )
         queues.send(queue, numbered(4, 6))
         code, done, said = place.run(queue, "--fail-when-held")
     later = place.run(queue, "--fail-when-held")
@@ -137,9 +164,13 @@ def test_what_a_run_learnt_of_open_transactions_is_stored_in_the_table(queues, p
     with queues.connect() as first, queues.connect() as second:
         first.begin()
         second.begin()
-        first.driver_connection.execute(f"INSERT INTO public.\"{queue}\" (id, headers, body) VALUES (gen_random_uuid(), '{{}}', '0')")
+        first.driver_connection.execute(
+            f"INSERT INTO public.\"{queue}\" (id, headers, body) VALUES (gen_random_uuid(), '{{}}', '0')"
+        )
         place.run(queue)
-        second.driver_connection.execute(f"INSERT INTO public.\"{queue}\" (id, headers, body) VALUES (gen_random_uuid(), '{{}}', '1')")
+        second.driver_connection.execute(
+            f"INSERT INTO public.\"{queue}\" (id, headers, body) VALUES (gen_random_uuid(), '{{}}', '1')"
+        )
         first.commit()
         place.run(queue)  # one writer is always open: without the stored polls, no run could archive anything
         archived = place.bodies()

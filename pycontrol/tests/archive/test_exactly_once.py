@@ -83,10 +83,17 @@ def test_kills_at_any_moment_lose_and_double_nothing(queues, place, mode):
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
 @pytest.mark.parametrize(
     ("kind", "name", "after"),
-    [(TableWriter, "add", False), (ArchiveTable, "commit", False), (ArchiveTable, "commit", True), (Drain, "commit", False)],
+    [
+        (TableWriter, "add", False),
+        (ArchiveTable, "commit", False),
+        (ArchiveTable, "commit", True),
+        (Drain, "commit", False),
+    ],
     ids=["after the move", "before the commit", "after the commit", "before the spool is emptied"],
 )
-def test_a_run_that_ends_between_two_steps_is_completed_by_the_next_one(queues, place, monkeypatch, mode, kind, name, after):
+def test_a_run_that_ends_between_two_steps_is_completed_by_the_next_one(
+    queues, place, monkeypatch, mode, kind, name, after
+):
     queue, original = queues.make(), getattr(kind, name)
     queues.send(queue, numbered(0, 10))
 

@@ -63,7 +63,10 @@ def test_a_service_outlives_a_store_that_cannot_be_written_and_says_it_once(monk
 
     running.run([Failing(stop)], 0.01, stop, say=said.append)
 
-    assert said == ["the archive cannot be written; trying again until it can: No space left on device", "the archive is written again"]
+    assert said == [
+        "the archive cannot be written; trying again until it can: No space left on device",
+        "the archive is written again",
+    ]
 
 
 def test_batches_that_are_read_ahead_come_in_order_with_the_error_that_ends_them():

@@ -134,7 +134,9 @@ def test_the_sides_take_turns_for_each_figure_and_the_order_alternates():
 
 def test_a_figure_that_fails_or_that_the_new_side_lacks_does_not_pass():
     ((failed,), _) = compare(lambda: 1.0, lambda: "OSError: gone")
-    gone, kept = compare(lambda: 1.0, lambda: 1.0, old_units={"gone": "ms", "kept": "ms"}, new_units={"kept": "ms", "added": "ms"})[0]
+    gone, kept = compare(
+        lambda: 1.0, lambda: 1.0, old_units={"gone": "ms", "kept": "ms"}, new_units={"kept": "ms", "added": "ms"}
+    )[0]
 
     assert (failed.verdict, failed.passed, failed.error) == ("not measured", False, "new side: OSError: gone")
     assert (gone.name, gone.verdict, gone.passed) == ("gone", "not measured", False)
@@ -143,9 +145,14 @@ def test_a_figure_that_fails_or_that_the_new_side_lacks_does_not_pass():
 
 def test_both_sides_send_at_the_rate_of_the_slower_one():
     answers = []
-    sides = {side: SimpleNamespace(ask=lambda line: answers.append(json.loads(line)) or {"event": "done"}) for side in (OLD, NEW)}
+    sides = {
+        side: SimpleNamespace(ask=lambda line: answers.append(json.loads(line)) or {"event": "done"})
+        for side in (OLD, NEW)
+    }
 
-    Pairs(Console(quiet=True)).talk(sides, {OLD: {"event": "load", "gap": 0.002}, NEW: {"event": "load", "gap": 0.003}}, range(1))
+    Pairs(Console(quiet=True)).talk(
+        sides, {OLD: {"event": "load", "gap": 0.002}, NEW: {"event": "load", "gap": 0.003}}, range(1)
+    )
 
     assert answers == [{"gap": 0.003}] * 2
 
@@ -153,7 +160,10 @@ def test_both_sides_send_at_the_rate_of_the_slower_one():
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
-        ({OLD: {"event": "done"}, NEW: {"event": "error", "error": "OSError: no disk"}}, "the new side failed: OSError: no disk"),
+        (
+            {OLD: {"event": "done"}, NEW: {"event": "error", "error": "OSError: no disk"}},
+            "the new side failed: OSError: no disk",
+        ),
         ({OLD: {"event": "case", "case": "a", "units": {}}, NEW: {"event": "done"}}, "do not measure the same cases"),
     ],
 )
@@ -180,7 +190,11 @@ def test_the_table_has_medians_ratio_interval_and_verdict(tmp_path):
     ("comparisons", "error", "code"),
     [
         ([Comparison("c", "n", "ms", (1.0,) * 6, (1.0,) * 6)], "", 0),
-        ([Comparison("c", "n", "ms", (1.0,) * 6, (1.0,) * 6), Comparison("c", "m", "ms", (1.0,) * 6, (2.0,) * 6)], "", 1),
+        (
+            [Comparison("c", "n", "ms", (1.0,) * 6, (1.0,) * 6), Comparison("c", "m", "ms", (1.0,) * 6, (2.0,) * 6)],
+            "",
+            1,
+        ),
         ([Comparison("c", "n", "ms", error="gone")], "", 1),
         ([Comparison("c", "n", "ms", (1.0,) * 6, (1.0,) * 6)], "the old side failed", 1),
         ([], "", 1),

@@ -6,7 +6,16 @@ import pytest
 from benchmarks.suite import figures, program, report
 from benchmarks.suite.figures import Contender, Line, Lines, Round, Scale, Target, percentile, ratio, take_turns
 
-ABOUT = {"postgresql": "18", "python": "3", "cores": 2, "rounds": 2, "peers": {"pgmq": "1.13"}, "commit": "c", "begun": "2026", "load_before": 0.1}
+ABOUT = {
+    "postgresql": "18",
+    "python": "3",
+    "cores": 2,
+    "rounds": 2,
+    "peers": {"pgmq": "1.13"},
+    "commit": "c",
+    "begun": "2026",
+    "load_before": 0.1,
+}
 
 
 def test_a_lines_figure_is_the_median_of_its_rounds_and_a_ratio_the_median_of_theirs():
@@ -62,7 +71,9 @@ def test_a_contender_that_fails_is_out_with_its_reason_and_the_others_go_on(caps
         calls.append(1)
         raise OSError("gone")
 
-    bad, good = take_turns("case", [Contender("bad", fails), Contender("good", lambda: Round(2.0, {"p99": 3.0}))], rounds=2)
+    bad, good = take_turns(
+        "case", [Contender("bad", fails), Contender("good", lambda: Round(2.0, {"p99": 3.0}))], rounds=2
+    )
 
     assert (bad.rounds, bad.error, len(calls)) == ((), "OSError: gone", 1)
     assert (good.figure, good.more) == (2.0, {"p99": 3.0})
@@ -73,7 +84,9 @@ def test_a_workload_that_fails_is_a_section_with_an_error(capsys):
     def measure(server, scale):
         raise OSError("no disk")
 
-    module = SimpleNamespace(__doc__="Title.\n\nText.", measure=measure, targets=lambda lines: [Target("claim", lines.figure("c"), 1.0)])
+    module = SimpleNamespace(
+        __doc__="Title.\n\nText.", measure=measure, targets=lambda lines: [Target("claim", lines.figure("c"), 1.0)]
+    )
     section = program._measure(module, SimpleNamespace(version="18", durable={}), Scale(rounds=1))
 
     assert section["error"] == "OSError: no disk"
@@ -82,7 +95,10 @@ def test_a_workload_that_fails_is_a_section_with_an_error(capsys):
 
 
 def test_the_table_has_figures_guarantees_targets_and_what_failed(tmp_path):
-    lines = [Line("send", "rowpost", (1200.0, 1000.0, 1100.0), does="exactly once"), Line("send", "peer", error="no | such\npackage")]
+    lines = [
+        Line("send", "rowpost", (1200.0, 1000.0, 1100.0), does="exactly once"),
+        Line("send", "peer", error="no | such\npackage"),
+    ]
     section = report.section("Sending", "How.", lines, [Target("send: to peer", 1.4, 2.0)], ABOUT, 3.2)
 
     report.save(tmp_path, {"sending": section})

@@ -18,7 +18,9 @@ PROGRAMS = sorted(file.stem for file in (ROOT / "benchmarks").glob("*.py") if "_
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_program_says_what_it_takes(name):
-    done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage:")
@@ -65,9 +67,22 @@ def folder():
 
 def against_head(folder, **options):
     """Start a short comparison. Its temporary files, the worktree included, are below the folder."""
-    command = [sys.executable, "-m", "benchmarks", "--against", "HEAD", "--quick", "--only", "calls", "--output", str(folder / "output")]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "--against",
+        "HEAD",
+        "--quick",
+        "--only",
+        "calls",
+        "--output",
+        str(folder / "output"),
+    ]
     environment = {**os.environ, "TMPDIR": str(folder)}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
 
 
 def assert_nothing_is_left(folder):

@@ -48,14 +48,21 @@ def test_an_idle_supervisor_makes_no_other_statement_than_peeks_and_reports(more
                 idle._log_statements(place)
                 # a lateness that a busy machine does not reach: the mover waits for the peeks
                 supervisor = {"delayed_lateness": 60.0, "maintenance_every": 0.0, **more}
-                with running(place, Path(folder), {"Idle": {"handler": f"{HANDLERS}:nothing", "limit": 1}}, supervisor=supervisor):
-                    eventually(lambda: idle.counted(server.log.read_bytes())["peeks"] >= 12, "the quick peeks after the start are over")
+                with running(
+                    place, Path(folder), {"Idle": {"handler": f"{HANDLERS}:nothing", "limit": 1}}, supervisor=supervisor
+                ):
+                    eventually(
+                        lambda: idle.counted(server.log.read_bytes())["peeks"] >= 12,
+                        "the quick peeks after the start are over",
+                    )
                     begun = server.log.stat().st_size
 
                     def since() -> dict[str, int]:
                         return idle.counted(server.log.read_bytes()[begun:])
 
-                    eventually(lambda: since()["peeks"] >= 3 and since()["reports"] >= 1, "it has peeked and reported", 60)
+                    eventually(
+                        lambda: since()["peeks"] >= 3 and since()["reports"] >= 1, "it has peeked and reported", 60
+                    )
                     found = since()
         finally:
             server.stop()

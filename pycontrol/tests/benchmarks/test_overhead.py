@@ -47,7 +47,12 @@ def test_rowpost_run_is_measured_with_and_without_metrics(server):
 
     assert section["error"] == ""
     (figure,) = section["figures"]
-    assert (figure["case"], figure["error"], len(figure["old"]), len(figure["new"])) == ("rowpost run, 2 workers", "", 1, 1)
+    assert (figure["case"], figure["error"], len(figure["old"]), len(figure["new"])) == (
+        "rowpost run, 2 workers",
+        "",
+        1,
+        1,
+    )
     assert figure["ratio"] > 0
 
 
@@ -76,7 +81,13 @@ def test_each_variant_switches_on_what_its_name_says():
 
 @pytest.mark.parametrize(
     ("new", "reached"),
-    [((100.0,) * 6, True), ((98.0,) * 6, True), ((97.0,) * 6, False), ((90.0,) * 5 + (100.0,), True), ((97.5,) * 5 + (99.0,), False)],
+    [
+        ((100.0,) * 6, True),
+        ((98.0,) * 6, True),
+        ((97.0,) * 6, False),
+        ((90.0,) * 5 + (100.0,), True),
+        ((97.5,) * 5 + (99.0,), False),
+    ],
 )
 def test_metrics_cost_at_most_two_percent_or_the_interval_reaches_1(new, reached):
     section = report.comparison([Comparison("case", "name", "messages/s", (100.0,) * 6, new)], ABOUT, 1.0)
@@ -99,9 +110,15 @@ def test_results_of_single_variants_are_put_together(tmp_path: Path, monkeypatch
     monkeypatch.setattr(overhead.signal, "signal", lambda *_: None)
     for variant in ("metrics", "otlp"):
         monkeypatch.setattr(
-            overhead, "run", lambda names, *_: overhead._save(tmp_path, {f"endpoint, {names[0]}": section}) or {f"endpoint, {names[0]}": section}
+            overhead,
+            "run",
+            lambda names, *_: (
+                overhead._save(tmp_path, {f"endpoint, {names[0]}": section}) or {f"endpoint, {names[0]}": section}
+            ),
         )
         assert overhead.main(["--only", variant, "--output", str(tmp_path)]) == 0
 
     assert sorted(json.loads((tmp_path / "overhead.json").read_text())) == ["endpoint, metrics", "endpoint, otlp"]
-    assert re.search(r"\| case \| name \| 100 \| 99(?:\.0*)? \| messages/s \| 0\.990 ", (tmp_path / "overhead.md").read_text())
+    assert re.search(
+        r"\| case \| name \| 100 \| 99(?:\.0*)? \| messages/s \| 0\.990 ", (tmp_path / "overhead.md").read_text()
+    )

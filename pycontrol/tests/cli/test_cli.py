@@ -162,7 +162,9 @@ def test_the_list_of_queues_shows_what_waits_and_never_what_is_gone(rowpost):
     for command in (("send", "Counted", "--body", "{}", "--type", "Shop.X"), ("receive", "Counted")):
         for _ in range(3):
             assert rowpost(*command).code == 0
-        depths += [(q["depth"], q["estimated"]) for q in rowpost("queue", "list", "--json").json if q["queue"] == "Counted"]
+        depths += [
+            (q["depth"], q["estimated"]) for q in rowpost("queue", "list", "--json").json if q["queue"] == "Counted"
+        ]
     rowpost("queue", "drop", "Counted", "--yes")
 
     assert depths == [(3, False), (0, False)]
@@ -247,7 +249,9 @@ def test_grant_prints_statements_and_connects_to_nothing(rowpost: Program):
     offline = rowpost.with_environment(rowpost.environment)
     offline.variables["SHOP_URL"] = elsewhere[rowpost.engine]
 
-    printed = offline("queue", "grant", "--login", "shop]\"'", "--receive-from", "Sales", "--send-to", "error", "--json")
+    printed = offline(
+        "queue", "grant", "--login", "shop]\"'", "--receive-from", "Sales", "--send-to", "error", "--json"
+    )
 
     assert printed.code == 0
     statements = printed.json["statements"]
@@ -314,7 +318,9 @@ def test_version_names_program_schema_and_server(rowpost: Program):
 
     assert version["deployed_schema"] == version["schema"]
     assert version["deployed_by"] == version["rowpost"]
-    assert ("rights on procedures alone" in version["supports"]) is not ("rights on procedures alone" in version["lacks"])
+    assert ("rights on procedures alone" in version["supports"]) is not (
+        "rights on procedures alone" in version["lacks"]
+    )
     assert ("rights on procedures alone" in version["lacks"]) == version["server"].startswith("Babelfish")
     assert short.out == f"rowpost {version['rowpost']}\n"
 
@@ -394,7 +400,9 @@ def test_what_a_handler_logs_is_among_the_lines_under_the_id_that_the_error_queu
     )
     worked = WORKED.replace("shop:place_order", "noisy:order")
     as_text = shop.with_environment(environment_file(tmp_path, shop.engine, worked, name="as_text"))
-    as_json = shop.with_environment(environment_file(tmp_path, shop.engine, f"{worked}log: {{level: warning, format: json}}\n", name="as_json"))
+    as_json = shop.with_environment(
+        environment_file(tmp_path, shop.engine, f"{worked}log: {{level: warning, format: json}}\n", name="as_json")
+    )
 
     shop("send", "Sales", "--body", "1")
     lines = as_json("run", "--until-idle", "--queue", "Sales").lines
@@ -404,7 +412,9 @@ def test_what_a_handler_logs_is_among_the_lines_under_the_id_that_the_error_queu
     text = as_text("run", "--until-idle", "--queue", "Sales").out
 
     told = [line for line in lines if line["event"] == "Logged"]
-    assert [(line["level"], line["logger"], line["text"], line["queue"]) for line in told] == [("warning", "noisy", "cannot do\nit", "Sales")] * 2
+    assert [(line["level"], line["logger"], line["text"], line["queue"]) for line in told] == [
+        ("warning", "noisy", "cannot do\nit", "Sales")
+    ] * 2
     of_message = [line for line in lines if line["event"] in ("Logged", "Failed", "MovedToError")]
     assert {line["message_id"] for line in of_message} == {failed["message_id"]}
     assert "WorkerStarted" not in {line["event"] for line in lines}  # less severe than a warning
@@ -416,7 +426,9 @@ def test_what_a_handler_logs_is_among_the_lines_under_the_id_that_the_error_queu
 
 
 def test_what_a_module_prints_when_it_is_imported_is_not_among_the_json(shop: Program, tmp_path: Path):
-    (shop.folder / "typed.py").write_text("from rowpost import Endpoint\nprint('the module is imported')\nbilling = Endpoint('Billing')\n")
+    (shop.folder / "typed.py").write_text(
+        "from rowpost import Endpoint\nprint('the module is imported')\nbilling = Endpoint('Billing')\n"
+    )
     typed = WORKED.replace("Billing: {}", "Billing: {worker: {handler: 'typed:billing'}}")
     program = shop.with_environment(environment_file(tmp_path, shop.engine, typed, name="typed"))
 

@@ -39,7 +39,9 @@ def refused_environment(program: Program, tmp_path: Path, text: str) -> Ended:
 
 
 # ---------------------------------------------------------------------------------------------- names
-@pytest.mark.parametrize("arguments", [("receive",), ("send",), ("queue", "peek"), ("queue", "purge", "-y"), ("queue", "drop", "-y")])
+@pytest.mark.parametrize(
+    "arguments", [("receive",), ("send",), ("queue", "peek"), ("queue", "purge", "-y"), ("queue", "drop", "-y")]
+)
 def test_an_unknown_queue_is_named_and_not_found(program: Program, arguments: tuple[str, ...]):
     ended = program(*arguments, "No[bold]such")
 
@@ -108,7 +110,9 @@ def test_a_header_that_is_no_pair_or_given_twice_is_refused(sales: Program, head
 
 
 def test_odd_headers_arrive_as_they_were(sales: Program, tmp_path: Path):
-    text = '{"null": null, "empty": "", "slash": "a\\/b", "astral": "\\ud83d\\ude00", "long": "' + "x" * 1_000_000 + '"}'
+    text = (
+        '{"null": null, "empty": "", "slash": "a\\/b", "astral": "\\ud83d\\ude00", "long": "' + "x" * 1_000_000 + '"}'
+    )
     (tmp_path / "headers.json").write_text(text)
 
     sales("send", "Sales", "--headers", tmp_path / "headers.json", "--raw", "--body", "x")
@@ -199,7 +203,9 @@ def test_a_folder_that_cannot_be_written_keeps_the_message_in_the_queue(sales: P
         ("- a list\n", "mapping"),
     ],
 )
-def test_an_environment_file_that_cannot_be_used_is_named_with_the_key(program: Program, tmp_path: Path, text: str, named: str):
+def test_an_environment_file_that_cannot_be_used_is_named_with_the_key(
+    program: Program, tmp_path: Path, text: str, named: str
+):
     ended = refused_environment(program, tmp_path, text)
 
     assert_refused(ended, SETTINGS)
@@ -249,7 +255,9 @@ def at(program: Program, tmp_path: Path, url: str) -> Program:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_database_that_is_down_is_unavailable_and_no_secret_is_shown(program: Program, tmp_path: Path, command: tuple):
+def test_a_database_that_is_down_is_unavailable_and_no_secret_is_shown(
+    program: Program, tmp_path: Path, command: tuple
+):
     ended = at(program, tmp_path, "postgresql://shop:hunter2@127.0.0.1:1/shop")(*command)
 
     assert_refused(ended, UNAVAILABLE)
@@ -282,7 +290,9 @@ def test_a_login_that_is_refused_is_unavailable(program: Program, tmp_path: Path
     assert "hunter2" not in role.err
 
 
-@pytest.mark.parametrize("command", [("queue", "list"), ("send", "Sales", "--body", "x"), ("receive", "Sales"), ("queue", "create", "x")])
+@pytest.mark.parametrize(
+    "command", [("queue", "list"), ("send", "Sales", "--body", "x"), ("receive", "Sales"), ("queue", "create", "x")]
+)
 def test_a_database_without_the_schema_says_to_apply(program: Program, tmp_path: Path, new_database, command: tuple):
     ended = at(program, tmp_path, new_database("embedded"))(*command)
 
@@ -306,7 +316,9 @@ def test_a_schema_of_a_newer_rowpost_is_left_alone(program: Program, tmp_path: P
     assert [finding["kind"] for finding in verified.json["findings"]] == ["schema_newer"]
 
 
-def test_a_program_works_in_a_database_of_the_next_release_and_deploys_nothing_there(program: Program, tmp_path: Path, new_database):
+def test_a_program_works_in_a_database_of_the_next_release_and_deploys_nothing_there(
+    program: Program, tmp_path: Path, new_database
+):
     newer = at(program, tmp_path, new_database("embedded"))
     major, minor, _ = __version__.split(".")
     assert newer("apply").code == 0

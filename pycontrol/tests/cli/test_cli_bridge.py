@@ -7,7 +7,9 @@ from rowpost.transport.queue import Queue
 from tests.support.bridges import wait_for
 from tests.support.program import Program
 
-ENVIRONMENT = 'environment: {name}\nengine: postgresql\nurl: "${{{variable}}}"\nqueues: {{{queue}: {{}}, error: {{}}}}\n'
+ENVIRONMENT = (
+    'environment: {name}\nengine: postgresql\nurl: "${{{variable}}}"\nqueues: {{{queue}: {{}}, error: {{}}}}\n'
+)
 BRIDGE = """
 poll_interval: 0.02
 sides:
@@ -56,7 +58,10 @@ def bodies(program, side, queue):
 def test_a_second_installation_changes_nothing(bridged):
     again = bridged("bridge", "install", "--yes", "--json")
 
-    assert again.lines == [{"side": "shop", "proxies": ["Stock"], "installed": []}, {"side": "warehouse", "proxies": ["Sales"], "installed": []}]
+    assert again.lines == [
+        {"side": "shop", "proxies": ["Stock"], "installed": []},
+        {"side": "warehouse", "proxies": ["Sales"], "installed": []},
+    ]
 
 
 def test_the_proxy_is_subscribed_for_the_endpoint_of_the_other_side(bridged):

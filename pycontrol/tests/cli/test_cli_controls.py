@@ -15,9 +15,7 @@ from tests.support.workers import eventually
 __all__ = ["rowpost"]
 
 HANDLERS = "def place(message, connection):\n    pass\n"
-WORKED = (
-    "queues: {{Sales: {{worker: {{handler: 'shop_handlers:place', limit: {limit}, peek_delay: 0.1}}}}, Billing: {{}}, error: {{}}, audit: {{}}}}\n"
-)
+WORKED = "queues: {{Sales: {{worker: {{handler: 'shop_handlers:place', limit: {limit}, peek_delay: 0.1}}}}, Billing: {{}}, error: {{}}, audit: {{}}}}\n"
 
 
 @pytest.fixture
@@ -44,7 +42,11 @@ def test_a_pause_is_shown_with_its_reason_until_the_queue_is_resumed(shop: Progr
     assert paused.err.startswith("Paused Sales. No supervisor receives from it now.")
     assert "NServiceBus endpoints, go on receiving" in paused.err
     assert "closed" in listed.out
-    assert (state["paused"], sales(shop)["paused"], resumed.json) == (True, False, {"queue": "Sales", "paused": False, "limit": None})
+    assert (state["paused"], sales(shop)["paused"], resumed.json) == (
+        True,
+        False,
+        {"queue": "Sales", "paused": False, "limit": None},
+    )
 
 
 def test_a_limit_is_set_shown_and_cleared(shop: Program):
@@ -95,7 +97,9 @@ def test_a_login_that_reports_very_many_workers_does_not_fill_the_list(shop: Pro
 
 def test_workers_of_a_running_supervisor_are_listed_and_paused(shop: Program):
     with shop.started("run", "--json") as run:
-        found = eventually(lambda: [each for each in shop("workers", "--json").json if each["queues"] == ["Sales"]], "it has reported")
+        found = eventually(
+            lambda: [each for each in shop("workers", "--json").json if each["queues"] == ["Sales"]], "it has reported"
+        )
         paused = shop("queue", "pause", "Sales").err
         events = (json.loads(line) for line in run.process.stdout)
         said = next(event for event in events if event["event"] == "Paused")
@@ -139,7 +143,9 @@ def test_a_hangup_before_the_first_import_reads_the_environment_again_when_the_w
     )
     environment_file(shop.folder, shop.engine, WORKED.format(limit=3), "worked")
     early = shop.with_environment(shop.environment)
-    early.variables["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *filter(None, [shop.variables.get("PYTHONPATH", "")])])
+    early.variables["PYTHONPATH"] = os.pathsep.join(
+        [str(tmp_path), *filter(None, [shop.variables.get("PYTHONPATH", "")])]
+    )
 
     with early.started("run", "--json") as run:
         reloaded = next((line for line in run.process.stdout if b"Reloaded" in line), None)

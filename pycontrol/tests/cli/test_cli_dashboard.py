@@ -14,7 +14,9 @@ __all__ = ["program"]
 def test_it_says_where_it_listens_answers_and_stops(program):
     with program.started("dashboard", "--port", "0", "--read-only", "--json") as started:
         said = json.loads(started.process.stdout.readline())
-        queues = eventually(lambda: httpx.get(f"{said['url']}api/v1/queues", timeout=30).json(), "the dashboard answers")
+        queues = eventually(
+            lambda: httpx.get(f"{said['url']}api/v1/queues", timeout=30).json(), "the dashboard answers"
+        )
         started.interrupt()
         ended = started.ended()
 
@@ -24,7 +26,9 @@ def test_it_says_where_it_listens_answers_and_stops(program):
 
 
 @pytest.mark.parametrize(
-    "options", [("--host", "0.0.0.0"), ("--token-file", "missing"), ("--user-header", "X-User"), ("--proxy", "10.0.0.1")], ids=" ".join
+    "options",
+    [("--host", "0.0.0.0"), ("--token-file", "missing"), ("--user-header", "X-User"), ("--proxy", "10.0.0.1")],
+    ids=" ".join,
 )
 def test_what_would_be_open_to_others_is_refused(program, options):
     ended = program("dashboard", "--port", "0", *options)

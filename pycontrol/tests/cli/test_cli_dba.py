@@ -88,7 +88,9 @@ def test_upkeep_of_an_unknown_queue_is_not_found(rowpost: Program, command: str)
     assert "Nowhere" in ended.err
 
 
-@pytest.mark.parametrize("command", [("send", "{}", "--body", "x"), ("receive", "{}"), ("queue", "metrics", "{}")], ids=lambda each: each[0])
+@pytest.mark.parametrize(
+    "command", [("send", "{}", "--body", "x"), ("receive", "{}"), ("queue", "metrics", "{}")], ids=lambda each: each[0]
+)
 @pytest.mark.parametrize("typed", ["Biling", "BILLING2"])
 def test_a_name_that_is_like_one_that_exists_is_told(rowpost: Program, command: tuple[str, ...], typed: str):
     ended = rowpost(*(each.format(typed) for each in command))
@@ -102,11 +104,19 @@ COMPOSED, DECOMPOSED = "Caf\u00e9", "Cafe\u0301"
 
 @pytest.mark.parametrize(
     "command",
-    [("send", "{}", "--body", "x"), ("queue", "peek", "{}"), ("delayed", "list", "{}"), ("errors", "list", "-q", "{}"), ("run", "-q", "{}")],
+    [
+        ("send", "{}", "--body", "x"),
+        ("queue", "peek", "{}"),
+        ("delayed", "list", "{}"),
+        ("errors", "list", "-q", "{}"),
+        ("run", "-q", "{}"),
+    ],
     ids=lambda each: "-".join(each[:2]),
 )
 @pytest.mark.parametrize("typed", ["Biling", DECOMPOSED])
-def test_nobody_who_misspelt_a_queue_is_advised_to_make_a_second_one(rowpost: Program, command: tuple[str, ...], typed: str):
+def test_nobody_who_misspelt_a_queue_is_advised_to_make_a_second_one(
+    rowpost: Program, command: tuple[str, ...], typed: str
+):
     worked = f"queues: {{Billing: {{worker: {{handler: 'a:b'}}}}, {COMPOSED}: {{worker: {{handler: 'a:b'}}}}}}\n"
     environment = environment_file(rowpost.folder, rowpost.engine, worked, "worked")
     rowpost = rowpost.with_environment(environment)
@@ -124,24 +134,32 @@ def test_maintain_does_what_is_needed_and_a_second_time_nothing(rowpost: Program
         pytest.skip("Babelfish: nothing to look after from T-SQL, as the next test shows")
     table = sql.table("Sales")
     sql.run(
-        f"ALTER TABLE {table} RESET (vacuum_truncate)" if rowpost.engine == "postgresql" else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
+        f"ALTER TABLE {table} RESET (vacuum_truncate)"
+        if rowpost.engine == "postgresql"
+        else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
     )
 
     first = rowpost("queue", "maintain", "Sales", "--json")
     second = rowpost("queue", "maintain", "Sales", "--json")
 
     assert (first.code, second.code) == (0, 0)
-    assert [(step["queue"], step["action"], step["state"]) for step in first.json["steps"]][:1] == [("Sales", "settings", "done")]
+    assert [(step["queue"], step["action"], step["state"]) for step in first.json["steps"]][:1] == [
+        ("Sales", "settings", "done")
+    ]
     assert "settings" not in {step["action"] for step in second.json["steps"]}
 
 
-def test_maintain_tells_scripts_by_its_exit_code_that_something_waits_for_a_person(rowpost: Program, sql: Probe, login, target):
+def test_maintain_tells_scripts_by_its_exit_code_that_something_waits_for_a_person(
+    rowpost: Program, sql: Probe, login, target
+):
     shop = rowpost
     if rowpost.engine == "postgresql":
         if sql.value("SELECT current_setting('server_version_num')::integer") >= 170000:
             sql.run(f"REVOKE MAINTAIN ON {sql.table('audit')} FROM rowpost_operator")
         sql.run(f"ALTER TABLE {sql.table('audit')} SET (autovacuum_enabled = off)")
-        sql.run(f"INSERT INTO {sql.table('audit')} (id, headers) SELECT gen_random_uuid(), '' FROM generate_series(1, 12000)")
+        sql.run(
+            f"INSERT INTO {sql.table('audit')} (id, headers) SELECT gen_random_uuid(), '' FROM generate_series(1, 12000)"
+        )
         sql.run(f"DELETE FROM {sql.table('audit')}")
         dead = f"SELECT pg_stat_get_dead_tuples('{sql.table('audit')}'::regclass)"
         eventually(lambda: sql.value(dead) >= 12000, "the statistics know of the dead rows")
@@ -161,7 +179,9 @@ def test_maintain_tells_scripts_by_its_exit_code_that_something_waits_for_a_pers
 
 
 # ---------------------------------------------------------------------------------------------- releases
-def test_plan_from_a_saved_release_shows_what_changed_and_connects_to_nothing(rowpost: Program, earlier, tmp_path: Path):
+def test_plan_from_a_saved_release_shows_what_changed_and_connects_to_nothing(
+    rowpost: Program, earlier, tmp_path: Path
+):
     offline = out_of_reach(rowpost)
     saved = earlier()
 
@@ -184,7 +204,9 @@ def test_plan_from_a_file_that_is_no_release_is_refused_by_name(rowpost: Program
     assert "what.zip" in refused.err
 
 
-def test_apply_to_a_saved_release_goes_back_when_somebody_says_yes_and_apply_comes_forward_again(rowpost: Program, earlier):
+def test_apply_to_a_saved_release_goes_back_when_somebody_says_yes_and_apply_comes_forward_again(
+    rowpost: Program, earlier
+):
     saved = earlier()
 
     unasked = rowpost("apply", "--to", saved)
@@ -222,7 +244,12 @@ def test_a_grant_that_is_applied_gives_a_login_its_queues_and_no_others(rowpost:
     before = shop("send", "Billing", "--body", "x")
     printed = rowpost(*wanted)
     granted = rowpost(*wanted, "--apply")
-    ends = [shop("send", "Billing", "--body", "x"), shop("receive", "Sales"), shop("receive", "Billing"), shop("send", "Sales", "--body", "x")]
+    ends = [
+        shop("send", "Billing", "--body", "x"),
+        shop("receive", "Sales"),
+        shop("receive", "Billing"),
+        shop("send", "Sales", "--body", "x"),
+    ]
 
     assert (before.code, printed.code, granted.code) == (5, 0, 0), granted.err
     assert granted.out.splitlines()[: len(printed.out.splitlines())] == printed.out.splitlines()

@@ -18,7 +18,9 @@ def later(rowpost: Program, monkeypatch) -> Program:
     for each in rowpost("delayed", "list", "Sales", "--json").lines:
         assert rowpost("delayed", "cancel", "Sales", each["key"], "--reason", "test", "--yes").code == 0
     monkeypatch.setenv("SHOP_URL", rowpost.variables["SHOP_URL"])
-    headers = encode_headers({"NServiceBus.MessageId": str(uuid4()), "NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder"})
+    headers = encode_headers(
+        {"NServiceBus.MessageId": str(uuid4()), "NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder"}
+    )
     with connect(load_settings(rowpost.environment)) as database:
         database.call("delay_message", "Sales", headers=headers, body=b'{"OrderId": 42}', delay_ms=3_600_000)
     return rowpost
@@ -30,7 +32,11 @@ def only(program: Program, *options: str) -> dict:
 
 
 def test_delayed_messages_are_listed(later: Program):
-    found, shown, none = only(later), later("delayed", "list", "Sales"), later("delayed", "list", "Sales", "--from", "2h")
+    found, shown, none = (
+        only(later),
+        later("delayed", "list", "Sales"),
+        later("delayed", "list", "Sales", "--from", "2h"),
+    )
 
     assert (found["queue"], found["message_type"], found["body"]) == ("Sales", "Shop.PlaceOrder", '{"OrderId": 42}')
     assert [found["key"] in shown.out, found["message_id"] in shown.out, "Shop.PlaceOrder" in shown.out] == [True] * 3

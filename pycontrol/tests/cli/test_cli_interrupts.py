@@ -113,7 +113,9 @@ def test_a_receive_that_is_still_printing_takes_nothing(sales: Program, connect,
 
 def test_a_purge_removes_as_many_as_it_says(sales: Program, sql: Probe):
     count = 200_000
-    sql.run(f"INSERT INTO {sql.table('Sales')} (id, headers) SELECT gen_random_uuid(), '' FROM generate_series(1, ?)", count)
+    sql.run(
+        f"INSERT INTO {sql.table('Sales')} (id, headers) SELECT gen_random_uuid(), '' FROM generate_series(1, ?)", count
+    )
 
     with sales.started("queue", "purge", "Sales", "--yes") as purging:
         eventually(lambda: depth(sql, "Sales") < count, "the purge has begun")
@@ -135,7 +137,9 @@ def test_a_browse_that_waits_ends(sales: Program, connect, sql: Probe):
 
 
 @pytest.mark.parametrize("command", [("apply",), ("queue", "create", "New"), ("queue", "drop", "Billing", "--yes")])
-def test_a_deployment_that_waits_for_another_one_changes_nothing(sales: Program, connect, sql: Probe, tmp_path, monkeypatch, command):
+def test_a_deployment_that_waits_for_another_one_changes_nothing(
+    sales: Program, connect, sql: Probe, tmp_path, monkeypatch, command
+):
     more = environment_file(tmp_path, rest="queues: {Sales: {}, Additional: {}}\n")
     monkeypatch.setenv("SHOP_URL", sales.variables["SHOP_URL"])
     database = connect()

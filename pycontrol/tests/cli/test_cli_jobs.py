@@ -34,7 +34,9 @@ def database(spark: Program) -> Iterator[Connection]:
 
 
 def begin(database: Connection, key: str = "monday", queue: str = "Sales", mode: str = "staged") -> None:
-    database.call_atomically("begin_job", job_key=f"{key}@{queue}", destination=queue, run="run-1", mode=mode, started_by="me@host")
+    database.call_atomically(
+        "begin_job", job_key=f"{key}@{queue}", destination=queue, run="run-1", mode=mode, started_by="me@host"
+    )
 
 
 def stage(database: Connection, key: str = "monday@Sales") -> None:
@@ -52,7 +54,10 @@ def test_jobs_are_listed_and_shown_with_state_owner_and_times(spark, database):
     failed = json.loads(spark("spark", "jobs", "list", "--state", "failed", "--json").out)
     (shown,) = json.loads(spark("spark", "jobs", "show", "monday", "--json").out)
 
-    assert [(job["key"], job["state"], job["messages_staged"]) for job in listed] == [("tuesday", "failed", 0), ("monday", "running", 3)]
+    assert [(job["key"], job["state"], job["messages_staged"]) for job in listed] == [
+        ("tuesday", "failed", 0),
+        ("monday", "running", 3),
+    ]
     assert [job["key"] for job in failed] == ["tuesday"]
     assert (shown["destination"], shown["started_by"], shown["mode"]) == ("Sales", "me@host", "staged")
     assert shown["owner_login"] and shown["started_at"].endswith("Z")
@@ -137,7 +142,9 @@ def test_the_supervisor_cleans_jobs_if_the_environment_has_spark(spark, database
     begin(database)
     stage(database)
     database.call_atomically("end_job", job_key="monday@Sales", run="run-1", done=False)
-    monkeypatch.setattr("rowpost.transport.jobs.clean_jobs.__kwdefaults__", {"staged_kept_s": 0, "ledger_kept_s": 1000, "batches": None})
+    monkeypatch.setattr(
+        "rowpost.transport.jobs.clean_jobs.__kwdefaults__", {"staged_kept_s": 0, "ledger_kept_s": 1000, "batches": None}
+    )
     told = []
     settings = Settings(engine=spark.engine, url=spark.variables["SHOP_URL"], features=("spark",))
 
@@ -149,8 +156,13 @@ def test_the_supervisor_cleans_jobs_if_the_environment_has_spark(spark, database
     assert [(event.action, event.text.split()[0]) for event in told] == [("jobs", "3")]
 
 
-@pytest.mark.parametrize(("features", "every", "on"), [((), 300.0, False), (("spark",), 300.0, True), (("spark",), 0.0, False)])
+@pytest.mark.parametrize(
+    ("features", "every", "on"), [((), 300.0, False), (("spark",), 300.0, True), (("spark",), 0.0, False)]
+)
 def test_the_supervisor_leaves_jobs_alone_without_spark_or_maintenance(features, every, on):
-    settings = replace(Settings(engine="postgresql", url="nowhere", features=features), supervisor=SupervisorSettings(maintenance_every=every))
+    settings = replace(
+        Settings(engine="postgresql", url="nowhere", features=features),
+        supervisor=SupervisorSettings(maintenance_every=every),
+    )
 
     assert bool(make_job_cleaner(settings, lambda event: None)._queues) == on

@@ -37,7 +37,9 @@ def test_a_running_supervisor_is_scraped_and_says_that_it_is_ready(shop: Program
     assert shop("send", "Sales", "--type", "Shop.Placed", "--body", "{}").code == 0
     with shop.started("run", "--json", "--metrics", "0") as run:
         url = served(run)
-        eventually(lambda: scrape(url).value("rowpost_messages_handled_total", queue="Sales") == 1, "it is handled and counted")
+        eventually(
+            lambda: scrape(url).value("rowpost_messages_handled_total", queue="Sales") == 1, "it is handled and counted"
+        )
         eventually(lambda: health(url, "ready") == (200, []), "it is ready")
         found, live = scrape(url), health(url, "live")
         run.interrupt()
@@ -51,7 +53,9 @@ def test_a_running_supervisor_is_scraped_and_says_that_it_is_ready(shop: Program
 
 def test_the_environment_names_the_address_too(shop: Program):
     worked = WORKED + "supervisor: {metrics: '127.0.0.1:0'}\n"
-    with shop.with_environment(environment_file(shop.folder, shop.engine, worked, "metered")).started("run", "--json") as run:
+    with shop.with_environment(environment_file(shop.folder, shop.engine, worked, "metered")).started(
+        "run", "--json"
+    ) as run:
         url = served(run)
         assert scrape(url).value("rowpost_workers_limit", queue="Sales") == 2
         run.interrupt()
@@ -63,7 +67,9 @@ def test_what_is_no_address_is_refused(shop: Program, wrong):
     refused = shop("run", "--metrics", wrong)
 
     assert refused.code == 2
-    assert refused.err.startswith(f"rowpost: --metrics: {wrong!r} is no address for metrics: write a port, such as 9464")
+    assert refused.err.startswith(
+        f"rowpost: --metrics: {wrong!r} is no address for metrics: write a port, such as 9464"
+    )
 
 
 @pytest.mark.parametrize("wrong", ["true", "70000", "'a b:1'", "[1]"])

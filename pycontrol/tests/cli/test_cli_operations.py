@@ -61,7 +61,9 @@ def bodies(database, queue) -> Counter:
 def in_the_middle(database):
     """Wait until an operation has changed some messages, and is far from its end; return its number."""
     operation = eventually(
-        lambda: next((operation for operation in list_operations(database) if operation.goes_on and operation.done), None),
+        lambda: next(
+            (operation for operation in list_operations(database) if operation.goes_on and operation.done), None
+        ),
         "an operation is in the middle",
     )
     return operation.number
@@ -92,14 +94,25 @@ def test_a_message_has_one_id_in_the_list_in_show_and_in_the_record(program: Pro
     shown = program("errors", "show", second["row_version"]).out
 
     assert first["message_id"] in listed
-    assert (by_id.out, document["message_id"], document["row_version"]) == (by_row.out, first["message_id"], first["row_version"])
+    assert (by_id.out, document["message_id"], document["row_version"]) == (
+        by_row.out,
+        first["message_id"],
+        first["row_version"],
+    )
     assert f"message {second['message_id']}" in shown
-    assert (retried["message_id"], list_operations(database)[0].message_id) == (first["message_id"], first["message_id"])
+    assert (retried["message_id"], list_operations(database)[0].message_id) == (
+        first["message_id"],
+        first["message_id"],
+    )
 
 
 def test_the_log_names_a_message_by_the_id_that_errors_show_takes(program: Program, error, database):
-    (program.folder / "failing_handlers.py").write_text("def fail(message, connection):\n    raise ValueError('no such order')\n")
-    worked = "queues: {Sales: {worker: {handler: 'failing_handlers:fail', limit: 1}}, Billing: {}, error: {}, audit: {}}\n"
+    (program.folder / "failing_handlers.py").write_text(
+        "def fail(message, connection):\n    raise ValueError('no such order')\n"
+    )
+    worked = (
+        "queues: {Sales: {worker: {handler: 'failing_handlers:fail', limit: 1}}, Billing: {}, error: {}, audit: {}}\n"
+    )
     failing = program.with_environment(environment_file(program.folder, program.engine, worked, "failing"))
     Queue("Sales", database).send(b"{}", {"NServiceBus.MessageId": "order-4711"})
     Queue("Sales", database).send(b"{}", {})
@@ -124,7 +137,10 @@ def test_failures_are_counted_by_cause_and_a_cause_selects_them(program: Program
     of_cause = program("errors", "list", "--cause", groups[1]["cause"], "--json").lines
     listed = program("errors", "list", "--limit", "1")
 
-    assert [(each["count"], each["failed_queue"], each["exception"]) for each in groups] == [(3, "Sales", "slow"), (2, "Billing", "wrong")]
+    assert [(each["count"], each["failed_queue"], each["exception"]) for each in groups] == [
+        (3, "Sales", "slow"),
+        (2, "Billing", "wrong"),
+    ]
     assert "5 messages of 5 in error match, of 2 causes." in shown.err
     assert ([each["count"] for each in of_type], [each["exception"] for each in of_cause]) == ([2], ["wrong", "wrong"])
     assert "error has 5 messages" in listed.err
@@ -155,24 +171,49 @@ def test_a_dry_run_shows_what_would_be_changed_and_changes_nothing(program: Prog
     assert (error.peek(), list_operations(database)) == (8, [])
 
 
-def test_messages_are_discarded_moved_and_edited_and_each_operation_is_on_record(program: Program, error, database, sql):
+def test_messages_are_discarded_moved_and_edited_and_each_operation_is_on_record(
+    program: Program, error, database, sql
+):
     fail(error, 3, "wrong")
     fail(error, 4)
     unsaid, asked = program("errors", "discard-all", "--yes"), program("errors", "discard-all", "--reason", "test data")
-    discarded = program("errors", "discard-all", "--exception", "wrong", "--reason", "test data", "--yes", "--json").json
+    discarded = program(
+        "errors", "discard-all", "--exception", "wrong", "--reason", "test data", "--yes", "--json"
+    ).json
     moved = program("errors", "move-all", "Billing", "--yes", "--json").json
     nowhere = program("errors", "move-all", "Nowhere", "--yes")
     fail(error, 2)
     elsewhere = program("errors", "move-all", "Nowhere", "--yes")
-    headless, valueless = program("errors", "edit-all", "--yes"), program("errors", "edit-all", "--header", "Shop.Tenant", "--yes")
-    edited = program("errors", "edit-all", "--header", "Shop.Tenant=s3cret", "--remove-header", "NServiceBus.TimeSent", "--yes", "--json").json
+    headless, valueless = (
+        program("errors", "edit-all", "--yes"),
+        program("errors", "edit-all", "--header", "Shop.Tenant", "--yes"),
+    )
+    edited = program(
+        "errors",
+        "edit-all",
+        "--header",
+        "Shop.Tenant=s3cret",
+        "--remove-header",
+        "NServiceBus.TimeSent",
+        "--yes",
+        "--json",
+    ).json
     nothing = program("errors", "retry-all", "--yes")
 
-    assert [each.code for each in (unsaid, asked, nowhere, elsewhere, headless, valueless, nothing)] == [2, 2, 0, 6, 2, 2, 0]
+    assert [each.code for each in (unsaid, asked, nowhere, elsewhere, headless, valueless, nothing)] == [
+        2,
+        2,
+        0,
+        6,
+        2,
+        2,
+        0,
+    ]
     assert (discarded["discarded"], moved["moved"], edited["edited"], nothing.err) == (3, 4, 2, "Retried 0 messages.\n")
     assert (bodies(database, "Billing"), error.peek()) == (Counter(range(4)), 0)
     assert all(
-        message.headers["Shop.Tenant"] == "s3cret" and "NServiceBus.TimeSent" not in message.headers for message in Queue("Sales", database).browse()
+        message.headers["Shop.Tenant"] == "s3cret" and "NServiceBus.TimeSent" not in message.headers
+        for message in Queue("Sales", database).browse()
     )
     assert [(operation.number, operation.name, operation.done, operation.reason) for operation in list_operations(database)] == [
         (edited["operation"], "edit-all", 2, None), (moved["operation"], "move-all", 4, None), (discarded["operation"], "discard-all", 3, "test data")
@@ -216,7 +257,9 @@ def test_another_process_cancels_an_operation(program: Program, error, database)
     assert bodies(database, "Sales") + bodies(database, "error") == Counter(range(MANY))
 
 
-def test_an_operation_whose_process_is_killed_is_interrupted_and_goes_on_without_a_message_lost_or_doubled(program: Program, error, database, sql):
+def test_an_operation_whose_process_is_killed_is_interrupted_and_goes_on_without_a_message_lost_or_doubled(
+    program: Program, error, database, sql
+):
     fail(error, MANY)
 
     with program.started("errors", "retry-all", "--yes") as started:
@@ -224,7 +267,8 @@ def test_an_operation_whose_process_is_killed_is_interrupted_and_goes_on_without
         started.process.send_signal(signal.SIGKILL)
         started.ended()
     eventually(
-        lambda: sql.value("SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost command line'") == 0, "its session has ended"
+        lambda: sql.value("SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost command line'") == 0,
+        "its session has ended",
     )
     operation, moved, left = find_operation(database, number), bodies(database, "Sales"), bodies(database, "error")
     alive = program("operations", "resume", number)
@@ -241,20 +285,32 @@ def test_an_operation_whose_process_is_killed_is_interrupted_and_goes_on_without
     assert (find_operation(database, number).state, find_operation(database, number).done) == ("done", MANY)
 
 
-def test_two_processes_on_overlapping_filters_of_which_one_is_killed_change_each_message_once(program: Program, error, database, sql):
+def test_two_processes_on_overlapping_filters_of_which_one_is_killed_change_each_message_once(
+    program: Program, error, database, sql
+):
     fail(error, MANY)
-    sql.run("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'")
-    for queue in ("Sales", "Billing"):  # neither is at its end, or has left nothing to the other one, before the first one is killed
+    sql.run(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'"
+    )
+    for queue in (
+        "Sales",
+        "Billing",
+    ):  # neither is at its end, or has left nothing to the other one, before the first one is killed
         sql.run(f'CREATE TRIGGER slow AFTER INSERT ON "{queue}" FOR EACH STATEMENT EXECUTE FUNCTION slow()')
 
     waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost command line' AND wait_event_type = 'Lock'"
     with ExitStack() as stack:
         with held(program, "error"):
             first = stack.enter_context(program.started("errors", "retry-all", "--yes"))
-            second = stack.enter_context(program.started("errors", "move-all", "Billing", "--exception", "slow", "--yes"))
+            second = stack.enter_context(
+                program.started("errors", "move-all", "Billing", "--exception", "slow", "--yes")
+            )
             eventually(lambda: sql.value(waiting) == 2, "both wait to read the error queue")
         eventually(
-            lambda: any(operation.name == "retry-all" and operation.goes_on and operation.done for operation in list_operations(database)),
+            lambda: any(
+                operation.name == "retry-all" and operation.goes_on and operation.done
+                for operation in list_operations(database)
+            ),
             "the first one is in the middle",
         )
         first.process.send_signal(signal.SIGKILL)
@@ -270,19 +326,29 @@ def test_two_processes_on_overlapping_filters_of_which_one_is_killed_change_each
     assert sum(operation.done for operation in list_operations(database)) == MANY
 
 
-def test_an_operation_of_a_dashboard_that_is_killed_is_interrupted_and_goes_on_in_the_next_one(program: Program, error, database, sql):
+def test_an_operation_of_a_dashboard_that_is_killed_is_interrupted_and_goes_on_in_the_next_one(
+    program: Program, error, database, sql
+):
     fail(error, MANY)
 
     with program.started("dashboard", "--port", "0", "--json") as started:
         url = json.loads(started.process.stdout.readline())["url"]
         eventually(lambda: httpx.get(f"{url}api/v1/operations", timeout=30).status_code == 200, "the dashboard answers")
         with Browser(base_url=url.rstrip("/"), timeout=30) as client:
-            assert client.submit("/failed/all?operation=retry", "/failed/all", operation="retry", queue="error").status_code == 303
+            assert (
+                client.submit(
+                    "/failed/all?operation=retry", "/failed/all", operation="retry", queue="error"
+                ).status_code
+                == 303
+            )
         number = in_the_middle(database)
         os.kill(started.process.pid, signal.SIGKILL)
         started.ended()
     eventually(
-        lambda: sql.value("SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost dashboard operation'") == 0,
+        lambda: (
+            sql.value("SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost dashboard operation'")
+            == 0
+        ),
         "its session has ended",
     )
     moved, left, operation = bodies(database, "Sales"), bodies(database, "error"), find_operation(database, number)
@@ -297,7 +363,11 @@ def test_an_operation_of_a_dashboard_that_is_killed_is_interrupted_and_goes_on_i
         eventually(lambda: find_operation(database, number).state == "done", "the operation has ended")
 
     assert (moved.total(), moved + left, "interrupted" in page) == (operation.done, Counter(range(MANY)), True)
-    assert (bodies(database, "Sales"), error.peek(), find_operation(database, number).done) == (Counter(range(MANY)), 0, MANY)
+    assert (bodies(database, "Sales"), error.peek(), find_operation(database, number).done) == (
+        Counter(range(MANY)),
+        0,
+        MANY,
+    )
 
 
 # ------------------------------------------------------------------ the record
@@ -306,7 +376,13 @@ def test_each_operation_of_the_command_line_is_on_record(program: Program, error
     rows = [message.row_version for message in error.browse()]
     (program.folder / "body.json").write_bytes(b"{}")
     for number in range(2):
-        database.call("delay_message", "Sales", headers=encode_headers({"NServiceBus.MessageId": f"m-{number}"}), body=b"{}", delay_ms=3_600_000)
+        database.call(
+            "delay_message",
+            "Sales",
+            headers=encode_headers({"NServiceBus.MessageId": f"m-{number}"}),
+            body=b"{}",
+            delay_ms=3_600_000,
+        )
     first, second = (each["key"] for each in program("delayed", "list", "Sales", "--json").lines[:2])
 
     for arguments in (
@@ -316,7 +392,9 @@ def test_each_operation_of_the_command_line_is_on_record(program: Program, error
         ("delayed", "send-now", "Sales", first),
     ):  # fmt: skip
         assert program(*arguments).code == 0, arguments
-    key = next(each["key"] for each in program("delayed", "list", "Sales", "--json").lines if each["message_id"] == "m-1")
+    key = next(
+        each["key"] for each in program("delayed", "list", "Sales", "--json").lines if each["message_id"] == "m-1"
+    )
     cancelled = program("delayed", "cancel", "Sales", key, "--reason", "not needed", "--yes")
     refused = program("errors", "retry", "999999")
     found = list_operations(database)[::-1]
@@ -327,8 +405,15 @@ def test_each_operation_of_the_command_line_is_on_record(program: Program, error
         ("pause", "Sales", "closed"), ("resume", "Sales", None), ("limit", "Sales", None), ("limit", "Sales", None), ("move-delayed", "Sales", None),
         ("send-now", "Sales", None), ("cancel-delayed", "Sales", "not needed"),
     ]  # fmt: skip
-    assert {(operation.client, operation.user, operation.state) for operation in found} == {("command line", None, "done")}
-    assert (found[1].details["to"], found[4].done, found[7].details["limit"], found[11].message_id) == ("Billing", 2, 3, "m-1")
+    assert {(operation.client, operation.user, operation.state) for operation in found} == {
+        ("command line", None, "done")
+    }
+    assert (found[1].details["to"], found[4].done, found[7].details["limit"], found[11].message_id) == (
+        "Billing",
+        2,
+        3,
+        "m-1",
+    )
 
 
 def test_the_record_is_listed_shown_and_cleaned(program: Program, error, database, sql):
@@ -339,7 +424,10 @@ def test_the_record_is_listed_shown_and_cleaned(program: Program, error, databas
 
     listed = program("operations", "list", "--count", 2)
     rest = program("operations", "list", "--before", operations[1], "--json").lines
-    shown, document = program("operations", "show", operations[1]), program("operations", "show", operations[1], "--json").json
+    shown, document = (
+        program("operations", "show", operations[1]),
+        program("operations", "show", operations[1], "--json").json,
+    )
     missing = program("operations", "show", 10**9)
     sql.run("UPDATE rowpost.operation_log SET started_at = '2020-01-01' WHERE operation_id < ?", operations[1])
     cleaned = program("operations", "clean", "--json").json

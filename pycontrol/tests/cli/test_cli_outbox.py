@@ -20,7 +20,9 @@ def shop(program: Program, tmp_path, monkeypatch) -> Program:
         for endpoint, destination in (("Sales", "Billing"), ("Sales", "Nowhere"), ("Elsewhere", "Billing")):
             key = {"endpoint": endpoint, "message_id": f"for {destination}"}
             database.call("record_handled", **key)
-            database.call("store_operations", **key, operations=encode_outgoing([AddressedMessage({}, b"{}", destination)]))
+            database.call(
+                "store_operations", **key, operations=encode_outgoing([AddressedMessage({}, b"{}", destination)])
+            )
         database.driver_connection.execute("UPDATE rowpost.outbox SET handled_at = handled_at - interval '1 hour'")
         database.commit()
         yield program.with_environment(path)

@@ -60,7 +60,15 @@ def test_from_the_endpoints_declaration_to_the_history_of_an_instance(shop: Prog
     assert (refused.code, "rowpost apply" in refused.err) == (6, True)
     assert "saga Sales_OrderPolicy" in [change["name"] for change in planned.json["changes"]]
     assert (applied.code, again.code, ran.code) == (0, 0, 0)
-    assert types.json == [{"saga": "Sales_OrderPolicy", "correlation": "OrderId", "correlation_type": "string", "second": None, "second_type": None}]
+    assert types.json == [
+        {
+            "saga": "Sales_OrderPolicy",
+            "correlation": "OrderId",
+            "correlation_type": "string",
+            "second": None,
+            "second_type": None,
+        }
+    ]
     assert (shown.json["state"], shown.json["version"]) == ({"OrderId": "A 1", "Total": 12}, 2)
     assert shop("sagas", "show", "Sales_OrderPolicy", shown.json["id"], "--json").json == shown.json
     assert [each["message"] for each in history.json] == ["Shop.Place", "Shop.Place"]
@@ -74,7 +82,9 @@ def test_no_command_lets_what_is_stored_control_the_terminal(shop: Program):
     shop("send", "Sales", "--type", "Shop.Place", "--header", f"Odd={odd}", stdin=f'{{"OrderId":"{odd}","Total":5}}')
     shop("send", "Sales", "--type", f"Shop.{odd}", stdin=f'{{"OrderId":"{odd}"}}')
     shop("run", "--until-idle")
-    instance = next(each["id"] for each in shop("sagas", "list", "Sales_OrderPolicy", "--json").json if each["instance"] == odd)
+    instance = next(
+        each["id"] for each in shop("sagas", "list", "Sales_OrderPolicy", "--json").json if each["instance"] == odd
+    )
     row = shop("errors", "list", "--json").lines[0]["row_version"]
     commands = [
         ("sagas", "list", "Sales_OrderPolicy"), ("sagas", "show", "Sales_OrderPolicy", instance),
@@ -85,7 +95,9 @@ def test_no_command_lets_what_is_stored_control_the_terminal(shop: Program):
     for command in commands:
         for options in ((), ("--json",)):
             ended = shop(*command, *options)
-            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", ended.out + ended.err), command
+            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", ended.out + ended.err), (
+                command
+            )
             assert "Usage" not in ended.err, command
 
 
@@ -145,7 +157,9 @@ def test_what_is_not_there_is_said_in_words(shop: Program, arguments, code, said
 def test_an_environments_file_declares_sagas_where_the_endpoint_cannot_be_imported(shop: Program, tmp_path):
     text = shop.environment.read_text().replace("shop_app", "nowhere_app")
     path = tmp_path / "declared.yml"
-    path.write_text(text + "sagas: {Declared: {correlation: Number, type: integer, transitional: Key, transitional_type: uuid}}\n")
+    path.write_text(
+        text + "sagas: {Declared: {correlation: Number, type: integer, transitional: Key, transitional_type: uuid}}\n"
+    )
     program = shop.with_environment(path)
 
     planned = program("plan", "--sql")

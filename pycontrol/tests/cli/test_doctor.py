@@ -67,7 +67,9 @@ def test_a_server_that_does_not_answer_is_named_and_no_password_is_shown(tmp_pat
 
 
 def test_what_connects_to_sql_server_lacks_is_bad_only_where_it_is_needed(tmp_path):
-    (tmp_path / "pyodbc.py").write_text("raise ImportError('libodbc.so.2: cannot open shared object file')", encoding="utf-8")
+    (tmp_path / "pyodbc.py").write_text(
+        "raise ImportError('libodbc.so.2: cannot open shared object file')", encoding="utf-8"
+    )
     code = (
         "import json; from rowpost.database.requirements import check_drivers; "
         "print(json.dumps([{check.name: check.state for check in check_drivers(engine)} for engine in ('sqlserver', 'postgresql')]))"
@@ -93,7 +95,11 @@ def test_a_login_without_rights_is_told_what_is_refused(target, sql):
         checks = list(requirements.check_server(settings))
 
     # Babelfish: the role db_owner owns the schema dbo, so that no two schemas have the owner dbo
-    bad = [check for check in checks if check.state == "bad" and not (target.babelfish and check.name == "owner of rowpost")]
+    bad = [
+        check
+        for check in checks
+        if check.state == "bad" and not (target.babelfish and check.name == "owner of rowpost")
+    ]
     assert len(bad) == 1
     assert bad[0].name in {"server", "schema"}
     assert "ermission denied" in bad[0].found or "rowpost" in bad[0].found
@@ -137,7 +143,9 @@ def test_a_setting_of_the_url_is_named_as_that(limited, tmp_path):
 
 
 def test_the_start_of_run_names_it_too(limited, tmp_path):
-    declared = environment_file(tmp_path, rest="queues: {Sales: {worker: {handler: tests.workers.test_lost_connection:handler}}, error: {}}\n")
+    declared = environment_file(
+        tmp_path, rest="queues: {Sales: {worker: {handler: tests.workers.test_lost_connection:handler}}, error: {}}\n"
+    )
     shop = Program(declared, tmp_path, SHOP_URL=limited)
     shop("apply")
 
@@ -197,4 +205,6 @@ def test_a_queue_whose_name_begins_with_a_schema_is_noted_with_the_spelling_that
     done = program.with_environment(declared)("doctor", "--json")
 
     advice = {check["name"]: check["advice"] for check in done.json["checks"] if "has a dot" in check["found"]}
-    assert advice == {"queue rowpost.Sales": "if a schema is meant, write Sales@[rowpost]; if not, nothing is to be done"}
+    assert advice == {
+        "queue rowpost.Sales": "if a schema is meant, write Sales@[rowpost]; if not, nothing is to be done"
+    }

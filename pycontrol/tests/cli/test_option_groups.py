@@ -25,7 +25,12 @@ class Limits:
 def program() -> tuple[typer.Typer, list[tuple]]:
     app, received = typer.Typer(), []
 
-    def show(session: Session, name: Annotated[str, typer.Argument()], limits: Limits, last: Annotated[bool, typer.Option("--last")] = False) -> None:
+    def show(
+        session: Session,
+        name: Annotated[str, typer.Argument()],
+        limits: Limits,
+        last: Annotated[bool, typer.Option("--last")] = False,
+    ) -> None:
         """Show rows."""
         received.append((name, limits, last))
 

@@ -32,7 +32,9 @@ def full_pipe():
 
 
 @pytest.mark.parametrize(("number", "options", "expected"), [(signal.SIGTERM, ["--json"], 0), (signal.SIGINT, [], 130)])
-def test_a_reader_that_stops_reading_holds_neither_messages_nor_the_end(rowpost: Program, full_pipe, tmp_path: Path, number, options, expected):
+def test_a_reader_that_stops_reading_holds_neither_messages_nor_the_end(
+    rowpost: Program, full_pipe, tmp_path: Path, number, options, expected
+):
     _, writer = full_pipe
     gate = tmp_path / "handled"
     (rowpost.folder / "noted.py").write_text(f"def note(message, connection):\n    open({str(gate)!r}, 'w').close()\n")

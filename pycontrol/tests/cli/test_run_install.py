@@ -39,7 +39,9 @@ sales.saga(Policy)
 def program(new_database, tmp_path) -> Program:
     """The program with an empty database, and an environment that declares no queue."""
     (tmp_path / "install_shop.py").write_text(SHOP)
-    return Program(environment_file(tmp_path, rest="features: []\nqueues: {}\n"), tmp_path, SHOP_URL=new_database("embedded"))
+    return Program(
+        environment_file(tmp_path, rest="features: []\nqueues: {}\n"), tmp_path, SHOP_URL=new_database("embedded")
+    )
 
 
 def test_what_endpoints_need_is_created_and_is_there_the_second_time(program: Program):

@@ -21,14 +21,24 @@ def shop(folder: Path, url: str, handler: str) -> Program:
     return Program(environment_file(folder, rest=rest), folder, SHOP_URL=url)
 
 
-def call(program: Program, *arguments: str, module: bool = False, first: str | None = None) -> subprocess.CompletedProcess:
+def call(
+    program: Program, *arguments: str, module: bool = False, first: str | None = None
+) -> subprocess.CompletedProcess:
     """Call the program in a process of its own: the tests' fork server has imported modules already. `first` is put before PYTHONPATH."""
     command = [sys.executable, "-m", "rowpost"] if module else [str(Path(sys.executable).with_name("rowpost"))]
     path = os.pathsep.join(filter(None, sys.path))
     variables = {**program.variables, "PYTHONPATH": path} if module else dict(program.variables)
     if first is not None:
         variables["PYTHONPATH"] = os.pathsep.join((first, path))
-    return subprocess.run([*command, *arguments], cwd=program.folder, env=variables, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=program.folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def test_files_named_like_modules_of_python_harm_neither_the_program_nor_its_workers(new_database, tmp_path):
@@ -59,7 +69,9 @@ def test_a_handler_in_a_file_named_like_another_module_is_refused_with_a_sentenc
 
 
 @pytest.mark.parametrize("entry", ["", "."])
-def test_a_current_folder_in_pythonpath_comes_after_pythons_modules_in_the_program_and_its_workers(new_database, tmp_path, entry):
+def test_a_current_folder_in_pythonpath_comes_after_pythons_modules_in_the_program_and_its_workers(
+    new_database, tmp_path, entry
+):
     program = shop(tmp_path, new_database("embedded"), "shop:handle")
     for name in ("celery", "psycopg"):  # an installed one is replaced, as who names a folder expects
         (tmp_path / f"{name}.py").unlink()

@@ -28,7 +28,10 @@ from tests.support.dashboard import failed_headers, serving
 from tests.support.pictures import QUEUES, SAGA, browser, chromium, fill, overflow, pages_of
 from tests.support.workers import eventually
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(chromium() is None, reason="Chromium is not installed: apt-get install chromium")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(chromium() is None, reason="Chromium is not installed: apt-get install chromium"),
+]
 WIDTHS = (400, 1600)
 #: counts what moved on the page without an input
 SHIFTS = "new PerformanceObserver(list => { window.shifts = (window.shifts || 0) + list.getEntries().filter(each => !each.hadRecentInput).length; }).observe({type: 'layout-shift'})"
@@ -36,7 +39,9 @@ SHIFTS = "new PerformanceObserver(list => { window.shifts = (window.shifts || 0)
 
 @pytest.fixture(scope="module")
 def site(target) -> Iterator[str]:
-    settings = replace(target.settings, queues=tuple(QueueSettings(name) for name in QUEUES), sagas=(SagaSettings(SAGA, "OrderId"),))
+    settings = replace(
+        target.settings, queues=tuple(QueueSettings(name) for name in QUEUES), sagas=(SagaSettings(SAGA, "OrderId"),)
+    )
     with target.connect() as database:
         apply(database, plan(settings))
         fill(database)
@@ -60,7 +65,12 @@ def page(request, chrome):
     """A page whose errors, and whatever the policy blocked, fail the test."""
     page = chrome.new_page(viewport={"width": request.param, "height": 800})
     troubles: list[str] = []
-    page.on("console", lambda message: troubles.append(message.text) if message.type in ("error", "warning") and not expected(message) else None)
+    page.on(
+        "console",
+        lambda message: (
+            troubles.append(message.text) if message.type in ("error", "warning") and not expected(message) else None
+        ),
+    )
     page.on("pageerror", lambda error: troubles.append(str(error)))
     yield page
     page.close()
@@ -73,8 +83,12 @@ def test_each_page_fits_and_has_landmarks_labels_and_one_heading(site, page, dat
         assert overflow(page) <= 0, name
         assert page.locator("h1").count() == 1, name
         assert page.locator("main, header.top, nav[aria-label], footer").count() == 4, name
-        assert page.evaluate("[...document.querySelectorAll('input:not([type=hidden]), textarea')].every(each => each.labels.length)"), name
-        assert page.evaluate("[...document.querySelectorAll('button, a')].every(each => (each.textContent || each.ariaLabel || '').trim())"), name
+        assert page.evaluate(
+            "[...document.querySelectorAll('input:not([type=hidden]), textarea')].every(each => each.labels.length)"
+        ), name
+        assert page.evaluate(
+            "[...document.querySelectorAll('button, a')].every(each => (each.textContent || each.ariaLabel || '').trim())"
+        ), name
 
 
 def test_the_keyboard_reaches_the_content_and_the_focus_is_visible(site, page):
@@ -124,17 +138,30 @@ def test_a_cause_is_previewed_and_retried_whole_by_the_keyboard(site, page, data
     page.keyboard.type("mended")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/operation/\d+"))
-    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "done", "the operation has ended")
+    eventually(
+        lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "done", "the operation has ended"
+    )
 
     assert Queue("error", database).peek() < before
-    assert (list_operations(database)[0].name, list_operations(database)[0].reason, overflow(page)) == ("retry-all", "mended", 0)
+    assert (list_operations(database)[0].name, list_operations(database)[0].reason, overflow(page)) == (
+        "retry-all",
+        "mended",
+        0,
+    )
 
 
-def test_an_operation_shows_its_progress_without_a_jump_keeps_the_focus_and_is_cancelled(site, page, database, open_database):
-    Queue("error", database).send_many(OutgoingMessage(b"{}", failed_headers("browser", queue="Shipping")) for _ in range(350))
+def test_an_operation_shows_its_progress_without_a_jump_keeps_the_focus_and_is_cancelled(
+    site, page, database, open_database
+):
+    Queue("error", database).send_many(
+        OutgoingMessage(b"{}", failed_headers("browser", queue="Shipping")) for _ in range(350)
+    )
     held, going = threading.Event(), threading.Event()
     operation = BulkOperation.begin(
-        open_database(), Operator("test", "bob"), FailedSelection("error", Filter(exception="browser")), FailureChange("retry")
+        open_database(),
+        Operator("test", "bob"),
+        FailedSelection("error", Filter(exception="browser")),
+        FailureChange("retry"),
     )
 
     def wait(counts):
@@ -151,7 +178,10 @@ def test_an_operation_shows_its_progress_without_a_jump_keeps_the_focus_and_is_c
     page.get_by_role("button", name="Cancel").focus()
     seen = page.locator("progress").get_attribute("value")
     held.set()
-    eventually(lambda: page.wait_for_timeout(100) or page.locator("progress").get_attribute("value") == "200", "the progress is new")
+    eventually(
+        lambda: page.wait_for_timeout(100) or page.locator("progress").get_attribute("value") == "200",
+        "the progress is new",
+    )
     focused = page.evaluate("document.activeElement.id")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("notice="))
@@ -159,7 +189,10 @@ def test_an_operation_shows_its_progress_without_a_jump_keeps_the_focus_and_is_c
     shifts = page.evaluate("window.shifts || 0")
     held.set()
     thread.join(30)
-    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "cancelled", "the operation is cancelled")
+    eventually(
+        lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "cancelled",
+        "the operation is cancelled",
+    )
 
     assert (seen, focused, asked, shifts) == ("100", "next", True, 0)
     assert page.get_by_text("Cancelled by local").count() == 1
@@ -168,15 +201,21 @@ def test_an_operation_shows_its_progress_without_a_jump_keeps_the_focus_and_is_c
 
 
 def test_an_interrupted_operation_goes_on_in_the_browser(site, page, database):
-    Queue("error", database).send_many(OutgoingMessage(b"{}", failed_headers("go on", queue="Shipping")) for _ in range(150))
-    operation = BulkOperation.begin(database, Operator("test"), FailedSelection("error", Filter(exception="go on")), FailureChange("retry"))
+    Queue("error", database).send_many(
+        OutgoingMessage(b"{}", failed_headers("go on", queue="Shipping")) for _ in range(150)
+    )
+    operation = BulkOperation.begin(
+        database, Operator("test"), FailedSelection("error", Filter(exception="go on")), FailureChange("retry")
+    )
     operation.run(stop=lambda: "interrupted" if operation.counts.done else None)
 
     page.goto(site + "/operations")
     page.get_by_role("link", name=str(operation.counts.number), exact=True).click()
     left = page.get_by_text("50 messages are left").count()
     page.get_by_role("button", name="Go on").click()
-    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "done", "the operation has ended")
+    eventually(
+        lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "done", "the operation has ended"
+    )
 
     assert (left, find_operation(database, operation.counts.number).done) == (1, 150)
 

@@ -15,7 +15,9 @@ from rowpost.dashboard.api import PATHS
 from rowpost.transport.queue import Queue
 from tests.support.dashboard import failed_headers, serving
 
-pytest.importorskip("openapi_python_client", reason="openapi-python-client is not installed: pip install 'rowpost[dev]'")
+pytest.importorskip(
+    "openapi_python_client", reason="openapi-python-client is not installed: pip install 'rowpost[dev]'"
+)
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "dashboard-api.json"
 PACKAGE = "rowpost_dashboard_client"
@@ -25,7 +27,18 @@ PACKAGE = "rowpost_dashboard_client"
 def generated(tmp_path_factory):
     """The folder of a client that was generated from the document in the repository; it can be imported."""
     folder = tmp_path_factory.mktemp("generated") / "client"
-    command = [sys.executable, "-m", "openapi_python_client", "generate", "--path", DOCUMENT, "--output-path", folder, "--meta", "none"]
+    command = [
+        sys.executable,
+        "-m",
+        "openapi_python_client",
+        "generate",
+        "--path",
+        DOCUMENT,
+        "--output-path",
+        folder,
+        "--meta",
+        "none",
+    ]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
     sys.path.insert(0, str(folder.parent))
@@ -59,7 +72,11 @@ def arguments(database, sql):
         "delayed": {"queue": "Sales"},
         "message_life": {"id": headers["NServiceBus.MessageId"]},
         "conversation": {"id": str(uuid4())},
-        "operation": {"number": database.call("record_operation", operation_name="pause", client="test", queue_name="Sales")[0].operation_id},
+        "operation": {
+            "number": database.call("record_operation", operation_name="pause", client="test", queue_name="Sales")[
+                0
+            ].operation_id
+        },
         "saga_instances": {"saga": "None"},
         "saga_instance": {"saga": "None", "instance": "1"},
     }
@@ -78,6 +95,8 @@ def test_each_operation_returns_its_document(client, generated, arguments, path)
 
 
 def test_a_message_is_followed_with_the_clients_types(client, arguments):
-    life = importlib.import_module(f"{PACKAGE}.api.default.message_life").sync(client=client, **arguments["message_life"])
+    life = importlib.import_module(f"{PACKAGE}.api.default.message_life").sync(
+        client=client, **arguments["message_life"]
+    )
 
     assert [(fact.kind, fact.place) for fact in life.facts] == [("sent", "an unknown endpoint"), ("failed", "error")]

@@ -104,7 +104,10 @@ def test_a_cookie_of_any_form_is_refused_without_a_word(client, caplog, cookie):
 
 def test_a_body_that_breaks_off_is_no_traceback(client, caplog):
     for path in ("/sign-in", "/delayed/Sales"):
-        with connect(client, f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 4000\r\n\r\ntoken="):
+        with connect(
+            client,
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 4000\r\n\r\ntoken=",
+        ):
             pass
     client.get("/sign-in")
 
@@ -118,7 +121,10 @@ def test_wrong_tokens_are_lines_in_the_log_that_neither_flood_it_nor_show_them(c
 
     with caplog.at_level(logging.INFO, "rowpost.dashboard"):
         form = client.post("/sign-in", data={"token": "wrong-token-1", "form_token": mark})
-        bearers = {client.get("/api/v1/queues", headers={"Authorization": f"Bearer wrong-token-{number}"}).status_code for number in range(20)}
+        bearers = {
+            client.get("/api/v1/queues", headers={"Authorization": f"Bearer wrong-token-{number}"}).status_code
+            for number in range(20)
+        }
         monkeypatch.setattr(refusals, "LINE_S", 0.0)
         client.get("/", headers={"Authorization": "Bearer wrong-token-2"})
 
@@ -136,7 +142,10 @@ def test_so_many_wrong_tokens_at_once_are_not_delayed_that_the_right_one_waits(c
     with ExitStack() as stack:
         waiting = [stack.enter_context(connect(client, wrong)) for _ in range(refusals.MOST_DELAYED)]
         eventually(
-            lambda: client.get("/api/v1/queues", headers={"Authorization": "Bearer wrong"}, timeout=5).status_code == 429, "no more are delayed"
+            lambda: (
+                client.get("/api/v1/queues", headers={"Authorization": "Bearer wrong"}, timeout=5).status_code == 429
+            ),
+            "no more are delayed",
         )
         right = client.get("/api/v1/queues", headers={"Authorization": f"Bearer {TOKEN}"})
 

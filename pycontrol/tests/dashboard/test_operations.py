@@ -62,13 +62,18 @@ def operation_of(answer) -> int:
 
 def ended(database, number):
     return eventually(
-        lambda: (operation := find_operation(database, number)).state not in ("running", "interrupted") and operation, "the operation has ended"
+        lambda: (operation := find_operation(database, number)).state not in ("running", "interrupted") and operation,
+        "the operation has ended",
     )
 
 
 def hidden(page: str) -> dict[str, str]:
     """The hidden fields of a form, without its token."""
-    return {name: value for name, value in re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page) if name != "form_token"}
+    return {
+        name: value
+        for name, value in re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page)
+        if name != "form_token"
+    }
 
 
 # ------------------------------------------------------------------ preview
@@ -81,15 +86,30 @@ def test_a_preview_counts_shows_examples_and_changes_nothing(client, error, data
     nothing = client.text("/failed/all?operation=retry&exception=nothing")
     document = client.get("/api/v1/preview", params={"exception": "slow"}).json()
 
-    assert ("7 messages</strong> of error match (exception slow)" in page.text, page.text.count('href="/failed/')) == (True, 5)
+    assert ("7 messages</strong> of error match (exception slow)" in page.text, page.text.count('href="/failed/')) == (
+        True,
+        5,
+    )
     assert ('<button class="main">Retry 7 messages' in page.text, SCRIPT in whole) == (True, False)
     assert "there is nothing to do" in nothing
-    assert (document["matched"], len(document["examples"]), document["more"], document["groups"][0]["count"]) == (7, 5, False, 7)
+    assert (document["matched"], len(document["examples"]), document["more"], document["groups"][0]["count"]) == (
+        7,
+        5,
+        False,
+        7,
+    )
     assert (error.peek(), list_operations(database)) == (8, [])
 
 
 @pytest.mark.parametrize(
-    "path", ["/failed/all", "/failed/all?operation=burn", "/failed/all?operation=retry&since=soon", "/failed?since=soon", "/operation/999999999"]
+    "path",
+    [
+        "/failed/all",
+        "/failed/all?operation=burn",
+        "/failed/all?operation=retry&since=soon",
+        "/failed?since=soon",
+        "/operation/999999999",
+    ],
 )
 def test_an_address_that_says_nothing_is_a_page_in_plain_words(client, error, path):
     answer = client.get(path)
@@ -116,13 +136,23 @@ def test_messages_are_retried_in_the_background_and_the_operation_is_on_record(c
     fail(error, 3)
 
     with caplog.at_level(logging.INFO, "rowpost.dashboard.operations"):
-        number = operation_of(client.submit("/failed/all?operation=retry&exception=slow", "/failed/all", **hidden(page), reason="mended"))
+        number = operation_of(
+            client.submit("/failed/all?operation=retry&exception=slow", "/failed/all", **hidden(page), reason="mended")
+        )
         operation = ended(database, number)
         shown = client.text(f"/operation/{number}")
         eventually(lambda: caplog.records, "the operation is logged")
 
     assert (sorted(bodies(database, "Sales")), error.peek()) == (list(range(230)), 5)
-    assert (operation.name, operation.state, operation.done, operation.total, operation.user, operation.reason, operation.details["exception"]) == (
+    assert (
+        operation.name,
+        operation.state,
+        operation.done,
+        operation.total,
+        operation.user,
+        operation.reason,
+        operation.details["exception"],
+    ) == (
         "retry-all",
         "done",
         230,
@@ -154,7 +184,11 @@ def test_messages_are_discarded_with_a_reason_moved_and_edited(client, error, da
         return client.submit(f"/failed/all?operation={kind}", "/failed/all", operation=kind, queue="error", **fields)
 
     fail(error, 3)
-    unsaid, nowhere, headless = operation("discard", reason=" "), operation("move", to="Nowhere"), operation("edit", header="")
+    unsaid, nowhere, headless = (
+        operation("discard", reason=" "),
+        operation("move", to="Nowhere"),
+        operation("edit", header=""),
+    )
     kept = (error.peek(), list_operations(database))
     ended(database, operation_of(operation("discard", reason="test data")))
     fail(error, 4)
@@ -163,7 +197,12 @@ def test_messages_are_discarded_with_a_reason_moved_and_edited(client, error, da
     edited = ended(database, operation_of(operation("edit", header="Shop.Tenant", value="s3cret")))
 
     assert [answer.status_code for answer in (unsaid, nowhere, headless)] == [400, 400, 400]
-    assert ("write why" in unsaid.text, "Nowhere" in nowhere.text, "name a header" in headless.text, kept) == (True, True, True, (3, []))
+    assert ("write why" in unsaid.text, "Nowhere" in nowhere.text, "name a header" in headless.text, kept) == (
+        True,
+        True,
+        True,
+        (3, []),
+    )
     assert (error.peek(), bodies(database, "Billing")) == (0, [0, 1, 2, 3])
     assert [message.headers["Shop.Tenant"] for message in Queue("Sales", database).browse()] == ["s3cret"] * 2
     assert [(found.name, found.done, found.reason) for found in list_operations(database)] == [
@@ -171,13 +210,20 @@ def test_messages_are_discarded_with_a_reason_moved_and_edited(client, error, da
         ("move-all", 4, None),
         ("discard-all", 3, "test data"),
     ]
-    assert "s3cret" not in repr(sql.run("SELECT * FROM rowpost.operation_log")) + client.get(f"/operation/{edited.number}").text
+    assert (
+        "s3cret"
+        not in repr(sql.run("SELECT * FROM rowpost.operation_log")) + client.get(f"/operation/{edited.number}").text
+    )
 
 
-def test_an_operation_of_another_process_shows_its_progress_and_is_cancelled_here(client, error, database, open_database):
+def test_an_operation_of_another_process_shows_its_progress_and_is_cancelled_here(
+    client, error, database, open_database
+):
     fail(error, 350)
     going, cancelled = threading.Event(), threading.Event()
-    operation = BulkOperation.begin(open_database(), Operator("command line"), FailedSelection("error"), FailureChange("retry"))
+    operation = BulkOperation.begin(
+        open_database(), Operator("command line"), FailedSelection("error"), FailureChange("retry")
+    )
 
     def wait(counts):
         if counts.done == 100:
@@ -196,16 +242,26 @@ def test_an_operation_of_another_process_shows_its_progress_and_is_cancelled_her
     found, again = find_operation(database, number), client.submit("/purge/Sales", f"/operation/{number}/cancel")
 
     assert ('data-refresh="1"' in page, 'max="350" value="100"' in page, "Stopping …" in asked) == (True, True, True)
-    assert (answer.status_code, found.state, found.done, error.peek(), found.cancelled_by.startswith("local (")) == (303, "cancelled", 200, 150, True)
+    assert (answer.status_code, found.state, found.done, error.peek(), found.cancelled_by.startswith("local (")) == (
+        303,
+        "cancelled",
+        200,
+        150,
+        True,
+    )
     assert "had already ended." in client.text(again.headers["location"])
 
 
-def test_operations_that_a_dashboard_leaves_at_its_end_are_interrupted_and_go_on_in_the_next_one(target, client, error, database, monkeypatch):
+def test_operations_that_a_dashboard_leaves_at_its_end_are_interrupted_and_go_on_in_the_next_one(
+    target, client, error, database, monkeypatch
+):
     monkeypatch.setattr(bulk_operations, "BATCH", 1)
     fail(error, 900)
     first = app(target.settings, access=LoopbackAccess())
     with serving(first) as leaving:
-        number = operation_of(leaving.submit("/failed/all?operation=retry", "/failed/all", operation="retry", queue="error"))
+        number = operation_of(
+            leaving.submit("/failed/all?operation=retry", "/failed/all", operation="retry", queue="error")
+        )
     left = find_operation(database, number)
     page = client.text(f"/operation/{number}")
 
@@ -213,12 +269,19 @@ def test_operations_that_a_dashboard_leaves_at_its_end_are_interrupted_and_go_on
     found = ended(database, number)
 
     assert (left.state, "Go on" in page) == ("interrupted", True)
-    assert (found.state, found.done, sorted(bodies(database, "Sales")), error.peek()) == ("done", 900, list(range(900)), 0)
+    assert (found.state, found.done, sorted(bodies(database, "Sales")), error.peek()) == (
+        "done",
+        900,
+        list(range(900)),
+        0,
+    )
 
 
 def test_an_edit_goes_on_only_with_its_value(client, error, database):
     fail(error, 150)
-    operation = BulkOperation.begin(database, Operator("test"), FailedSelection("error"), FailureChange("edit", headers={"Shop.Tenant": "b"}))
+    operation = BulkOperation.begin(
+        database, Operator("test"), FailedSelection("error"), FailureChange("edit", headers={"Shop.Tenant": "b"})
+    )
     operation.run(stop=lambda: "interrupted" if operation.counts.done else None)
     page = f"/operation/{operation.counts.number}"
 
@@ -242,7 +305,9 @@ def test_an_operation_that_goes_on_cannot_be_taken_and_one_that_is_done_neither(
 
 
 # ------------------------------------------------------------------ the record
-def test_each_operation_on_one_message_or_queue_is_on_record_with_the_user_whom_the_proxy_names(target, error, database):
+def test_each_operation_on_one_message_or_queue_is_on_record_with_the_user_whom_the_proxy_names(
+    target, error, database
+):
     for _ in range(3):
         error.send(b"{}", failed_headers())
     rows = [message.row_version for message in error.browse()]
@@ -250,13 +315,25 @@ def test_each_operation_on_one_message_or_queue_is_on_record_with_the_user_whom_
     for each in delayed.browse():
         delayed.cancel(each.key)
     for number in range(2):
-        database.call("delay_message", "Sales", headers=encode_headers({"NServiceBus.MessageId": f"m-{number}"}), body=b"{}", delay_ms=3_600_000)
+        database.call(
+            "delay_message",
+            "Sales",
+            headers=encode_headers({"NServiceBus.MessageId": f"m-{number}"}),
+            body=b"{}",
+            delay_ms=3_600_000,
+        )
     first, second = (each.key for each in delayed.browse())
 
     with serving(app(target.settings, access=ProxyAccess("X-User", ("127.0.0.1",)))) as client:
         client.headers["X-User"] = "ada@example.org"
         client.submit(f"/failed/{rows[0]}", f"/failed/{rows[0]}/retry")
-        client.submit(f"/failed/{rows[1]}/edit", f"/failed/{rows[1]}/edit", body="x", headers='{"Shop.Note": "s3cret"}', to="Sales")
+        client.submit(
+            f"/failed/{rows[1]}/edit",
+            f"/failed/{rows[1]}/edit",
+            body="x",
+            headers='{"Shop.Note": "s3cret"}',
+            to="Sales",
+        )
         client.submit(f"/failed/{rows[2]}/discard", f"/failed/{rows[2]}/discard", reason="wrong order")
         client.submit("/purge/Sales", "/purge/Sales", confirm="Sales")
         for fields in (
@@ -268,7 +345,9 @@ def test_each_operation_on_one_message_or_queue_is_on_record_with_the_user_whom_
             client.submit("/queue/Sales", "/control/Sales", **fields)
         client.submit("/queue/Sales", "/delayed/Sales", operation="send-now", key=first)
         client.submit("/queue/Sales", "/delayed/Sales", operation="cancel", key=second, reason="not needed")
-        refused = client.submit("/queue/Sales", "/delayed/Sales", operation="cancel", key="no-such", reason="not needed")
+        refused = client.submit(
+            "/queue/Sales", "/delayed/Sales", operation="cancel", key="no-such", reason="not needed"
+        )
         text, listed = client.text("/operations"), client.get("/api/v1/operations").json()["operations"]
     found = list_operations(database)[::-1]
 
@@ -281,7 +360,11 @@ def test_each_operation_on_one_message_or_queue_is_on_record_with_the_user_whom_
         ("ada@example.org", "dashboard", "done", True)
     }
     assert all(operation.message_id for operation in found[:3])
-    assert (found[0].details["to"], found[5].details, found[9].message_id) == ("Sales", {"limit": 3, "shared": False}, "m-1")
+    assert (found[0].details["to"], found[5].details, found[9].message_id) == (
+        "Sales",
+        {"limit": 3, "shared": False},
+        "m-1",
+    )
     assert [operation.done for operation in found] == [1, 1, 1, 2, 0, 0, 0, 0, 1, 1]
     assert ("ada@example.org" in text, "wrong order" in text, "s3cret" in repr(found)) == (True, True, False)
     assert [each["number"] for each in listed] == [operation.number for operation in found[::-1]]
@@ -314,7 +397,9 @@ def test_a_dashboard_that_only_reads_offers_and_begins_nothing(target, error, da
     fail(error, 2)
     site = app(target.settings, read_only=True)
     with serving(site) as client:
-        text = client.get("/failed").text + client.get("/failed/all?operation=retry").text + client.get("/operations").text
+        text = (
+            client.get("/failed").text + client.get("/failed/all?operation=retry").text + client.get("/operations").text
+        )
         token = site.state.site.forgery.token(client.cookies["rowpost_form"])
         refused = [
             client.post(path, data={"form_token": token, "operation": "retry"})
@@ -335,10 +420,17 @@ def test_a_reader_sees_the_record_and_may_neither_begin_cancel_nor_go_on(target,
 
     with logins(sql, target.url) as made:
         name = made.make("reader")
-        sql.run(f"GRANT rowpost_reader TO {name}" if target.settings.engine == "postgresql" else f"ALTER ROLE rowpost_reader ADD MEMBER {name}")
+        sql.run(
+            f"GRANT rowpost_reader TO {name}"
+            if target.settings.engine == "postgresql"
+            else f"ALTER ROLE rowpost_reader ADD MEMBER {name}"
+        )
         site = app(replace(target.settings, url=made.url(name)))
         with serving(site) as client:
-            pages = [client.get(path) for path in ("/operations", f"/operation/{number}", "/failed", "/failed/all?operation=retry")]
+            pages = [
+                client.get(path)
+                for path in ("/operations", f"/operation/{number}", "/failed", "/failed/all?operation=retry")
+            ]
             token = site.state.site.forgery.token(client.cookies["rowpost_form"])
             refused = [
                 client.post(path, data={"form_token": token, "operation": "retry"})
@@ -351,7 +443,9 @@ def test_a_reader_sees_the_record_and_may_neither_begin_cancel_nor_go_on(target,
     assert (find_operation(database, number).state, error.peek()) == ("interrupted", 50)
 
 
-def test_a_login_that_may_read_and_receive_from_the_error_queue_operations_and_is_on_record(target, sql, error, database):
+def test_a_login_that_may_read_and_receive_from_the_error_queue_operations_and_is_on_record(
+    target, sql, error, database
+):
     fail(error, 3)
     row = error.browse()[0].row_version
     with logins(sql, target.url) as made:
@@ -360,7 +454,9 @@ def test_a_login_that_may_read_and_receive_from_the_error_queue_operations_and_i
         sql.run(grant_role(sql.database.dialect, "rowpost_reader", name))
         with serving(app(replace(target.settings, url=made.url(name)))) as client:
             single = client.submit(f"/failed/{row}", f"/failed/{row}/retry")
-            number = operation_of(client.submit("/failed/all?operation=retry", "/failed/all", operation="retry", queue="error"))
+            number = operation_of(
+                client.submit("/failed/all?operation=retry", "/failed/all", operation="retry", queue="error")
+            )
             operation = ended(database, number)
 
     assert (single.status_code, operation.state, operation.done, error.peek()) == (303, "done", 2, 0)
@@ -371,7 +467,9 @@ def test_a_login_that_may_read_and_receive_from_the_error_queue_operations_and_i
 def test_a_program_begins_watches_cancels_and_goes_on_with_an_operation(client, error, database):
     fail(error, 150)
 
-    begun = client.post("/api/v1/operations/begin", json={"operation": "retry", "exception": "slow", "reason": "mended"}).json()
+    begun = client.post(
+        "/api/v1/operations/begin", json={"operation": "retry", "exception": "slow", "reason": "mended"}
+    ).json()
     operation = ended(database, begun["number"])
     read = client.get("/api/v1/operation", params={"number": begun["number"]}).json()
     late = client.post("/api/v1/operations/cancel", json={"number": begun["number"]}).json()
@@ -391,11 +489,16 @@ def test_a_request_that_a_page_elsewhere_could_send_begins_nothing(client, error
     fail(error, 1)
 
     answers = [
-        client.post("/api/v1/operations/begin", content='{"operation": "retry"}', headers={"Content-Type": "text/plain"}),
+        client.post(
+            "/api/v1/operations/begin", content='{"operation": "retry"}', headers={"Content-Type": "text/plain"}
+        ),
         client.post("/api/v1/operations/begin", data={"operation": "retry"}),
         client.post("/api/v1/operations/begin", json={"operation": "retry"}, headers={"Sec-Fetch-Site": "cross-site"}),
         client.post("/api/v1/operations/begin", content="[1]", headers={"Content-Type": "application/json"}),
-        client.options("/api/v1/operations/begin", headers={"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}),
+        client.options(
+            "/api/v1/operations/begin",
+            headers={"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"},
+        ),
     ]
 
     assert [answer.status_code for answer in answers] == [415, 415, 403, 400, 405]
@@ -408,7 +511,13 @@ def test_a_preview_that_has_not_read_all_says_so_and_the_operation_applies_to_al
     fail(error, 1_050)
 
     page = client.get("/failed/all?operation=discard").text
-    number = operation_of(client.submit("/failed/all?operation=discard", "/failed/all", **hidden(page), reason="test data"))
+    number = operation_of(
+        client.submit("/failed/all?operation=discard", "/failed/all", **hidden(page), reason="test data")
+    )
 
-    assert ("At least <strong>1,000 messages" in page, "Discard all messages" in page, "up_to" in hidden(page)) == (True, True, False)
+    assert ("At least <strong>1,000 messages" in page, "Discard all messages" in page, "up_to" in hidden(page)) == (
+        True,
+        True,
+        False,
+    )
     assert (ended(database, number).done, error.peek()) == (1_050, 0)

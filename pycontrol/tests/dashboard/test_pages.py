@@ -64,15 +64,28 @@ def only_row(queue: Queue) -> int:
 def test_every_answer_forbids_inline_scripts_frames_and_caches(client):
     for path in ("/", "/failed", "/nothing", "/static/dashboard.css", "/api/v1/queues", "/api/v1/nothing"):
         headers = client.get(path).headers
-        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self';"), path
+        assert headers["content-security-policy"].startswith(
+            "default-src 'none'; script-src 'self'; style-src 'self';"
+        ), path
         assert "unsafe" not in headers["content-security-policy"]
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
-        assert (headers["cache-control"], headers["x-frame-options"], headers["x-content-type-options"]) == ("no-store", "DENY", "nosniff")
+        assert (headers["cache-control"], headers["x-frame-options"], headers["x-content-type-options"]) == (
+            "no-store",
+            "DENY",
+            "nosniff",
+        )
 
 
 def test_pages_hold_no_inline_script_style_or_handler(client, error, database):
     error.send(b"{}", failed_headers())
-    for path in ("/", "/queue/error", "/failed", f"/failed/{only_row(error)}", f"/failed/{only_row(error)}/edit", "/deployment?verify=1"):
+    for path in (
+        "/",
+        "/queue/error",
+        "/failed",
+        f"/failed/{only_row(error)}",
+        f"/failed/{only_row(error)}/edit",
+        "/deployment?verify=1",
+    ):
         text = client.get(path).text
         assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! src=)", text), path
         assert not re.search(r'(?:src|href)="(?:https?:)?//', text), path
@@ -84,7 +97,14 @@ def test_what_a_sender_wrote_is_escaped_everywhere(client, error, queue):
     queue.send(SCRIPT.encode(), headers)
     row, other = only_row(error), only_row(queue)
 
-    for path in ("/queue/Sales", f"/message/{other}/Sales", "/failed", f"/failed/{row}", f"/failed/{row}/edit", f"/failed/{row}/discard"):
+    for path in (
+        "/queue/Sales",
+        f"/message/{other}/Sales",
+        "/failed",
+        f"/failed/{row}",
+        f"/failed/{row}/edit",
+        f"/failed/{row}/discard",
+    ):
         text = client.get(path).text
         assert "<script>alert" not in text, path
         assert "\u202e" not in text
@@ -103,7 +123,9 @@ def test_an_operation_without_the_forms_token_or_from_another_site_changes_nothi
     ]
     page = client.get(f"/failed/{row}").text
     token = re.search(r'name="form_token" value="(\w+)"', page)[1]
-    answers.append(client.post(f"/failed/{row}/retry", data={"form_token": token}, headers={"Sec-Fetch-Site": "cross-site"}))
+    answers.append(
+        client.post(f"/failed/{row}/retry", data={"form_token": token}, headers={"Sec-Fetch-Site": "cross-site"})
+    )
 
     assert [answer.status_code for answer in answers] == [403] * 4
     assert error.peek() == 1
@@ -170,12 +192,17 @@ def test_it_is_served_below_a_path(target, error, removed):
     way = "" if removed else "/ops/queues"
     with serving(below(app(target.settings, access=TokenAccess("t" * 32)), "/ops/queues/")) as client:
         first = client.get(f"{way}/")
-        cookies = {"Cookie": first.headers["set-cookie"].partition(";")[0]}  # a proxy's browser sends it, whatever the proxy removes
+        cookies = {
+            "Cookie": first.headers["set-cookie"].partition(";")[0]
+        }  # a proxy's browser sends it, whatever the proxy removes
         form = client.get(f"{way}/sign-in", headers=cookies)
         mark = re.search(r'name="form_token" value="(\w+)"', form.text)[1]
         signed_in = client.post(f"{way}/sign-in", data={"token": "t" * 32, "form_token": mark}, headers=cookies)
         bearer = {"Authorization": f"Bearer {'t' * 32}"}
-        pages = [client.get(f"{way}{path}", headers=bearer) for path in ("/", "/queue/Sales", "/failed", "/workers", f"/failed/{only_row(error)}")]
+        pages = [
+            client.get(f"{way}{path}", headers=bearer)
+            for path in ("/", "/queue/Sales", "/failed", "/workers", f"/failed/{only_row(error)}")
+        ]
         document = client.get(f"{way}/api/v1/openapi.json", headers=bearer).json()
         file, missing = client.get(f"{way}/static/dashboard.css"), client.get(f"{way}/api/v1/nothing", headers=bearer)
 
@@ -184,8 +211,14 @@ def test_it_is_served_below_a_path(target, error, removed):
     assert "Path=/ops/queues;" in first.headers["set-cookie"]
     assert "Path=/ops/queues;" in signed_in.headers["set-cookie"]
     assert {page.status_code for page in pages} == {200}
-    assert [address for address in addresses if address.startswith("/") and not address.startswith("/ops/queues/")] == []
-    assert (document["servers"], file.status_code, missing.json()["error"]) == ([{"url": "/ops/queues"}], 200, "There is no such page.")
+    assert [
+        address for address in addresses if address.startswith("/") and not address.startswith("/ops/queues/")
+    ] == []
+    assert (document["servers"], file.status_code, missing.json()["error"]) == (
+        [{"url": "/ops/queues"}],
+        200,
+        "There is no such page.",
+    )
 
 
 @pytest.mark.parametrize("prefix", ["rowpost", "//x", "/a b", "/a?b", "/ä"])
@@ -230,7 +263,14 @@ def test_a_name_with_odd_characters_has_a_page(client, make_queue):
 
 
 def test_what_does_not_exist_is_a_page_in_plain_words(client):
-    for path in ("/queue/Nowhere", "/failed/999999999", "/message/1/Sales", "/saga/No_Such", "/nothing", "/failed?queue=Nowhere"):
+    for path in (
+        "/queue/Nowhere",
+        "/failed/999999999",
+        "/message/1/Sales",
+        "/saga/No_Such",
+        "/nothing",
+        "/failed?queue=Nowhere",
+    ):
         answer = client.get(path)
         assert answer.status_code == 404, path
         assert "Traceback" not in answer.text
@@ -297,9 +337,16 @@ def test_a_reader_finds_an_instance_that_it_may_only_list(target, sql, database)
 
     with logins(sql, target.url) as made:
         name = made.make("reader")
-        sql.run(f"GRANT rowpost_reader TO {name}" if target.settings.engine == "postgresql" else f"ALTER ROLE rowpost_reader ADD MEMBER {name}")
+        sql.run(
+            f"GRANT rowpost_reader TO {name}"
+            if target.settings.engine == "postgresql"
+            else f"ALTER ROLE rowpost_reader ADD MEMBER {name}"
+        )
         with serving(app(replace(target.settings, url=made.url(name)))) as client:
-            answers = [client.get("/api/v1/saga-instance", params={"saga": "Dash_Read", "instance": value}) for value in ("B", "C")]
+            answers = [
+                client.get("/api/v1/saga-instance", params={"saga": "Dash_Read", "instance": value})
+                for value in ("B", "C")
+            ]
 
     assert (answers[0].json()["found"]["state"], answers[1].status_code) == ({"OrderId": "B"}, 404)
 
@@ -323,7 +370,13 @@ def test_a_message_is_retried_and_the_operation_is_logged(client, error, queue, 
     assert f"Moved message {row} to Sales." in client.text(answer.headers["location"])
     assert (error.peek(), [message.body for message in queue.browse()]) == (0, [b'{"OrderId":1}'])
     (record,) = caplog.records
-    assert {"operation": "retry", "user": "local", "row": row, "outcome": "done", "to": "Sales"}.items() <= record.operation.items()
+    assert {
+        "operation": "retry",
+        "user": "local",
+        "row": row,
+        "outcome": "done",
+        "to": "Sales",
+    }.items() <= record.operation.items()
 
 
 def test_a_purge_whose_time_is_over_says_that_messages_wait(client, queue, monkeypatch):
@@ -342,7 +395,9 @@ def test_a_message_is_edited_and_keeps_the_ends_of_its_lines(client, error, queu
     row = only_row(error)
 
     wrong = client.submit(f"/failed/{row}/edit", f"/failed/{row}/edit", body="x", headers="{", to="Sales")
-    client.submit(f"/failed/{row}/edit", f"/failed/{row}/edit", body="one\r\nthree\r\n", headers='{"Shop.Note": "n"}', to="Sales")
+    client.submit(
+        f"/failed/{row}/edit", f"/failed/{row}/edit", body="one\r\nthree\r\n", headers='{"Shop.Note": "n"}', to="Sales"
+    )
 
     (message,) = queue.browse()
     assert (wrong.status_code, "not JSON" in wrong.text) == (400, True)
@@ -362,7 +417,9 @@ def test_a_message_is_discarded_with_a_reason(client, error, queue, caplog):
 
     assert (unsaid.status_code, "write why" in unsaid.text, kept) == (400, True, 1)
     assert (error.peek(), queue.peek()) == (0, 0)
-    assert [record.operation["reason"] for record in caplog.records if hasattr(record, "operation")] == ["the order was cancelled"]
+    assert [record.operation["reason"] for record in caplog.records if hasattr(record, "operation")] == [
+        "the order was cancelled"
+    ]
 
 
 def test_a_purge_needs_the_queues_name(client, queue):
@@ -397,7 +454,9 @@ def test_a_queue_is_paused_limited_and_resumed(client, queue, database):
     assert ["Resumed Sales" in resumed, "Operators have set" in cleared, list_controls(database)] == [True, False, []]
 
 
-@pytest.mark.parametrize("fields", [{"operation": "limit"}, {"operation": "limit", "limit": "0"}, {"operation": "stop"}, {}])
+@pytest.mark.parametrize(
+    "fields", [{"operation": "limit"}, {"operation": "limit", "limit": "0"}, {"operation": "stop"}, {}]
+)
 def test_a_form_that_says_nothing_controls_nothing(client, queue, database, fields):
     answer = client.submit("/queue/Sales", "/control/Sales", **fields)
 
@@ -406,7 +465,11 @@ def test_a_form_that_says_nothing_controls_nothing(client, queue, database, fiel
 
 def delay(database, **headers):
     database.call(
-        "delay_message", "Sales", headers=encode_headers({"NServiceBus.MessageId": str(uuid4()), **headers}), body=b"{}", delay_ms=3_600_000
+        "delay_message",
+        "Sales",
+        headers=encode_headers({"NServiceBus.MessageId": str(uuid4()), **headers}),
+        body=b"{}",
+        delay_ms=3_600_000,
     )
 
 
@@ -423,12 +486,17 @@ def test_delayed_messages_are_shown_sent_now_and_cancelled(client, queue, databa
     sent = client.submit("/queue/Sales", "/delayed/Sales", operation="send-now", key=first)
     unsaid = client.submit("/queue/Sales", "/delayed/Sales", operation="cancel", key=second)
     with caplog.at_level(logging.INFO):
-        cancelled = client.submit("/queue/Sales", "/delayed/Sales", operation="cancel", key=second, reason="no longer wanted")
+        cancelled = client.submit(
+            "/queue/Sales", "/delayed/Sales", operation="cancel", key=second, reason="no longer wanted"
+        )
     gone = client.submit("/queue/Sales", "/delayed/Sales", operation="cancel", key=second, reason="again")
 
     assert (SCRIPT in page, page.count("Send now"), len(listed["messages"]), listed["more"]) == (False, 3, 2, True)
     assert [answer.status_code for answer in (sent, unsaid, cancelled, gone)] == [303, 400, 303, 404]
-    assert [(each.key == third, each.due > datetime.now(UTC)) for each in messages.browse()] == [(False, False), (True, True)]
+    assert [(each.key == third, each.due > datetime.now(UTC)) for each in messages.browse()] == [
+        (False, False),
+        (True, True),
+    ]
     assert "no longer wanted" in caplog.text
 
 
@@ -442,20 +510,39 @@ def test_messages_in_hand_are_shown_with_their_host(client, database, sql):
     shown, other = client.text("/queue/Sales"), client.text("/queue/Billing")
     sql.run("DELETE FROM rowpost.supervisor")
 
-    assert ["the-message" in shown, "host-9" in shown, "777" in shown, "the-message" in other] == [True, True, True, False]
+    assert ["the-message" in shown, "host-9" in shown, "777" in shown, "the-message" in other] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
     ("queues", "workers"),
-    [("[]", "[{}]"), ("no JSON", "[]"), ("7", "7"), ("[]", "[" * 50_000), ("[]", '[{"queue": 1, "process_id": "x", "state": [], "seconds": NaN}]')],
+    [
+        ("[]", "[{}]"),
+        ("no JSON", "[]"),
+        ("7", "7"),
+        ("[]", "[" * 50_000),
+        ("[]", '[{"queue": 1, "process_id": "x", "state": [], "seconds": NaN}]'),
+    ],
 )
 def test_a_report_that_cannot_be_read_is_shown_as_such_and_ends_nothing(site, client, database, sql, queues, workers):
     sql.run("DELETE FROM rowpost.supervisor")
     now = "now()" if database.engine == "postgresql" else "SYSUTCDATETIME()"
-    sql.run(f"INSERT INTO rowpost.supervisor VALUES (?, 'host-9', 1, 'e', '1', 'forger', {now}, {now}, ?, ?)", uuid4(), queues, workers)
+    sql.run(
+        f"INSERT INTO rowpost.supervisor VALUES (?, 'host-9', 1, 'e', '1', 'forger', {now}, {now}, ?, ?)",
+        uuid4(),
+        queues,
+        workers,
+    )
     try:
         site.state.site.monitor.expire()
-        pages = {path: client.get(path).status_code for path in ("/", "/queue/Sales", "/workers", "/api/v1/queues", "/api/v1/supervisors")}
+        pages = {
+            path: client.get(path).status_code
+            for path in ("/", "/queue/Sales", "/workers", "/api/v1/queues", "/api/v1/supervisors")
+        }
         text, (found,) = client.text("/workers"), client.get("/api/v1/supervisors").json()["supervisors"]
     finally:
         sql.run("DELETE FROM rowpost.supervisor")
@@ -481,7 +568,13 @@ def test_the_monitor_goes_on_after_any_error(site, monkeypatch, caplog):
 def test_supervisors_and_workers_of_all_hosts_are_shown(client, database, sql):
     sql.run("DELETE FROM rowpost.supervisor")
     workers = '[{"queue": "Sales", "process_id": 12345, "state": "busy", "seconds": 4.0, "message": "11111111-0000-0000-0000-000000000001", "message_seconds": 3.0}]'
-    reported = {"process_id": 99, "environment": "shop", "rowpost_version": "1.0", "queues": '["Sales"]', "workers": workers}
+    reported = {
+        "process_id": 99,
+        "environment": "shop",
+        "rowpost_version": "1.0",
+        "queues": '["Sales"]',
+        "workers": workers,
+    }
     for host in ("host-1", "<host-2>"):
         database.call("report_supervisor", supervisor_id=uuid4(), host_name=host, **reported)
     sql.run("UPDATE rowpost.supervisor SET seen_at = '2020-01-01' WHERE host_name = 'host-1'")
@@ -489,8 +582,13 @@ def test_supervisors_and_workers_of_all_hosts_are_shown(client, database, sql):
     text, found = client.text("/workers"), client.get("/api/v1/supervisors").json()["supervisors"]
     sql.run("DELETE FROM rowpost.supervisor")
 
-    assert ["host-1" in text, "<host-2>" in text, "12345" in text, "11111111-0000-0000-0000-000000000001" in text] == [True] * 4
-    assert [(each["host"], each["gone"], each["workers"][0]["state"]) for each in found] == [("<host-2>", False, "busy"), ("host-1", True, "busy")]
+    assert ["host-1" in text, "<host-2>" in text, "12345" in text, "11111111-0000-0000-0000-000000000001" in text] == [
+        True
+    ] * 4
+    assert [(each["host"], each["gone"], each["workers"][0]["state"]) for each in found] == [
+        ("<host-2>", False, "busy"),
+        ("host-1", True, "busy"),
+    ]
     assert text.count("It has died") == 1
     assert "No supervisor has reported" in client.text("/workers")
 
@@ -520,7 +618,11 @@ def test_a_reader_is_offered_no_operation_and_the_server_refuses_each(target, sq
 
     with logins(sql, target.url) as made:
         name = made.make("reader")
-        sql.run(f"GRANT rowpost_reader TO {name}" if target.settings.engine == "postgresql" else f"ALTER ROLE rowpost_reader ADD MEMBER {name}")
+        sql.run(
+            f"GRANT rowpost_reader TO {name}"
+            if target.settings.engine == "postgresql"
+            else f"ALTER ROLE rowpost_reader ADD MEMBER {name}"
+        )
         site = app(replace(target.settings, url=made.url(name)))
         with serving(site) as client:
             pages = [
@@ -539,8 +641,23 @@ def test_a_reader_is_offered_no_operation_and_the_server_refuses_each(target, sq
             ]
             token = site.state.site.forgery.token(client.cookies["rowpost_form"])
             refused = [
-                client.post(path, data={"form_token": token, "confirm": "error", "headers": "{}", "to": "Sales", "operation": "pause"})
-                for path in (f"/failed/{row}/retry", f"/failed/{row}/discard", f"/failed/{row}/edit", "/purge/error", "/control/error")
+                client.post(
+                    path,
+                    data={
+                        "form_token": token,
+                        "confirm": "error",
+                        "headers": "{}",
+                        "to": "Sales",
+                        "operation": "pause",
+                    },
+                )
+                for path in (
+                    f"/failed/{row}/retry",
+                    f"/failed/{row}/discard",
+                    f"/failed/{row}/edit",
+                    "/purge/error",
+                    "/control/error",
+                )
             ]
 
     assert [page.status_code for page in pages] == [200] * 9
@@ -551,7 +668,11 @@ def test_a_reader_is_offered_no_operation_and_the_server_refuses_each(target, sq
 
 # ------------------------------------------------------------------ the database
 def test_a_database_that_does_not_answer_is_a_page(target):
-    url = "postgresql://nobody@127.0.0.1:1/none" if target.settings.engine == "postgresql" else "Server=127.0.0.1,1;UID=x;PWD=y"
+    url = (
+        "postgresql://nobody@127.0.0.1:1/none"
+        if target.settings.engine == "postgresql"
+        else "Server=127.0.0.1,1;UID=x;PWD=y"
+    )
     with serving(app(replace(target.settings, url=url))) as client:
         answers = [client.get(path) for path in ("/", "/failed", "/api/v1/queues")]
 
@@ -654,11 +775,17 @@ def test_a_queues_workers_and_the_age_of_its_oldest_message_are_drawn_over_time(
 
 # ------------------------------------------------------------------ one message and its conversation
 def test_a_message_is_followed_from_its_failure_to_what_is_known_of_it(client, error):
-    error.send(b"{}", failed_headers(SCRIPT) | {"NServiceBus.OriginatingEndpoint": SCRIPT, "NServiceBus.ConversationId": SCRIPT})
+    error.send(
+        b"{}",
+        failed_headers(SCRIPT) | {"NServiceBus.OriginatingEndpoint": SCRIPT, "NServiceBus.ConversationId": SCRIPT},
+    )
     row = only_row(error)
     message = client.get("/api/v1/failed-message", params={"row": row}).json()["failure"]["message_id"]
 
-    page, document = client.get(f"/follow?id={message}").text, client.get("/api/v1/message-life", params={"id": message}).json()
+    page, document = (
+        client.get(f"/follow?id={message}").text,
+        client.get("/api/v1/message-life", params={"id": message}).json(),
+    )
 
     assert f'href="/follow?id={message}"' in client.get(f"/failed/{row}").text
     assert SCRIPT not in page
@@ -669,14 +796,24 @@ def test_a_message_is_followed_from_its_failure_to_what_is_known_of_it(client, e
 
 def test_a_conversation_is_shown_as_a_tree(client, error, database):
     conversation = str(uuid4())
-    caused = failed_headers() | {"NServiceBus.ConversationId": conversation, "NServiceBus.OriginatingEndpoint": "Billing"}
-    first = {"NServiceBus.MessageId": str(uuid4()), "NServiceBus.ConversationId": conversation, "NServiceBus.OriginatingEndpoint": "Web"}
+    caused = failed_headers() | {
+        "NServiceBus.ConversationId": conversation,
+        "NServiceBus.OriginatingEndpoint": "Billing",
+    }
+    first = {
+        "NServiceBus.MessageId": str(uuid4()),
+        "NServiceBus.ConversationId": conversation,
+        "NServiceBus.OriginatingEndpoint": "Web",
+    }
     Queue("Billing", database).send(b"{}", first)
     error.send(b"{}", caused | {"NServiceBus.RelatedTo": first["NServiceBus.MessageId"]})
 
     document = client.get("/api/v1/conversation", params={"id": conversation}).json()
 
-    assert [(step["tree"], step["state"], step["endpoint"]) for step in document["steps"]] == [("", "waiting", "Billing"), ("└─ ", "failed", "Sales")]
+    assert [(step["tree"], step["state"], step["endpoint"]) for step in document["steps"]] == [
+        ("", "waiting", "Billing"),
+        ("└─ ", "failed", "Sales"),
+    ]
     assert client.text(f"/follow?conversation={conversation}").count("PlaceOrder") == 1
 
 
@@ -689,7 +826,11 @@ def test_a_sagas_timeouts_are_shown_with_its_instance(client, target, database, 
             "insert_saga", "Sales_Due", id=each, correlation_value=f"T {number}", data=f'{{"OrderId":"T {number}"}}', metadata="{}",
             persistence_version="1.0", saga_type_version="1.0",
         )  # fmt: skip
-        headers = {"NServiceBus.SagaId": str(each), "NServiceBus.IsSagaTimeoutMessage": "True", "NServiceBus.EnclosedMessageTypes": "Shop.Expire"}
+        headers = {
+            "NServiceBus.SagaId": str(each),
+            "NServiceBus.IsSagaTimeoutMessage": "True",
+            "NServiceBus.EnclosedMessageTypes": "Shop.Expire",
+        }
         database.call("delay_message", "Sales", headers=encode_headers(headers), body=b"{}", delay_ms=3_600_000)
 
     detail = client.get("/api/v1/saga-instance", params={"saga": "Sales_Due", "instance": "T 1"}).json()

@@ -13,7 +13,11 @@ def test_calls_of_a_batch_each_return_their_rows(queue, database):
     queue.send(b"first")
 
     _, received, waiting = database.call_all(
-        [send(queue, b"second"), ("receive_messages", queue.name, {"count": 5}), ("peek_queue", queue.name, {"count": 5})],
+        [
+            send(queue, b"second"),
+            ("receive_messages", queue.name, {"count": 5}),
+            ("peek_queue", queue.name, {"count": 5}),
+        ],
         begin=True,
         commit=True,
     )
@@ -49,7 +53,9 @@ def test_a_batch_commits_what_the_transaction_did_before_it(queue, database):
 
 def test_a_failing_call_of_a_batch_undoes_all_of_it(queue, database):
     with pytest.raises(InvalidTimeToBeReceived):
-        database.call_all([send(queue, b"good"), send(queue, b"bad", time_to_be_received_ms=0)], begin=True, commit=True)
+        database.call_all(
+            [send(queue, b"good"), send(queue, b"bad", time_to_be_received_ms=0)], begin=True, commit=True
+        )
 
     assert not database.in_transaction
     assert queue.peek() == 0

@@ -33,7 +33,11 @@ def test_a_contract_becomes_values():
         ("type: integer", "type: int", ("procedures.queue/peek_queue", "'int'", "result[0].type")),
         ("side: receive, ", "", ("procedures.queue/peek_queue", "`side`")),
         ("scope: queue", "scope: queue, name: other", ("procedures.queue/peek_queue", "`name`")),
-        ("queue/peek_queue", "queue/peek_queue_of_a_shopx", ("procedures.queue/peek_queue_of_a_shopx", "21 characters", "room for 20")),
+        (
+            "queue/peek_queue",
+            "queue/peek_queue_of_a_shopx",
+            ("procedures.queue/peek_queue_of_a_shopx", "21 characters", "room for 20"),
+        ),
         ("version: 1", "version: one", ("the top level", "version")),
         ("version: 1", "version: 1\nowner: me", ("the top level", "`owner`")),
         ("version: 1", "version: [1", ("is not YAML", "line 3")),

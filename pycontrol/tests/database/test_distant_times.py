@@ -24,7 +24,11 @@ from tests.support.program import Program, program
 __all__ = ["program"]  # a fixture
 
 #: what is stored, and how it is shown
-LATE = {"infinity": "infinity", "10000-01-01": "10000-01-01T00:00:00", "294276-12-31 23:59:59.5": "294276-12-31T23:59:59.500000"}
+LATE = {
+    "infinity": "infinity",
+    "10000-01-01": "10000-01-01T00:00:00",
+    "294276-12-31 23:59:59.5": "294276-12-31T23:59:59.500000",
+}
 EARLY = {"-infinity": "-infinity", "0044-03-15 12:00:00 BC": "0044-03-15T12:00:00 BC"}
 SHOWN = LATE | EARLY
 
@@ -42,7 +46,12 @@ def store(sql, queue, expires, body=b"{}"):
 
 
 def delay_until(sql, queue, due, body=b"{}"):
-    sql.run(f"INSERT INTO {sql.table(queue + '.Delayed')} (headers, body, due) VALUES (?, ?, ?::timestamptz)", "{}", body, due)
+    sql.run(
+        f"INSERT INTO {sql.table(queue + '.Delayed')} (headers, body, due) VALUES (?, ?, ?::timestamptz)",
+        "{}",
+        body,
+        due,
+    )
 
 
 # ------------------------------------------------------------------ the value itself
@@ -64,7 +73,12 @@ def test_a_distant_time_compares_as_the_end_of_the_calendar_and_keeps_its_text(m
 
     assert isinstance(found, DistantTime)
     assert (found == bound, found.replace(tzinfo=UTC) == bound.replace(tzinfo=UTC)) == (True, True)
-    for kept in (found.replace(tzinfo=UTC), found.replace(tzinfo=UTC).astimezone(), copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+    for kept in (
+        found.replace(tzinfo=UTC),
+        found.replace(tzinfo=UTC).astimezone(),
+        copy.deepcopy(found),
+        pickle.loads(pickle.dumps(found)),
+    ):
         assert {str(kept), kept.isoformat(sep=" "), f"{kept:%Y-%m-%d}", kept.text} == {found.text}
     assert (type(found.replace(year=2026)), found.replace(year=2026).year) == (datetime, 2026)
 
@@ -103,7 +117,11 @@ def test_a_message_of_a_distant_time_is_rescheduled_and_cancelled(make_queue, da
 def test_a_forwarded_message_that_was_due_before_the_calendar_is_forwarded(make_queue, database, sql):
     queue, other = make_queue(), make_queue()
     headers = encode_headers({"NServiceBus.SqlServer.ForwardDestination": other.name})
-    sql.run(f"INSERT INTO {sql.table(queue.name + '.Delayed')} (headers, body, due) VALUES (?, ?, '-infinity')", headers, b"x")
+    sql.run(
+        f"INSERT INTO {sql.table(queue.name + '.Delayed')} (headers, body, due) VALUES (?, ?, '-infinity')",
+        headers,
+        b"x",
+    )
 
     moved = move_due(database, queue.name)
 
@@ -112,7 +130,9 @@ def test_a_forwarded_message_that_was_due_before_the_calendar_is_forwarded(make_
 
 # ------------------------------------------------------------------ messages that expire
 @pytest.mark.parametrize(("expires", "text"), SHOWN.items())
-def test_a_message_that_expires_at_a_distant_time_is_browsed_retried_and_received(make_queue, database, sql, expires, text):
+def test_a_message_that_expires_at_a_distant_time_is_browsed_retried_and_received(
+    make_queue, database, sql, expires, text
+):
     failed = make_queue()
     store(sql, failed.name, expires)
     (seen,) = failed.browse(5)

@@ -232,7 +232,9 @@ def test_a_machine_without_the_locale_that_the_environment_names_gets_a_server(f
     monkeypatch.setenv("LC_ALL", "xx_XX.UTF-8")
 
     with psycopg.connect(embedded.start(folder)) as connection:
-        found = connection.execute("SELECT lower('Ä'), pg_encoding_to_char(encoding) FROM pg_database WHERE datname = current_database()").fetchone()
+        found = connection.execute(
+            "SELECT lower('Ä'), pg_encoding_to_char(encoding) FROM pg_database WHERE datname = current_database()"
+        ).fetchone()
 
     assert (found, os.environ["LC_ALL"], capfd.readouterr().err) == (("ä", "UTF8"), "xx_XX.UTF-8", "")
 
@@ -262,7 +264,9 @@ def test_a_full_disk_and_a_read_only_one_are_named(folder):
     for name, option, said in (("full", "size=6m", "its disk has"), ("ro", "ro", "Read-only file system")):
         place = folder / name
         place.mkdir()
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", option, "tmpfs", place], capture_output=True, check=False).returncode:
+        if subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", option, "tmpfs", place], capture_output=True, check=False
+        ).returncode:
             pytest.skip("needs the right to mount a file system")
         try:
             with pytest.raises(DatabaseUnavailable, match=said):

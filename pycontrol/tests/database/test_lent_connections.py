@@ -93,7 +93,9 @@ def test_with_autocommit_a_bus_stores_all_or_nothing(queue, lend, database, verb
     connection = lend(True)
     database.call("subscribe", endpoint="Gone", topic="Shop.Messages.Shipped", queue_address="Nowhere")
 
-    web = Endpoint("Web", send_only=True, error_queue="No queue")  # which would take the copy of a subscriber that is gone
+    web = Endpoint(
+        "Web", send_only=True, error_queue="No queue"
+    )  # which would take the copy of a subscriber that is gone
     with pytest.raises(QueueNotFound, match="Nowhere"), web.open(connection) as bus:
         bus.send(b"1", to=queue.name, headers=TYPE)
         if verb == "send":
@@ -118,7 +120,11 @@ def test_a_bus_in_which_nothing_is_sent_does_nothing(queue, lend):
 @pytest.mark.parametrize(
     ("module", "name", "words"),
     [
-        ("psycopg2.extensions", "connection", "psycopg2's connection .* psycopg 3 .*pyodbc.* psycopg2 is its predecessor"),
+        (
+            "psycopg2.extensions",
+            "connection",
+            "psycopg2's connection .* psycopg 3 .*pyodbc.* psycopg2 is its predecessor",
+        ),
         ("sqlalchemy.orm.session", "Session", "sqlalchemy's Session .*driver_connection"),
         ("django.db.backends.postgresql.base", "DatabaseWrapper", "django's DatabaseWrapper .*connection.connection"),
         ("sqlite3", "Connection", "sqlite3's Connection .*psycopg 3"),
@@ -137,5 +143,8 @@ def test_a_queue_that_has_lost_a_procedure_is_not_said_to_be_missing(database, s
     procedure = object_name(database.dialect, load_contract().find_template("send_message"), queue.name)
     sql.run(f"DROP {kind} {procedure}")
 
-    with pytest.raises(QueueNotFound, match=f"No queue named '{queue.name}' with the procedure send_message.*queue check says how to repair"):
+    with pytest.raises(
+        QueueNotFound,
+        match=f"No queue named '{queue.name}' with the procedure send_message.*queue check says how to repair",
+    ):
         queue.send(b"1")

@@ -11,16 +11,23 @@ from rowpost.database.dialects.sqlserver.odbc import how_to_install, missing_lib
 from rowpost.version import install_command
 
 NO_LIBRARY = "libodbc.so.2: cannot open shared object file: No such file or directory"
-ENVIRONMENT = (
-    'environment: shop\nengine: sqlserver\nurl: "Server=127.0.0.1,1;Database=shop;UID=shop;PWD=shop;Encrypt=no"\nqueues: {Sales: {}, error: {}}\n'
-)
+ENVIRONMENT = 'environment: shop\nengine: sqlserver\nurl: "Server=127.0.0.1,1;Database=shop;UID=shop;PWD=shop;Encrypt=no"\nqueues: {Sales: {}, error: {}}\n'
 
 
-def rowpost(folder: Path, pyodbc: str, *arguments: str, environment: str = ENVIRONMENT) -> subprocess.CompletedProcess[str]:
+def rowpost(
+    folder: Path, pyodbc: str, *arguments: str, environment: str = ENVIRONMENT
+) -> subprocess.CompletedProcess[str]:
     """Call the program where importing pyodbc executes the given text."""
     (folder / "pyodbc.py").write_text(pyodbc, encoding="utf-8")
     (folder / "shop.yml").write_text(environment, encoding="utf-8")
-    command = [sys.executable, "-c", "from rowpost.cli import main; main()", "--env", str(folder / "shop.yml"), *arguments]
+    command = [
+        sys.executable,
+        "-c",
+        "from rowpost.cli import main; main()",
+        "--env",
+        str(folder / "shop.yml"),
+        *arguments,
+    ]
     paths = [str(folder), str(Path(__file__).parents[2])]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "ROWPOST_DATA": str(folder / "data")}
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=variables, timeout=120)
@@ -34,7 +41,13 @@ def test_a_plan_for_sql_server_needs_no_driver(tmp_path):
 
 
 def test_a_release_archive_for_sql_server_needs_no_driver(tmp_path):
-    done = rowpost(tmp_path, "raise AssertionError('an archive needs no driver')", "plan", "--release-archive", str(tmp_path / "release.zip"))
+    done = rowpost(
+        tmp_path,
+        "raise AssertionError('an archive needs no driver')",
+        "plan",
+        "--release-archive",
+        str(tmp_path / "release.zip"),
+    )
 
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "release.zip").stat().st_size > 0
@@ -74,7 +87,10 @@ def test_a_connection_without_the_driver_manager_names_it_and_no_python_package(
         (NO_LIBRARY, "the ODBC driver manager"),
         ("libltdl.so.7: cannot open shared object file", "the library libltdl"),
         ("libgssapi_krb5.so.2: cannot open shared object file", "Kerberos"),
-        ("dlopen(/x/pyodbc.so): Library not loaded: /opt/homebrew/opt/unixodbc/lib/libodbc.2.dylib", "the ODBC driver manager"),
+        (
+            "dlopen(/x/pyodbc.so): Library not loaded: /opt/homebrew/opt/unixodbc/lib/libodbc.2.dylib",
+            "the ODBC driver manager",
+        ),
     ],
 )
 def test_a_missing_library_is_named_by_the_part_that_it_belongs_to(said, part):

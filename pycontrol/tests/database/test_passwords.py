@@ -122,7 +122,10 @@ def test_a_script_and_a_plan_of_it_run_no_program_and_show_no_path_of_a_secret(e
         (lambda folder: {"password_file": "empty"}, "must hold one line"),
         (lambda folder: {"password_file": "two"}, "must hold one line"),
         (lambda folder: {"password_command": ["no-such-program"]}, "cannot be started"),
-        (lambda folder: {"password_command": [sys.executable, "-c", "print('geheim'); raise SystemExit(3)"]}, "exit code 3"),
+        (
+            lambda folder: {"password_command": [sys.executable, "-c", "print('geheim'); raise SystemExit(3)"]},
+            "exit code 3",
+        ),
         (lambda folder: {"password_command": [sys.executable, "-c", "pass"]}, "must hold one line"),
     ],
 )
@@ -142,7 +145,10 @@ def test_a_source_that_cannot_be_read_is_named_without_what_it_says(environment,
     [
         ('url: "postgresql://app:x@db01/shop"\npassword_file: p', "url: has a password of its own"),
         ('url: "postgresql://app@db01/shop?password=x"\npassword_file: p', "url: has a password of its own"),
-        ('url: "postgresql://app@db01/shop"\npassword_file: p\npassword_command: [q]', "password_file: cannot be together"),
+        (
+            'url: "postgresql://app@db01/shop"\npassword_file: p\npassword_command: [q]',
+            "password_file: cannot be together",
+        ),
         ('url: "postgresql://app@db01/shop"\npassword_command: q', "password_command"),
         ('url: "postgresql://app@db01/shop"\npassword_command: []', "password_command: must be a list of texts"),
     ],
@@ -179,7 +185,10 @@ def test_a_byte_order_mark_is_no_part_of_a_password(tmp_path):
     assert program(r"sys.stdout.buffer.write(b'\xef\xbb\xbfpw\n')").read() == "pw"
 
 
-@pytest.mark.parametrize("text", ["while True: os.write(1, b'x' * 65536)", "print('x' * 65537)", "os.write(1, b'x' * 70000); time.sleep(3600)"])
+@pytest.mark.parametrize(
+    "text",
+    ["while True: os.write(1, b'x' * 65536)", "print('x' * 65537)", "os.write(1, b'x' * 70000); time.sleep(3600)"],
+)
 def test_a_program_that_writes_more_than_a_password_is_ended(text):
     with pytest.raises(PasswordUnavailable, match="is longer than 64 KiB"):
         program(text).read()
@@ -195,12 +204,17 @@ def test_a_password_of_64_kib_and_much_on_stderr_are_no_trouble(tmp_path):
         PasswordSource(file).read()
 
 
-@pytest.mark.parametrize("text", ["time.sleep(3600)", "os.close(1); time.sleep(3600)", "print('pw', flush=True); os.fork() or time.sleep(3600)"])
+@pytest.mark.parametrize(
+    "text",
+    ["time.sleep(3600)", "os.close(1); time.sleep(3600)", "print('pw', flush=True); os.fork() or time.sleep(3600)"],
+)
 def test_a_program_that_does_not_end_is_ended_with_what_it_started(monkeypatch, text):
     monkeypatch.setattr(password, "TIME_LIMIT_S", 0.3)
     started = []
     popen = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *given, **options: started.append(popen(*given, **options)) or started[0])
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *given, **options: started.append(popen(*given, **options)) or started[0]
+    )
 
     with pytest.raises(PasswordUnavailable, match="did not end within"):
         program(text).read()
@@ -231,7 +245,9 @@ def test_an_interrupt_ends_the_program(monkeypatch):
         raise KeyboardInterrupt
 
     started, popen = [], subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *given, **options: started.append(popen(*given, **options)) or started[0])
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *given, **options: started.append(popen(*given, **options)) or started[0]
+    )
     monkeypatch.setattr(password, "_is_late", interrupted)
 
     with pytest.raises(KeyboardInterrupt):

@@ -47,7 +47,9 @@ def test_in_session_mode_one_of_two_is_the_single_consumer_until_it_disconnects(
     assert taken == (True, False)
 
 
-@pytest.mark.parametrize(("mode", "said"), [("transaction", "shares the sessions"), ("statement", "allows no transactions")])
+@pytest.mark.parametrize(
+    ("mode", "said"), [("transaction", "shares the sessions"), ("statement", "allows no transactions")]
+)
 def test_a_mode_that_would_lose_a_guarantee_is_refused_and_the_remedy_is_named(pgbouncer, mode, said):
     with pytest.raises(UnsupportedServer, match=rf"{said}.*pool_mode to session"):
         through(pgbouncer, mode)
@@ -79,7 +81,9 @@ def test_in_session_mode_the_sessions_have_the_protocols_settings_and_keep_them_
         with through(pgbouncer, "session") as database:
             connection = database.driver_connection
             found.append([connection.execute(f"SHOW {name}").fetchone()[0] for name in names])
-            connection.execute("SET TimeZone = 'Europe/Rome'; SET default_transaction_isolation = 'serializable'; SET client_encoding = 'LATIN1'")
+            connection.execute(
+                "SET TimeZone = 'Europe/Rome'; SET default_transaction_isolation = 'serializable'; SET client_encoding = 'LATIN1'"
+            )
             database.reset_session({"session"})
             found.append([connection.execute(f"SHOW {name}").fetchone()[0] for name in names])
 

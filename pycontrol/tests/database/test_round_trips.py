@@ -36,10 +36,14 @@ def test_a_stream_of_tds_is_split_into_requests_however_it_arrives(size):
     tls = b"\x17\x03\x03\x00\x05hello"
     content = batch("SELECT 1;")
     rpc = (22).to_bytes(4, "little") + bytes(18) + b"\xff\xff\x0d\x00" + bytes(9)
-    stream = packet(18, b"prelogin") + tls + packet(1, content[:30], last=False) + packet(1, content[30:]) + packet(3, rpc)
+    stream = (
+        packet(18, b"prelogin") + tls + packet(1, content[:30], last=False) + packet(1, content[30:]) + packet(3, rpc)
+    )
     splitter = Splitter()
 
-    found = [request for start in range(0, len(stream), size) for request in splitter.feed(stream[start : start + size])]
+    found = [
+        request for start in range(0, len(stream), size) for request in splitter.feed(stream[start : start + size])
+    ]
 
     assert found == [Request("SQLBatch", "SELECT 1;"), Request("RPC", "sp_prepexec")]
 
@@ -202,7 +206,9 @@ def test_a_lent_connection_without_autocommit_is_joined(target, counted):
         joined = shared.join()
 
         assert (joined, shared.in_transaction) == (True, True)
-        assert lent.execute("UPDATE rowpost.version SET tool_version = tool_version;").rowcount == 1  # counts rows as before
+        assert (
+            lent.execute("UPDATE rowpost.version SET tool_version = tool_version;").rowcount == 1
+        )  # counts rows as before
         lent.rollback()
     finally:
         lent.autocommit = True

@@ -102,7 +102,9 @@ def test_a_role_that_has_settings_gets_the_protocols_and_keeps_its_own(url, sql)
     sql.run("ALTER ROLE rowpost_settings SET statement_timeout = '77s'")
     try:
         with closing(open_connection(make_conninfo(url, user="rowpost_settings"), "rowpost tests")) as connection:
-            found = settings_of(connection, "client_encoding", "default_transaction_isolation", "DateStyle", "statement_timeout")
+            found = settings_of(
+                connection, "client_encoding", "default_transaction_isolation", "DateStyle", "statement_timeout"
+            )
     finally:
         sql.run("DROP ROLE rowpost_settings")
 
@@ -135,11 +137,17 @@ def test_variables_of_the_environment_do_not_reach_the_protocol_not_even_after_a
     with closing(connect_url("postgresql", url)) as database:
         names = ("client_encoding", "TimeZone", "DateStyle")
         first = settings_of(database.driver_connection, *names)
-        database.driver_connection.execute("SET client_encoding = 'LATIN1'; SET TimeZone = 'Europe/Rome'; SET DateStyle = 'SQL'")
+        database.driver_connection.execute(
+            "SET client_encoding = 'LATIN1'; SET TimeZone = 'Europe/Rome'; SET DateStyle = 'SQL'"
+        )
         database.reset_session({"session"})
         again = settings_of(database.driver_connection, *names)
 
-    assert first == {"client_encoding": "UTF8", "TimeZone": "UTC", "DateStyle": "ISO, DMY"}  # PGDATESTYLE has an order of its own
+    assert first == {
+        "client_encoding": "UTF8",
+        "TimeZone": "UTC",
+        "DateStyle": "ISO, DMY",
+    }  # PGDATESTYLE has an order of its own
     assert again == first
 
 
@@ -159,7 +167,10 @@ def test_a_url_with_a_service_keeps_the_services_options_and_gets_the_protocols_
 
 @pytest.mark.promise("lent-connection-keeps-settings")
 def test_a_lent_connection_in_another_encoding_is_refused_and_nothing_is_stored(url, queue):
-    with psycopg.connect(url, client_encoding=LATIN1) as lent, pytest.raises(DatabaseError, match=r"client_encoding LATIN1.*SET client_encoding"):
+    with (
+        psycopg.connect(url, client_encoding=LATIN1) as lent,
+        pytest.raises(DatabaseError, match=r"client_encoding LATIN1.*SET client_encoding"),
+    ):
         Queue(queue.name, Connection.share(lent)).send("Müller".encode())
 
     assert queue.peek() == 0
@@ -183,7 +194,11 @@ def test_a_lent_connection_keeps_its_isolation_level_and_sends_in_its_transactio
 def test_a_database_in_another_encoding_is_refused_before_anything_is_deployed_and_by_the_doctor(url, sql, encoding):
     name = f"rowpost_{encoding.lower()}"
     sql.run(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
-    settings = Settings(engine="postgresql", url=url.replace(sql.database.driver_connection.info.dbname, name), queues=(QueueSettings("Büro"),))
+    settings = Settings(
+        engine="postgresql",
+        url=url.replace(sql.database.driver_connection.info.dbname, name),
+        queues=(QueueSettings("Büro"),),
+    )
     try:
         with connect_url("postgresql", settings.url) as database:
             with pytest.raises(UnsupportedServer, match=f"{name}.*{encoding}.*CREATE DATABASE"):
@@ -211,18 +226,29 @@ def labelled(url, sql):
     label("UTF8")
     changed = url.replace(admin.info.dbname, name)
     with connect_url("postgresql", changed) as database:
-        apply(database, plan(Settings(engine="postgresql", url=changed, queues=(QueueSettings("Sales"), QueueSettings("error")))))
+        apply(
+            database,
+            plan(Settings(engine="postgresql", url=changed, queues=(QueueSettings("Sales"), QueueSettings("error")))),
+        )
     yield changed, label
     sql.run(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@pytest.mark.parametrize(("encoding", "stored"), [("SQL_ASCII", b"M\xfcller"), ("UTF8", b"M\xfcller"), ("WIN1252", b"M\xfcller\x81")])
+@pytest.mark.parametrize(
+    ("encoding", "stored"), [("SQL_ASCII", b"M\xfcller"), ("UTF8", b"M\xfcller"), ("WIN1252", b"M\xfcller\x81")]
+)
 @pytest.mark.parametrize("batch", [False, True])
-def test_a_row_that_is_no_text_moves_to_the_error_queue_and_its_neighbours_are_handled(labelled, encoding, stored, batch):
+def test_a_row_that_is_no_text_moves_to_the_error_queue_and_its_neighbours_are_handled(
+    labelled, encoding, stored, batch
+):
     url, label = labelled
     label("SQL_ASCII")
     with psycopg.connect(url, client_encoding="SQL_ASCII", autocommit=True) as connection:
-        for body, name in ((b"before", b"\xfc" if encoding == "WIN1252" else "ü".encode()), (b"bad", stored), (b"after", b"plain")):
+        for body, name in (
+            (b"before", b"\xfc" if encoding == "WIN1252" else "ü".encode()),
+            (b"bad", stored),
+            (b"after", b"plain"),
+        ):
             values = "gen_random_uuid(), '{{\"Shop.Name\":\"{}\"}}', '{}'".format(name.decode("latin-1"), body.decode())
             connection.pgconn.exec_(f'INSERT INTO "Sales" (id, headers, body) VALUES ({values})'.encode("latin-1"))
     label(encoding)
@@ -231,7 +257,9 @@ def test_a_row_that_is_no_text_moves_to_the_error_queue_and_its_neighbours_are_h
     with connect_url("postgresql", url) as database:
         limits = database.dialect.encoding_limits(database.driver_connection)
         browsed = Queue("Sales", database).browse(10)
-        pipeline = pipeline_with(database, "Sales", lambda message, _: handled.append((message.body, message.headers["Shop.Name"])))
+        pipeline = pipeline_with(
+            database, "Sales", lambda message, _: handled.append((message.body, message.headers["Shop.Name"]))
+        )
         batches = Batches(pipeline, BatchSize(10, None, now=10 if batch else 1))
         for _ in range(8):
             batches.process()
@@ -240,7 +268,10 @@ def test_a_row_that_is_no_text_moves_to_the_error_queue_and_its_neighbours_are_h
 
     assert [message.body for message in browsed] == [b"before", b"bad", b"after"]
     assert (handled, left) == ([(b"before", "ü"), (b"after", "plain")], 0)
-    assert (moved.body, moved.raw_headers) == (b"bad", '{"Shop.Name":"' + (r"Müller\x81" if encoding == "WIN1252" else r"M\xfcller") + '"}')
+    assert (moved.body, moved.raw_headers) == (
+        b"bad",
+        '{"Shop.Name":"' + (r"Müller\x81" if encoding == "WIN1252" else r"M\xfcller") + '"}',
+    )
     assert [encoding in text and "CREATE DATABASE" in text for text in limits] == ([] if encoding == "UTF8" else [True])
     assert session == {"client_encoding": "UTF8"}
 
@@ -249,7 +280,10 @@ def test_a_message_that_another_encoding_cannot_store_is_refused_with_the_way_ou
     url, label = labelled
     label("LATIN1")
 
-    with connect_url("postgresql", url) as database, pytest.raises(InvalidMessage, match=r"LATIN1.*not encoded in UTF-8.*rowpost doctor"):
+    with (
+        connect_url("postgresql", url) as database,
+        pytest.raises(InvalidMessage, match=r"LATIN1.*not encoded in UTF-8.*rowpost doctor"),
+    ):
         Queue("Sales", database).send(b"x", {"Shop.Name": "☃"})
 
 

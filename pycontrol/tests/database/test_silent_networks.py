@@ -49,4 +49,7 @@ def test_calls_into_a_silent_network_end(url):
 
     ends = json.loads(run.stdout or "null")
     assert ends is not None, run.stderr
-    assert {name: kind for name, (kind, _) in ends.items()} == {"waits": "DatabaseUnavailable", "sends": "DatabaseUnavailable"}
+    assert {name: kind for name, (kind, _) in ends.items()} == {
+        "waits": "DatabaseUnavailable",
+        "sends": "DatabaseUnavailable",
+    }

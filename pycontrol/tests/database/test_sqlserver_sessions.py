@@ -15,7 +15,12 @@ XACT_ABORT = 16384
 def test_a_distributed_transaction_keeps_the_option_that_linked_servers_want():
     text = opening("distributed", FIRST, reads_state=True)
 
-    assert text.index("SET XACT_ABORT OFF") < text.index(STATE) < text.index("SET XACT_ABORT ON") < text.index("BEGIN DISTRIBUTED")
+    assert (
+        text.index("SET XACT_ABORT OFF")
+        < text.index(STATE)
+        < text.index("SET XACT_ABORT ON")
+        < text.index("BEGIN DISTRIBUTED")
+    )
     assert restore(FIRST, FIRST._replace(options=FIRST.options | XACT_ABORT)) == ""
 
 
@@ -28,7 +33,10 @@ def test_what_differs_is_set_back_and_nothing_else():
 
     assert restore(FIRST, other) == f"REVERT; USE [shop]; SET NOCOUNT {'ON' if FIRST.options & 512 else 'OFF'};"
     assert restore(other, FIRST).startswith("REVERT; USE [odd]]name];")
-    assert restore(FIRST, FIRST._replace(order="20030201")) == "SET LANGUAGE N'us_english'; SET DATEFIRST 7; SET DATEFORMAT mdy;"
+    assert (
+        restore(FIRST, FIRST._replace(order="20030201"))
+        == "SET LANGUAGE N'us_english'; SET DATEFIRST 7; SET DATEFORMAT mdy;"
+    )
 
 
 #: bits of @@OPTIONS: what indexes on computed columns need, and what they must not meet

@@ -38,7 +38,10 @@ POSTGRESQL = {
 
 @pytest.mark.parametrize(("number", "kind"), SQLSERVER.items())
 def test_a_number_of_sql_server_is_one_of_our_errors(number, kind):
-    driver = Exception("42000", f"[42000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]What happened. ({number}) (SQLExecDirectW)")
+    driver = Exception(
+        "42000",
+        f"[42000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]What happened. ({number}) (SQLExecDirectW)",
+    )
 
     error = dialect_for("sqlserver").translate(driver)
 
@@ -58,7 +61,9 @@ ADVICE = {
 
 @pytest.mark.parametrize(("number", "words"), ADVICE.items())
 def test_the_last_sentence_says_what_to_do(number, words):
-    error = dialect_for("sqlserver").translate(Exception("42000", f"[42000] [Microsoft][SQL Server]What happened. ({number}) (SQLExecDirectW)"))
+    error = dialect_for("sqlserver").translate(
+        Exception("42000", f"[42000] [Microsoft][SQL Server]What happened. ({number}) (SQLExecDirectW)")
+    )
 
     assert words in str(error).removeprefix("What happened.")
 
@@ -80,7 +85,9 @@ def test_a_refused_login_during_a_failover_or_upgrade_is_tried_again(number):
 
 
 def test_a_full_disk_of_postgresql_says_what_is_stored_and_what_to_do():
-    error = dialect_for("postgresql").translate(pg.DiskFull('could not extend file "base/5/16384": No space left on device'))
+    error = dialect_for("postgresql").translate(
+        pg.DiskFull('could not extend file "base/5/16384": No space left on device')
+    )
 
     assert "No space left on device. Nothing was stored. An administrator adds space" in str(error)
 
@@ -99,15 +106,22 @@ def test_a_hint_that_fails_names_the_index_of_the_queue_or_of_the_saga():
     assert "saga" in str(saga) and "rowpost verify" in str(saga) and "RowVersion" not in str(saga)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("dbo.Sales", errors.QueueNotFound), ("rowpost.queue", errors.SchemaMissing)])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("dbo.Sales", errors.QueueNotFound), ("rowpost.queue", errors.SchemaMissing)]
+)
 def test_a_missing_table_in_a_batch_is_a_queue_or_the_deployment(name, kind):
     driver = Exception("42S02", f"[42S02] [Microsoft][SQL Server]Invalid object name '{name}'. (208) (SQLExecDirectW)")
 
     assert type(dialect_for("sqlserver").translate(driver)) is kind
 
 
-@pytest.mark.parametrize("setting", ["MARS_Connection=yes", "mars_connection = YES", "Mars_Connection={Yes}", "MultipleActiveResultSets=true"])
-@pytest.mark.parametrize("place", ["{};Server=127.0.0.1,1", "Server=127.0.0.1,1;{}", "Driver={{none}};Server=127.0.0.1,1;{};UID=a"])
+@pytest.mark.parametrize(
+    "setting",
+    ["MARS_Connection=yes", "mars_connection = YES", "Mars_Connection={Yes}", "MultipleActiveResultSets=true"],
+)
+@pytest.mark.parametrize(
+    "place", ["{};Server=127.0.0.1,1", "Server=127.0.0.1,1;{}", "Driver={{none}};Server=127.0.0.1,1;{};UID=a"]
+)
 def test_mars_is_refused_before_connecting(setting, place):
     with pytest.raises(errors.SettingsError, match="Remove MARS_Connection"):
         connect_url("sqlserver", place.format(setting))

@@ -22,7 +22,9 @@ from tests.support.babelfish import adapted_by_rowpost
 from tests.support.fork_server import FORK_SERVER
 
 BREAKS = {
-    "postgresql": ("-- breaks\nCREATE TABLE rowpost.half (a integer);\n\nSELECT 1 AS one,\n       nothing\nFROM rowpost.half;\n"),
+    "postgresql": (
+        "-- breaks\nCREATE TABLE rowpost.half (a integer);\n\nSELECT 1 AS one,\n       nothing\nFROM rowpost.half;\n"
+    ),
     "sqlserver": "-- breaks\nCREATE TABLE rowpost.half (a int);\nGO\n\nDECLARE @zero int = 0;\nSELECT 1 / @zero;\nGO\n",
 }
 BREAKS_ON = {"postgresql": "batch 2, line 5", "sqlserver": "batch 2, line 6"}
@@ -204,7 +206,9 @@ def test_a_deployment_killed_half_way_leaves_nothing(shop, database):
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     arguments = (shop.engine, shop.settings.url, shop.settings.default_schema)
-    with FORK_SERVER.start(["-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with FORK_SERVER.start(
+        ["-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout.readline() == "half-way\n"
 
         process.kill()

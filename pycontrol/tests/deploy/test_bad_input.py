@@ -79,7 +79,9 @@ def test_a_queue_whose_deployment_is_killed_at_any_statement_is_not_there(shop, 
         return names == ["Billing", "Sales"] and [row[0] for row in database.call("list_scripts")] == scripts
 
     step = 10 if shop.babelfish else 3  # there a deployment takes many seconds
-    killed = killed_at_each_statement(open_shop, monkeypatch, sql, lambda each: create_queue(each, "New"), is_untouched, step)
+    killed = killed_at_each_statement(
+        open_shop, monkeypatch, sql, lambda each: create_queue(each, "New"), is_untouched, step
+    )
 
     assert killed > len(load_scripts(shop.engine).queue.procedures)
     assert verify(open_shop(), shop.plan()) == []
@@ -87,7 +89,12 @@ def test_a_queue_whose_deployment_is_killed_at_any_statement_is_not_there(shop, 
 
 def test_a_row_of_the_journal_that_was_deleted_by_hand_is_told_and_comes_back(shop, database, sql):
     apply(database, shop.plan())
-    names = ("tables/004_queue.sql", "procedures/queue/peek_queue.sql:Sales", "tables/queue/create.sql:Sales", "grants.sql")
+    names = (
+        "tables/004_queue.sql",
+        "procedures/queue/peek_queue.sql:Sales",
+        "tables/queue/create.sql:Sales",
+        "grants.sql",
+    )
     for name in names:
         sql.run("DELETE FROM rowpost.journal WHERE script_name = ?", name)
     Queue("Sales", database).send(b"kept")
@@ -114,7 +121,9 @@ def test_a_schema_with_a_quote_in_its_name_is_a_name(shop, database, sql, schema
 
     assert [message.body for message in Queue(name, database).receive()] == [b"x"]
     # Babelfish: the role db_owner owns the schema dbo, so that no two schemas have the owner dbo
-    assert [found for found in verify(database, planned) if not (shop.babelfish and found.kind == "owner_differs")] == []
+    assert [
+        found for found in verify(database, planned) if not (shop.babelfish and found.kind == "owner_differs")
+    ] == []
 
 
 def test_a_schema_that_does_not_exist_is_named_and_nothing_was_changed(shop, database):

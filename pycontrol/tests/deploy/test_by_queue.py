@@ -46,7 +46,11 @@ def hold(worker, queue):
 
 
 def applied_at(database):
-    return {entry.script_name: entry.applied_at for entry in read_state(database).journal if entry.script_kind != "everytime"}
+    return {
+        entry.script_name: entry.applied_at
+        for entry in read_state(database).journal
+        if entry.script_kind != "everytime"
+    }
 
 
 def test_the_result_is_that_of_one_transaction(shop, database):
@@ -78,7 +82,12 @@ def test_the_parts_are_the_shared_objects_then_each_queue_and_saga_then_what_goe
     later = parts_by_queue(difference(database, declaring(shop)))
 
     assert [part.title for part in fresh] == ["shared objects", "queue Sales", "queue Billing", "saga Policy"]
-    assert [part.title for part in later] == ["shared objects", "queue Sales", "queue Billing", "features that are no longer declared"]
+    assert [part.title for part in later] == [
+        "shared objects",
+        "queue Sales",
+        "queue Billing",
+        "features that are no longer declared",
+    ]
     assert {entry.script_name.partition(".sql:")[2] for entry in later[1].dropped} == {"Sales"}
     assert {entry.script_name.partition(".sql:")[2] for entry in later[3].dropped} == {""}
 
@@ -155,7 +164,9 @@ KILLED = (
 def test_after_a_kill_between_two_queues_the_next_apply_goes_on_with_the_second(shop, database):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     arguments = (shop.engine, shop.settings.url, shop.settings.default_schema)
-    with FORK_SERVER.start(["-c", KILLED, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with FORK_SERVER.start(
+        ["-c", KILLED, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout.readline() == "between\n"
         process.kill()
     before = applied_at(database)
@@ -163,7 +174,12 @@ def test_after_a_kill_between_two_queues_the_next_apply_goes_on_with_the_second(
     result = apply(database, three(shop), by_queue=True)
 
     assert {name.partition(".sql:")[2] for name in before} == {"", "SubscriptionRouting", "Sales"}
-    assert {name.partition(".sql:")[2] or name for name in result.applied} == {"queue Billing", "Billing", "queue Stock", "Stock"}
+    assert {name.partition(".sql:")[2] or name for name in result.applied} == {
+        "queue Billing",
+        "Billing",
+        "queue Stock",
+        "Stock",
+    }
     assert before.items() <= applied_at(database).items()
     assert verify(database, three(shop)) == []
 
@@ -188,7 +204,9 @@ def test_no_other_deployment_gets_in_between_two_transactions(shop, open_shop, f
         apply(first, shop.plan(), by_queue=True)
 
     assert refused == [12, 12]
-    assert apply(second, shop.plan(), by_queue=by_queue).applied == ()  # the lock is free again; another test's deployment may be waited for
+    assert (
+        apply(second, shop.plan(), by_queue=by_queue).applied == ()
+    )  # the lock is free again; another test's deployment may be waited for
 
 
 def test_a_feature_that_goes_is_gone_after_an_interruption_and_a_second_apply(shop, database):

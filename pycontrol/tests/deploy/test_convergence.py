@@ -30,7 +30,9 @@ REFUSED = "correlate by another property, or change the column"
 def environment(random, target, url):
     """An environment with some queues, sagas and features."""
     queues = [
-        QueueSettings(name, delayed=random.random() < 0.5, body_string=random.random() < 0.3, clustered=random.random() < 0.5)
+        QueueSettings(
+            name, delayed=random.random() < 0.5, body_string=random.random() < 0.3, clustered=random.random() < 0.5
+        )
         for name in (PLAIN if target.babelfish else QUEUES)
         if random.random() < 0.5
     ]
@@ -46,7 +48,9 @@ def environment(random, target, url):
     ]
     features = tuple(feature for feature in FEATURES if random.random() < 0.5)
     table = random.choice(("SubscriptionRouting", "Subscribers" if target.babelfish else "SubscriptionRouting@[app]"))
-    return replace(target.settings, url=url, queues=tuple(queues), sagas=tuple(sagas), features=features, subscription_table=table)
+    return replace(
+        target.settings, url=url, queues=tuple(queues), sagas=tuple(sagas), features=features, subscription_table=table
+    )
 
 
 @pytest.mark.promise("converges")

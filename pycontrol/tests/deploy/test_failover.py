@@ -29,7 +29,9 @@ def deploy(url: str, *names: str) -> None:
 
 
 def sequence(connection: psycopg.Connection, queue: str) -> tuple[int, str]:
-    found = connection.execute("SELECT oid, relpersistence::text FROM pg_class WHERE relname = %s", (f"waiters:{queue}",))
+    found = connection.execute(
+        "SELECT oid, relpersistence::text FROM pg_class WHERE relname = %s", (f"waiters:{queue}",)
+    )
     return found.fetchone()
 
 
@@ -62,7 +64,10 @@ def test_unlogged_sequences_of_an_earlier_release_are_found_and_replaced(pair):
 
     with connect_url("postgresql", pair.url) as database:
         findings = {row.queue_name: row for row in database.call("check_queue", queue_name=None)}
-        assert {name: row.finding for name, row in findings.items()} == {"Cured": "waiters_unlogged", "Applied": "waiters_unlogged"}
+        assert {name: row.finding for name, row in findings.items()} == {
+            "Cured": "waiters_unlogged",
+            "Applied": "waiters_unlogged",
+        }
         with pytest.raises(DatabaseError, match="bad magic number"):
             Queue("Cured", database).send(b"x")
         database.driver_connection.execute(findings["Cured"].remedy)

@@ -46,7 +46,11 @@ def declaring(shop, *features, queues=None, **more):
 def objects(database):
     """The scripts whose objects exist, with their features."""
     feature_of = load_contract().feature_of
-    return {(entry.script_name, feature_of(entry.script_name)) for entry in read_state(database).journal if entry.living_fingerprint}
+    return {
+        (entry.script_name, feature_of(entry.script_name))
+        for entry in read_state(database).journal
+        if entry.living_fingerprint
+    }
 
 
 def features(database):
@@ -78,9 +82,13 @@ def test_a_feature_brings_its_objects_and_no_other(engine, feature):
 def test_the_rights_and_the_check_of_queues_name_only_what_is_deployed(engine):
     script = offline(engine, features=()).script
 
-    absent = {each.name for each in load_contract().procedures if each.feature in ("outbox", "spark", "transactions")} - {"send_staged"}
+    absent = {
+        each.name for each in load_contract().procedures if each.feature in ("outbox", "spark", "transactions")
+    } - {"send_staged"}
 
-    assert {name for name in absent if re.search(rf"\b{name}\b", re.sub(r"(?m)^\s*(--|/?\*).*$", "", script))} <= {"read_range"}
+    assert {name for name in absent if re.search(rf"\b{name}\b", re.sub(r"(?m)^\s*(--|/?\*).*$", "", script))} <= {
+        "read_range"
+    }
 
 
 @every_engine
@@ -155,7 +163,9 @@ def test_the_plan_shows_what_goes_and_verify_names_it(shop, database):
     assert {item.feature for item in going} == {"spark"}
     assert all(item.purpose for item in going)
     assert found.counts["undeclared"] == len(going) > len(SPARK_TABLES)
-    assert len([finding for finding in verify(database, declaring(shop)) if finding.kind == "not_declared"]) == len(going)
+    assert len([finding for finding in verify(database, declaring(shop)) if finding.kind == "not_declared"]) == len(
+        going
+    )
 
 
 def test_a_table_with_rows_keeps_its_whole_feature_and_the_plan_says_what_to_do(shop, database):
@@ -185,9 +195,14 @@ def test_a_feature_that_was_kept_for_its_rows_goes_when_they_are_gone(shop, data
 def test_rows_that_come_after_the_plan_keep_the_table(shop, database):
     apply(database, declaring(shop, "spark"))
     database.call("claim_ledger", job_key="job-1", part=0, parts=1)
-    table = next(step.object_name for step in declaring(shop, "spark").steps if step.script_name == "tables/020_ledger.sql")
+    table = next(
+        step.object_name for step in declaring(shop, "spark").steps if step.script_name == "tables/020_ledger.sql"
+    )
 
-    with pytest.raises(DeployError, match="has rows by now"), deployment(database, declaring(shop, "spark").scripts) as running:
+    with (
+        pytest.raises(DeployError, match="has rows by now"),
+        deployment(database, declaring(shop, "spark").scripts) as running,
+    ):
         running.run_script(Script("tables/020_ledger.sql", drop_empty_table(database.engine, table)))
 
     assert ("tables/020_ledger.sql", "spark") in objects(database)
@@ -317,7 +332,9 @@ def test_the_grants_of_a_login_name_only_procedures_that_exist(shop, database, l
     ("describe_stream", "Sales", {}, QueueNotFound, "features: [spark]"),
     ("delay_message", "Sales", {"headers": "{}", "delay_ms": 1}, QueueNotFound, "`Sales: {delayed: true}`"),
 ])  # fmt: skip
-def test_a_missing_feature_is_one_sentence_with_the_line_and_the_command(shop, database, procedure, queue, arguments, error, line):
+def test_a_missing_feature_is_one_sentence_with_the_line_and_the_command(
+    shop, database, procedure, queue, arguments, error, line
+):
     apply(database, declaring(shop, queues=without_delayed(shop)))
 
     with pytest.raises(error) as caught:

@@ -28,12 +28,20 @@ def test_every_release_of_the_changelog_is_kept():
 def test_archive_and_wheel_of_a_kept_release_deploy_the_same_scripts(kept: KeptRelease):
     with zipfile.ZipFile(kept.archive) as archive, zipfile.ZipFile(kept.wheel) as wheel:
         archived = {name: archive.read(name) for name in archive.namelist()}
-        installed = {name.removeprefix("rowpost/sql/"): wheel.read(name) for name in wheel.namelist() if name.startswith("rowpost/sql/")}
+        installed = {
+            name.removeprefix("rowpost/sql/"): wheel.read(name)
+            for name in wheel.namelist()
+            if name.startswith("rowpost/sql/")
+        }
         metadata = wheel.read(f"rowpost-{kept.version}.dist-info/METADATA").decode()
 
     assert archived.pop("VERSION").decode().strip() == kept.version
     assert f"\nVersion: {kept.version}\n" in metadata
-    assert archived == {name: text for name, text in installed.items() if name.endswith((".sql", ".yml")) and not name.startswith("tests/")}
+    assert archived == {
+        name: text
+        for name, text in installed.items()
+        if name.endswith((".sql", ".yml")) and not name.startswith("tests/")
+    }
 
 
 def signature(procedure: Procedure) -> list[tuple]:
@@ -43,7 +51,9 @@ def signature(procedure: Procedure) -> list[tuple]:
     return [list(map(form, procedure.parameters)), list(map(form, procedure.result))]
 
 
-@pytest.mark.parametrize("kept", [each for each in KEPT if is_served_by(__version__, each.version)], ids=lambda kept: kept.version)
+@pytest.mark.parametrize(
+    "kept", [each for each in KEPT if is_served_by(__version__, each.version)], ids=lambda kept: kept.version
+)
 def test_every_procedure_of_a_release_that_is_served_has_its_signature_still(kept: KeptRelease):
     ours = {(each.scope, each.name): signature(each) for each in load_contract().procedures}
 

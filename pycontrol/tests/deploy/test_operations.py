@@ -23,7 +23,10 @@ def operate(shop, database):
         for old, new in values.items():
             assert old in text
             text = text.replace(old, new)
-        return [database.dialect.script(database.driver_connection, batch.text) for batch in split_batches(text, shop.engine)][-1]
+        return [
+            database.dialect.script(database.driver_connection, batch.text)
+            for batch in split_batches(text, shop.engine)
+        ][-1]
 
     return run
 
@@ -70,15 +73,22 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelling", range(3))
-def test_a_failed_message_returns_to_the_queue_where_it_failed_however_its_address_is_spelt(shop, shop_queues, database, operate, spelling):
+def test_a_failed_message_returns_to_the_queue_where_it_failed_however_its_address_is_spelt(
+    shop, shop_queues, database, operate, spelling
+):
     if shop.babelfish:
         pytest.skip("Babelfish: INSERT EXEC misses the rows of an OUTPUT clause")
-    address = SPELLINGS[shop.engine][spelling].format(database=database.dialect.database_name(database.driver_connection))
+    address = SPELLINGS[shop.engine][spelling].format(
+        database=database.dialect.database_name(database.driver_connection)
+    )
     errors = Queue("error", database)
     row_id = errors.send(b"x", {"NServiceBus.FailedQ": address, "it's": "kept"})
     row_version = str(errors.browse()[0].row_version)
 
-    operate("return_to_source.sql", **{shop.spelt("bigint := 0", "bigint = 0"): shop.spelt("bigint := ", "bigint = ") + row_version})
+    operate(
+        "return_to_source.sql",
+        **{shop.spelt("bigint := 0", "bigint = 0"): shop.spelt("bigint := ", "bigint = ") + row_version},
+    )
 
     (message,) = Queue("Sales", database).receive(10)
     assert (message.id, message.body, message.headers["it's"]) == (row_id, b"x", "kept")
@@ -94,7 +104,10 @@ def test_a_message_that_cannot_return_stays_where_it_is(shop, shop_queues, datab
     row_version = "0" if gone else str(errors.browse()[0].row_version)
 
     with pytest.raises(QueueNotFound), database.translated():
-        operate("return_to_source.sql", **{shop.spelt("bigint := 0", "bigint = 0"): shop.spelt("bigint := ", "bigint = ") + row_version})
+        operate(
+            "return_to_source.sql",
+            **{shop.spelt("bigint := 0", "bigint = 0"): shop.spelt("bigint := ", "bigint = ") + row_version},
+        )
     database.rollback()
 
     assert errors.peek() == 1

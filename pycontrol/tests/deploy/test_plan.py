@@ -29,7 +29,9 @@ QUEUES = (QueueSettings("Sales"), QueueSettings("it's ]\"odd"), QueueSettings("L
 
 def offline(engine, *queues):
     settings = NOWHERE[engine]
-    return plan(Settings(engine=engine, url=settings.url, default_schema=settings.default_schema, queues=queues or QUEUES))
+    return plan(
+        Settings(engine=engine, url=settings.url, default_schema=settings.default_schema, queues=queues or QUEUES)
+    )
 
 
 def run_by_hand(shop, database, psql, script, tmp_path):
@@ -57,7 +59,9 @@ def test_a_plan_is_the_same_in_every_process(engine):
     )
 
     hashes = {
-        subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
         for seed in ("1", "2")
     }
 
@@ -92,7 +96,9 @@ def test_the_script_names_every_file_before_its_text_in_the_order_of_the_plan(en
 def test_the_script_writes_every_step_into_the_journal(engine):
     planned = offline(engine)
 
-    records = re.findall(r"record_script.*script_name (?:=>|=) N?'(.*?)', .*script_hash (?:=>|=) N?'(\w+)'", planned.script)
+    records = re.findall(
+        r"record_script.*script_name (?:=>|=) N?'(.*?)', .*script_hash (?:=>|=) N?'(\w+)'", planned.script
+    )
 
     assert records == [(step.script_name.replace("'", "''"), step.hash) for step in planned.steps]
 
@@ -148,8 +154,12 @@ def test_every_batch_of_the_t_sql_script_that_can_fail_is_guarded_and_no_script_
     batches = [code_only(batch.text).strip() for batch in split_batches(planned.script, "sqlserver")]
 
     commit = batches.index("COMMIT TRANSACTION;")
-    guards = [place for place, batch in enumerate(batches) if batch == "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON;"]
-    unguarded = [batch for place, batch in enumerate(batches[:commit]) if place not in guards and place + 1 not in guards]
+    guards = [
+        place for place, batch in enumerate(batches) if batch == "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON;"
+    ]
+    unguarded = [
+        batch for place, batch in enumerate(batches[:commit]) if place not in guards and place + 1 not in guards
+    ]
     assert all(re.fullmatch(r"(SET [A-Z_, ]+ ON;\s*)+", batch) for batch in unguarded), unguarded
     assert batches[commit + 1 :] == ["SET NOEXEC OFF;", "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;"]
     assert not any("NOEXEC" in step.text for step in planned.steps)

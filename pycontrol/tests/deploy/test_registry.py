@@ -52,7 +52,9 @@ def check_names(shop, database, found):
         create_queue(database, name)
         Queue(name, database).send(name.encode())
 
-    assert {name: [each.body for each in Queue(name, database).browse(2)] for name in found} == {name: [name.encode()] for name in found}
+    assert {name: [each.body for each in Queue(name, database).browse(2)] for name in found} == {
+        name: [name.encode()] for name in found
+    }
     assert verify(database, shop.plan()) == []
 
 
@@ -130,7 +132,9 @@ def test_an_error_queue_of_another_system_is_read_retried_and_discarded_from(dep
     add_external(deployed, "Theirs")
     address = deployed.canonical(parse_address("Sales"))
     for number in (b"1", b"2"):
-        Queue("Theirs", deployed).send(number, {"NServiceBus.FailedQ": address, "NServiceBus.MessageId": number.decode()})
+        Queue("Theirs", deployed).send(
+            number, {"NServiceBus.FailedQ": address, "NServiceBus.MessageId": number.decode()}
+        )
     errors = ErrorQueue(deployed, "Theirs")
 
     first, second = errors.list()
@@ -232,7 +236,9 @@ def test_an_endpoint_may_do_what_it_was_granted_and_nothing_else(shop, deployed,
         with pytest.raises(PermissionDenied), endpoint.translated():
             table = "rowpost.journal" if shop.babelfish else sql.table("Sales")  # which chains no ownership
             endpoint.driver_connection.execute(f"SELECT COUNT(*) FROM {table}")
-    assert granted == grant_statements(shop.settings, name, receive_from=["Sales"], send_to=["Billing"], tables=shop.babelfish)
+    assert granted == grant_statements(
+        shop.settings, name, receive_from=["Sales"], send_to=["Billing"], tables=shop.babelfish
+    )
 
 
 def test_a_grant_for_a_queue_that_is_not_there_grants_nothing_at_all(deployed, login):

@@ -73,12 +73,16 @@ def test_without_a_superuser_everything_is_deployed_granted_and_worked(master, s
     rowpost = master.program(master.login)
     applied = rowpost("apply")
     assert applied.code == 0, applied.err
-    for statement in statements(check(rowpost, "rights to deploy")["advice"]):  # the cluster's roles were created by another login
+    for statement in statements(
+        check(rowpost, "rights to deploy")["advice"]
+    ):  # the cluster's roles were created by another login
         sql.run(statement)
     with psycopg.connect(master.url(master.login), autocommit=True) as connection:
         connection.execute("CREATE TABLE stored (body text NOT NULL)")
         connection.execute(f"GRANT INSERT ON stored TO {master.endpoint}")
-    granted = rowpost("queue", "grant", "--login", master.endpoint, "--receive-from", "Sales", "--send-to", "Sales", "--apply")
+    granted = rowpost(
+        "queue", "grant", "--login", master.endpoint, "--receive-from", "Sales", "--send-to", "Sales", "--apply"
+    )
 
     endpoint = master.program(master.endpoint)
     sent = endpoint("send", "Sales", stdin="42")
@@ -140,7 +144,9 @@ def test_a_read_only_login_is_told_in_one_sentence_and_by_the_doctor(master, sql
     assert program("apply").code == 0
     sql.run(f"ALTER ROLE {master.login} SET default_transaction_read_only = on")
 
-    refused = {command: program(*command.split(), stdin="42") for command in ("send Sales", "queue create Another", "apply")}
+    refused = {
+        command: program(*command.split(), stdin="42") for command in ("send Sales", "queue create Another", "apply")
+    }
 
     assert {command: each.code for command, each in refused.items()} == dict.fromkeys(refused, 4)
     for each in refused.values():

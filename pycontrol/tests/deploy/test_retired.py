@@ -23,7 +23,12 @@ def test_apply_drops_the_publication_that_an_earlier_version_made(shop, database
     apply(database, shop.plan())
     sql.run('CREATE PUBLICATION "rowpost_log:Sales" FOR TABLE "Sales" WITH (publish = \'insert\')')
     database.call(
-        "record_script", script_name=SCRIPT, script_kind="once", script_hash="0", object_kind="publication", object_name='"rowpost_log:Sales"'
+        "record_script",
+        script_name=SCRIPT,
+        script_kind="once",
+        script_hash="0",
+        object_kind="publication",
+        object_name='"rowpost_log:Sales"',
     )
     database.call("record_feature", environment=shop.settings.environment, feature="publication:Sales")
 
@@ -66,5 +71,9 @@ def test_doctor_names_a_slot_that_is_left_with_the_statement_that_drops_it(logic
         found = [each for each in database.dialect.checks(database.driver_connection, []) if "slot" in each.name]
 
     assert [(each.name, each.state, each.advice) for each in found] == [
-        ("replication slot rowpost_shop_audit", "note", "an administrator runs: SELECT pg_drop_replication_slot('rowpost_shop_audit');")
+        (
+            "replication slot rowpost_shop_audit",
+            "note",
+            "an administrator runs: SELECT pg_drop_replication_slot('rowpost_shop_audit');",
+        )
     ]

@@ -68,7 +68,10 @@ def test_two_releases_are_compared_without_a_connection(shop, tmp_path, folder, 
         found = compare_releases(shop.plan(folder=old.folder), shop.plan(folder=folder))
 
     if not shop.babelfish:  # the offline plan is SQL Server's
-        assert [(item.name, item.state) for item in found.items] == [(f"{PEEK}:Sales", "changed"), (f"{PEEK}:Billing", "changed")]
+        assert [(item.name, item.state) for item in found.items] == [
+            (f"{PEEK}:Sales", "changed"),
+            (f"{PEEK}:Billing", "changed"),
+        ]
         assert "+Better." in found.items[0].diff.splitlines()
 
 
@@ -81,12 +84,16 @@ def test_the_same_scripts_make_the_same_bundle(tmp_path):
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_saved_release_is_rendered_by_its_own_contract_whatever_the_current_one_says(shop, tmp_path, folder, monkeypatch):
+def test_a_saved_release_is_rendered_by_its_own_contract_whatever_the_current_one_says(
+    shop, tmp_path, folder, monkeypatch
+):
     write_release_archive(tmp_path / "old.zip")
     with open_release(tmp_path / "old.zip") as release:
         before = shop.plan(folder=release.folder)
         text = (folder / "contract.yml").read_text(encoding="utf-8")
-        text = text.replace("receive: [endpoint, operator]", "receive: [reader]").replace("queue/peek_queue:", "queue/look:")
+        text = text.replace("receive: [endpoint, operator]", "receive: [reader]").replace(
+            "queue/peek_queue:", "queue/look:"
+        )
         text = text.replace("deploy/record_script:", "deploy/note_script:")
         (folder / "contract.yml").write_text(text, encoding="utf-8")
         monkeypatch.setattr(contract, "_load", lambda: contract.read_contract(folder))
@@ -98,7 +105,9 @@ def test_a_saved_release_is_rendered_by_its_own_contract_whatever_the_current_on
     assert after.hash == before.hash
 
 
-def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables_and_messages(shop, database, tmp_path, folder, edit, sql):
+def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables_and_messages(
+    shop, database, tmp_path, folder, edit, sql
+):
     apply(database, shop.plan())
     write_release_archive(tmp_path / "old.zip")
     edit(PEEK, "/*\n", "/*\nBetter.\n")
@@ -116,7 +125,9 @@ def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables
     assert Queue("Sales", database).receive()[0].body == b"kept"
 
 
-def test_procedures_that_only_a_later_release_has_are_dropped_with_its_tables(shop, database, tmp_path, folder, scripts):
+def test_procedures_that_only_a_later_release_has_are_dropped_with_its_tables(
+    shop, database, tmp_path, folder, scripts
+):
     write_release_archive(tmp_path / "old.zip")
     later = {}  # a template, and on SQL Server also a function
     for name in ("queue/peek_queue", "deploy/_object_fingerprint"):
@@ -149,7 +160,9 @@ def later_table(shop, database, tmp_path, scripts, folder):
     return tmp_path / "old.zip"
 
 
-def test_a_later_table_script_is_taken_back_by_its_undo_when_somebody_asks_for_it(shop, database, later_table, scripts, folder):
+def test_a_later_table_script_is_taken_back_by_its_undo_when_somebody_asks_for_it(
+    shop, database, later_table, scripts, folder
+):
     (scripts / "tables" / "undo").mkdir(exist_ok=True)
     undo = "ALTER TABLE rowpost.failure DROP COLUMN note;\n{go}DELETE FROM rowpost.version WHERE schema_version >= 50;\n{go}"
     (scripts / "tables" / "undo" / "050_note.sql").write_text(undo.format(go=shop.spelt("", "GO\n")))
@@ -171,7 +184,9 @@ def test_a_later_table_script_without_an_undo_is_named(database, later_table, fo
 
 def test_an_undo_that_fails_leaves_the_later_release_as_it_was(shop, database, later_table, scripts, folder):
     (scripts / "tables" / "undo").mkdir(exist_ok=True)
-    (scripts / "tables" / "undo" / "050_note.sql").write_text("ALTER TABLE rowpost.failure DROP COLUMN no_such_column;\n")
+    (scripts / "tables" / "undo" / "050_note.sql").write_text(
+        "ALTER TABLE rowpost.failure DROP COLUMN no_such_column;\n"
+    )
 
     with open_release(later_table) as release, pytest.raises(DeployError, match=r"tables/undo/050_note\.sql"):
         go_back(database, release, undo=undo_scripts(database, release, folder))

@@ -52,12 +52,16 @@ def test_tables_run_first_in_number_order_then_deploy_s_procedures_then_helpers(
     kinds = ["tables" if name.startswith("tables/") else name.split("/")[1] for name in names]
     assert names[0] == "tables/001_schema.sql"
     assert kinds == sorted(kinds, key=lambda kind: {"tables": 0, "deploy": 1}.get(kind, 2))
-    assert names.index("procedures/registry/_resolve_queue.sql") < names.index("procedures/recoverability/record_failure.sql")
+    assert names.index("procedures/registry/_resolve_queue.sql") < names.index(
+        "procedures/recoverability/record_failure.sql"
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_script_of_tables_since_the_first_release_has_one_that_undoes_it(engine):
-    later = [script.name for script in load_scripts(engine).database if script.kind == "once" and script.name > "tables/024"]
+    later = [
+        script.name for script in load_scripts(engine).database if script.kind == "once" and script.name > "tables/024"
+    ]
 
     for name in later:
         assert read_script(engine, name.replace("tables/", "tables/undo/")).text
@@ -100,8 +104,15 @@ def test_both_dialects_bring_the_same_files(engine):
 def test_every_template_s_name_fits_the_identifier_limit_for_names_of_every_length(engine, schema, character):
     scripts = load_scripts(engine)
     stems = {script.stem for script in (*scripts.queue.procedures, *scripts.saga.procedures)}
-    size = {"postgresql": lambda text: len(text.encode()), "sqlserver": lambda text: len(text.encode("utf-16-le")) // 2}[engine]
-    names = [character * length for length in range(1, IDENTIFIER_LIMIT[engine] + 1) if size(character * length) <= IDENTIFIER_LIMIT[engine]]
+    size = {
+        "postgresql": lambda text: len(text.encode()),
+        "sqlserver": lambda text: len(text.encode("utf-16-le")) // 2,
+    }[engine]
+    names = [
+        character * length
+        for length in range(1, IDENTIFIER_LIMIT[engine] + 1)
+        if size(character * length) <= IDENTIFIER_LIMIT[engine]
+    ]
 
     keys = [queue_key(Address(name, schema), engine) for name in names]
     lengths = {size(f"{stem}:{key}") for stem in stems for key in keys}
@@ -123,7 +134,9 @@ def test_every_procedure_of_the_contract_has_its_file(engine):
 def test_every_file_of_the_product_can_be_rendered_and_split(engine):
     scripts = load_scripts(engine)
     of_queues = (*scripts.queue.tables, *scripts.queue.procedures, *scripts.queue.grants, *scripts.queue.removal)
-    fragments = contract_fragments(scripts.contract, engine) | {"procedure_grants": role_grants(engine, load_contract().templates())}
+    fragments = contract_fragments(scripts.contract, engine) | {
+        "procedure_grants": role_grants(engine, load_contract().templates())
+    }
 
     expanded = [Script(script.name, expand(script.text, fragments)) for script in of_queues]
     rendered = [render(script.text, NASTY[engine], engine) for script in expanded]
@@ -162,7 +175,9 @@ def test_when_a_script_runs_follows_from_its_place(name, text, kind, table):
 
 
 def test_t_sql_is_split_at_go_lines_only():
-    text = "SELECT 'a\nGO\nb';\n  go  -- end\n/* x\nGO\n/* GO */\nGO\n*/ SELECT 2, [a\nGO\n];\nGO\n\nGOTO_x:\n-- GO\nGO\n"
+    text = (
+        "SELECT 'a\nGO\nb';\n  go  -- end\n/* x\nGO\n/* GO */\nGO\n*/ SELECT 2, [a\nGO\n];\nGO\n\nGOTO_x:\n-- GO\nGO\n"
+    )
 
     assert batches(text, "sqlserver") == [
         "SELECT 'a\nGO\nb';",
@@ -269,7 +284,9 @@ def test_an_unknown_placeholder_is_refused_with_file_and_line(folder):
     path.write_text(f"{text}\nSELECT '{{qeue_key}}';\n")
     line = text.count("\n") + 2
 
-    with pytest.raises(DeployError, match=rf"procedures/queue/peek_queue\.sql: line {line}: unknown placeholder {{qeue_key}}"):
+    with pytest.raises(
+        DeployError, match=rf"procedures/queue/peek_queue\.sql: line {line}: unknown placeholder {{qeue_key}}"
+    ):
         plan(Settings(url="postgresql://db01/shop", queues=(QueueSettings("Sales"),)), folder)
 
 

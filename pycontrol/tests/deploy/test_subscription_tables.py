@@ -27,14 +27,20 @@ class Nsb:
         self.engine, self.database, self.sql = shop.engine, database, sql
         #: findings that say nothing here: Babelfish gives a schema of AUTHORIZATION dbo to another owner
         self.beside = {"owner_differs"} if shop.babelfish else set()
-        self.settings = replace(shop.settings, default_schema="nsb", subscription_table=TABLE, queues=(QueueSettings(QUEUE),))
+        self.settings = replace(
+            shop.settings, default_schema="nsb", subscription_table=TABLE, queues=(QueueSettings(QUEUE),)
+        )
         #: the environment as an earlier rowpost knew it: subscriptions in the engine's default schema
         self.earlier = replace(self.settings, subscription_table="SubscriptionRouting")
         self.address = database.canonical(parse_address(QUEUE))
         sql.run(shop.spelt("CREATE SCHEMA nsb", "CREATE SCHEMA nsb AUTHORIZATION dbo"))
 
     def findings(self, settings):
-        return [each.kind for each in verify(self.database, plan(settings)) if not each.remark and each.kind not in self.beside]
+        return [
+            each.kind
+            for each in verify(self.database, plan(settings))
+            if not each.remark and each.kind not in self.beside
+        ]
 
     def table(self, schema):
         if self.engine == "sqlserver":
@@ -46,12 +52,21 @@ class Nsb:
 
     def insert(self, schema, endpoint, address):
         """As an endpoint of NServiceBus subscribes."""
-        self.sql.run(f"INSERT INTO {self.table(schema)} (queueaddress, endpoint, topic) VALUES (?, ?, ?)", address, endpoint, EVENT)
+        self.sql.run(
+            f"INSERT INTO {self.table(schema)} (queueaddress, endpoint, topic) VALUES (?, ?, ?)",
+            address,
+            endpoint,
+            EVENT,
+        )
 
     def subscribe(self, settings, address=None):
         endpoint = Endpoint("Sales@[nsb]") if address is None else None
         if endpoint is None:
-            key = {} if settings is self.earlier else {"table_key": next(row.table_key for row in self.database.call("list_subscription_tables"))}
+            key = (
+                {}
+                if settings is self.earlier
+                else {"table_key": next(row.table_key for row in self.database.call("list_subscription_tables"))}
+            )
             self.database.call_atomically("subscribe", endpoint="Sales", topic=EVENT, queue_address=address, **key)
             return
         endpoint.handles(EVENT, dict, subscribe=True)(print)
@@ -177,7 +192,9 @@ def test_a_login_that_has_no_right_on_the_tables_subscribes_and_publishes(nsb, l
 def test_a_table_that_no_deployment_has_made_is_refused_in_a_sentence(nsb):
     apply(nsb.database, plan(nsb.earlier))
 
-    with pytest.raises(InvalidSubscription, match=r"no table of subscriptions is registered as 'nsb\.Subscr.*Run rowpost apply"):
+    with pytest.raises(
+        InvalidSubscription, match=r"no table of subscriptions is registered as 'nsb\.Subscr.*Run rowpost apply"
+    ):
         nsb.subscribe(nsb.settings)
 
 
@@ -211,7 +228,9 @@ def test_a_table_that_is_not_on_record_cannot_be_forgotten(nsb):
         ("subscription_table: Subs@[app]@[bus]", "sqlserver", "Subs@[app]@[bus]"),
     ],
 )
-def test_the_table_is_that_of_the_default_schema_or_the_one_that_the_environment_names(tmp_path, line, engine, expected):
+def test_the_table_is_that_of_the_default_schema_or_the_one_that_the_environment_names(
+    tmp_path, line, engine, expected
+):
     path = environment_of(tmp_path, line, engine)
 
     assert load_settings(path).subscription_table == expected
@@ -234,7 +253,11 @@ def test_on_postgresql_a_table_in_another_database_is_refused(tmp_path):
 def test_on_sql_server_a_table_in_another_database_is_not_made_but_read_and_written_there(tmp_path):
     made = plan(load_settings(environment_of(tmp_path, "subscription_table: Subs@[app]@[bus]", "sqlserver")))
 
-    texts = {step.script_name.partition(":")[0]: step.text for step in made.steps if step.owner == "subscriptions Subs@[app]@[bus]"}
+    texts = {
+        step.script_name.partition(":")[0]: step.text
+        for step in made.steps
+        if step.owner == "subscriptions Subs@[app]@[bus]"
+    }
 
     assert set(texts) == {"procedures/pubsub/_read_subscriptions.sql", "procedures/pubsub/_write_subscription.sql"}
     assert all("[bus].[app].[Subs]" in text for text in texts.values())

@@ -55,8 +55,14 @@ def next_sql(shop, folder: Path, scripts: Path) -> Path:
     go = shop.spelt("", "GO\n")
     text = shop.spelt("text", "nvarchar(100)")
     changes = {
-        "900_receiver.sql": (f"CREATE TABLE rowpost.receiver (receiver {text} NULL);\n", "DROP TABLE rowpost.receiver;\n"),
-        "901_failure_note.sql": (f"ALTER TABLE rowpost.failure ADD note {text} NULL;\n", "ALTER TABLE rowpost.failure DROP COLUMN note;\n"),
+        "900_receiver.sql": (
+            f"CREATE TABLE rowpost.receiver (receiver {text} NULL);\n",
+            "DROP TABLE rowpost.receiver;\n",
+        ),
+        "901_failure_note.sql": (
+            f"ALTER TABLE rowpost.failure ADD note {text} NULL;\n",
+            "ALTER TABLE rowpost.failure DROP COLUMN note;\n",
+        ),
     }
     (scripts / "tables" / "undo").mkdir(exist_ok=True)
     for name, (do, undo) in changes.items():
@@ -66,11 +72,20 @@ def next_sql(shop, folder: Path, scripts: Path) -> Path:
     counted = shop.spelt(r"SET attempts = f.attempts \+ 1,", r"SET f.attempts = f.attempts \+ 1,")
     replaced(scripts / "procedures/recoverability/record_failure.sql", f"({counted})", r"\1 note = 'again',")
 
-    new = shutil.copy(scripts / "procedures/queue/receive_messages.sql", scripts / "procedures/queue/receive_messages_v2.sql")
+    new = shutil.copy(
+        scripts / "procedures/queue/receive_messages.sql", scripts / "procedures/queue/receive_messages_v2.sql"
+    )
     replaced(new, "receive_messages:", "receive_messages_v2:")
-    last, receiver = shop.spelt("p_after_row_version bigint DEFAULT NULL", "@after_row_version bigint = NULL"), shop.spelt("p_receiver", "@receiver")
+    last, receiver = (
+        shop.spelt("p_after_row_version bigint DEFAULT NULL", "@after_row_version bigint = NULL"),
+        shop.spelt("p_receiver", "@receiver"),
+    )
     replaced(new, f"({last})( --[^\n]*\n)", rf"\1,\2    {receiver} {text}{shop.spelt(' DEFAULT', ' =')} NULL\n")
-    replaced(new, shop.spelt("(    RETURN QUERY\n)", "(WITH oldest AS)"), rf"INSERT INTO rowpost.receiver (receiver) VALUES ({receiver});\n\1")
+    replaced(
+        new,
+        shop.spelt("(    RETURN QUERY\n)", "(WITH oldest AS)"),
+        rf"INSERT INTO rowpost.receiver (receiver) VALUES ({receiver});\n\1",
+    )
     contract = folder / "contract.yml"
     (entry,) = re.findall(r"  queue/receive_messages:\n(?:.+\n)+\n", contract.read_text(encoding="utf-8"))
     added = entry.replace("receive_messages:", "receive_messages_v2:").replace(
@@ -104,13 +119,17 @@ def last_release(make_program, tmp_path: Path) -> Program:
 def next_release(make_program, next_sql: Path, tmp_path: Path) -> Program:
     """The next release: a copy of the package with the next release's scripts, which receives by its new procedure."""
     root = tmp_path / "next"
-    package = shutil.copytree(Path(rowpost.__file__).parent, root / "rowpost", ignore=shutil.ignore_patterns("__pycache__", "sql"))
+    package = shutil.copytree(
+        Path(rowpost.__file__).parent, root / "rowpost", ignore=shutil.ignore_patterns("__pycache__", "sql")
+    )
     shutil.copytree(next_sql, package / "sql")
     replaced(package / "version.py", re.escape(f'"{__version__}"'), f'"{NEXT}"')
     receive = package / "pipeline" / "pipeline.py"
     replaced(receive, '"receive_messages", self.queue,', '"receive_messages_v2", self.queue, receiver="next",')
     program = root / "run"
-    program.write_text(f"#!{sys.executable}\nimport sys\nfrom rowpost.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n")
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom rowpost.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+    )
     program.chmod(0o755)
     return make_program(program, PYTHONPATH=str(root))
 
@@ -178,11 +197,21 @@ def succeeded(ended: Ended) -> Ended:
 
 @pytest.mark.timeout(600)
 def test_workers_of_the_last_release_work_through_an_upgrade_and_the_way_back(
-    shop, sql, database, sender: Sender, supervisors, working, last_release: Program, next_release: Program, not_on_babelfish
+    shop,
+    sql,
+    database,
+    sender: Sender,
+    supervisors,
+    working,
+    last_release: Program,
+    next_release: Program,
+    not_on_babelfish,
 ):
     not_on_babelfish("is refused by rowpost apply, which a released wheel cannot be told")
     succeeded(last_release("apply"))
-    sql.run(f"CREATE TABLE handled (body {shop.spelt('text', 'varchar(40)')} NOT NULL, release {shop.spelt('text', 'varchar(40)')} NOT NULL)")
+    sql.run(
+        f"CREATE TABLE handled (body {shop.spelt('text', 'varchar(40)')} NOT NULL, release {shop.spelt('text', 'varchar(40)')} NOT NULL)"
+    )
 
     errors = Queue("error", database)
 
@@ -215,14 +244,20 @@ def test_workers_of_the_last_release_work_through_an_upgrade_and_the_way_back(
         until_more(LAST.version)
         sender.stop()
         bad = {body for body in sender.sent if body.startswith(b"bad")}
-        eventually(lambda: handled(LAST.version) + handled(NEXT) + errors.peek(10_000) >= len(sender.sent), "all messages are handled", 90)
+        eventually(
+            lambda: handled(LAST.version) + handled(NEXT) + errors.peek(10_000) >= len(sender.sent),
+            "all messages are handled",
+            90,
+        )
 
     rows = [row[0].encode() for row in sql.run("SELECT body FROM handled")]
     failed = [message.body for message in errors.browse(500)]
     assert sender.error is None
     assert sorted(rows) == sorted(set(sender.sent) - bad)  # each good message once
     assert sorted(failed) == sorted(bad)
-    assert ("added", "procedures/queue/receive_messages_v2.sql:Sales") in {(each["state"], each["name"]) for each in plan["changes"]}
+    assert ("added", "procedures/queue/receive_messages_v2.sql:Sales") in {
+        (each["state"], each["name"]) for each in plan["changes"]
+    }
     assert upgraded["clean"]
     assert noted > 0
     assert back["undone"] == ["tables/undo/901_failure_note.sql", "tables/undo/900_receiver.sql"]

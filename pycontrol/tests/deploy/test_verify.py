@@ -93,7 +93,9 @@ def test_a_queue_made_by_command_is_no_finding(shop, deployed):
     assert verify(deployed, shop.plan(QueueSettings("Sales"))) == []
 
 
-@pytest.mark.parametrize("script_name", ["procedures/registry/list_queues.sql", "procedures/queue/peek_queue.sql:Sales"])
+@pytest.mark.parametrize(
+    "script_name", ["procedures/registry/list_queues.sql", "procedures/queue/peek_queue.sql:Sales"]
+)
 def test_a_procedure_changed_by_hand_is_found(shop, deployed, change_by_hand, script_name):
     change_by_hand(script_name)
 
@@ -117,7 +119,10 @@ def test_a_table_dropped_by_hand_is_found_once(shop, deployed, sql):
 def test_each_column_altered_by_hand_is_named(shop, deployed, sql):
     table = sql.table("Sales")
     sql.run(f"ALTER TABLE {table} ADD note {shop.spelt('text', 'nvarchar(50)')} NULL")
-    sql.run(f"ALTER TABLE {table} " + shop.spelt("ALTER COLUMN expires TYPE timestamp(3)", "ALTER COLUMN CorrelationId varchar(100)"))
+    sql.run(
+        f"ALTER TABLE {table} "
+        + shop.spelt("ALTER COLUMN expires TYPE timestamp(3)", "ALTER COLUMN CorrelationId varchar(100)")
+    )
 
     found = [finding for finding in verify(deployed, shop.plan()) if finding.kind == "table_altered"]
 
@@ -164,7 +169,9 @@ def test_an_unmanaged_object_in_the_schema_is_found(shop, deployed, sql, kind):
 
 def test_a_missing_index_is_found_with_the_statement_that_mends_it(shop, deployed, sql):
     if shop.engine == "postgresql":
-        (name,) = sql.run("SELECT indexname FROM pg_indexes WHERE tablename = 'Sales' AND indexdef LIKE '%(expires)%'")[0]
+        (name,) = sql.run("SELECT indexname FROM pg_indexes WHERE tablename = 'Sales' AND indexdef LIKE '%(expires)%'")[
+            0
+        ]
         sql.run(f'DROP INDEX public."{name}"')
     else:
         sql.run("DROP INDEX Index_Expires ON dbo.Sales")
@@ -205,7 +212,10 @@ def test_a_queues_health_is_for_check_queue_and_no_difference_from_the_plan(shop
         pytest.skip("dead rows are PostgreSQL's")
     leave_dead_rows(sql, sql.table("Sales"))
 
-    eventually(lambda: [row[1] for row in deployed.call("check_queue")] == ["dead_rows"], "the statistics know of the dead rows")
+    eventually(
+        lambda: [row[1] for row in deployed.call("check_queue")] == ["dead_rows"],
+        "the statistics know of the dead rows",
+    )
 
     assert verify(deployed, shop.plan()) == []
 

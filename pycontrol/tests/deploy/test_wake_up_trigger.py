@@ -30,7 +30,9 @@ def everybody(shop, **changed):
 
 def triggers(sql, table="Sales"):
     """Trigger and state of the table: O is enabled, D disabled."""
-    return sql.run(f"SELECT t.tgname, t.tgenabled::text FROM pg_trigger AS t WHERE t.tgrelid = '\"{table}\"'::regclass AND NOT t.tgisinternal")
+    return sql.run(
+        f"SELECT t.tgname, t.tgenabled::text FROM pg_trigger AS t WHERE t.tgrelid = '\"{table}\"'::regclass AND NOT t.tgisinternal"
+    )
 
 
 def wait_for_messages(database, queue="Sales"):
@@ -71,7 +73,9 @@ def test_going_back_drops_the_trigger_and_keeps_the_messages(shop, database, sql
     found = difference(database, shop.plan())
     result = apply(database, shop.plan())
 
-    assert sorted(each.script_name for each in found.dropped) == [f"tables/queue/create_trigger.sql:{name}" for name in ("Billing", "Sales")]
+    assert sorted(each.script_name for each in found.dropped) == [
+        f"tables/queue/create_trigger.sql:{name}" for name in ("Billing", "Sales")
+    ]
     assert sorted(result.dropped) == [f"tables/queue/create_trigger.sql:{name}" for name in ("Billing", "Sales")]
     assert (triggers(sql), Queue("Sales", database).peek()) == ([], 1)
     assert not sql.run("SELECT proname FROM pg_proc WHERE proname LIKE 'notify_inserts%'")
@@ -95,7 +99,9 @@ def test_another_environment_of_the_database_does_not_drop_the_trigger(shop, dat
     result = apply(database, other)
 
     assert triggers(sql) == [("rowpost_wake_up", "O")]
-    assert ("the trigger of the queue Sales", "the environment shop declares it") in {(each.subject, each.reason) for each in result.kept}
+    assert ("the trigger of the queue Sales", "the environment shop declares it") in {
+        (each.subject, each.reason) for each in result.kept
+    }
     assert verify(database, other) == []
 
 
@@ -151,16 +157,27 @@ def test_going_back_to_this_release_keeps_the_trigger(shop, database, sql, postg
         ('CREATE OR REPLACE TRIGGER rowpost_wake_up AFTER DELETE ON "Sales" FOR EACH STATEMENT EXECUTE FUNCTION rowpost."notify_inserts:Sales"()', "trigger_changed"),
     ],
 )  # fmt: skip
-def test_verify_finds_a_trigger_that_was_changed_by_hand_and_apply_makes_it_again(shop, database, sql, postgresql_only, statement, kind):
+def test_verify_finds_a_trigger_that_was_changed_by_hand_and_apply_makes_it_again(
+    shop, database, sql, postgresql_only, statement, kind
+):
     apply(database, everybody(shop))
-    before = sql.run("SELECT pg_get_triggerdef(oid), tgenabled::text FROM pg_trigger WHERE tgname = 'rowpost_wake_up' ORDER BY 1")
+    before = sql.run(
+        "SELECT pg_get_triggerdef(oid), tgenabled::text FROM pg_trigger WHERE tgname = 'rowpost_wake_up' ORDER BY 1"
+    )
     sql.run(statement)
 
     found = verify(database, everybody(shop))
     apply(database, everybody(shop))
 
-    assert [(each.kind, each.subject, each.remedy) for each in found] == [(kind, 'rowpost."notify_inserts:Sales"', "rowpost apply")]
-    assert sql.run("SELECT pg_get_triggerdef(oid), tgenabled::text FROM pg_trigger WHERE tgname = 'rowpost_wake_up' ORDER BY 1") == before
+    assert [(each.kind, each.subject, each.remedy) for each in found] == [
+        (kind, 'rowpost."notify_inserts:Sales"', "rowpost apply")
+    ]
+    assert (
+        sql.run(
+            "SELECT pg_get_triggerdef(oid), tgenabled::text FROM pg_trigger WHERE tgname = 'rowpost_wake_up' ORDER BY 1"
+        )
+        == before
+    )
     assert verify(database, everybody(shop)) == []
 
 
@@ -179,7 +196,10 @@ def test_plan_says_what_is_made_for_which_purpose_and_what_waits(shop, database,
 
     found = review(difference(database, everybody(shop)), "postgresql", read_definition(database))
 
-    assert "wake_up: 2 objects, to notify waiting supervisors of every INSERT into a queue, of .NET endpoints too." in found.summary
+    assert (
+        "wake_up: 2 objects, to notify waiting supervisors of every INSERT into a queue, of .NET endpoints too."
+        in found.summary
+    )
     assert "Locks: SHARE ROW EXCLUSIVE on the table while its trigger is made." in found.summary
     assert found.pauses
 
@@ -195,7 +215,9 @@ def test_plan_says_what_waits_while_the_trigger_is_dropped(shop, database, postg
 
 
 def test_on_sql_server_a_plan_with_it_is_refused():
-    settings = Settings(environment="production", engine="sqlserver", queues=(QueueSettings("Sales"),), supervisor=EVERYBODY)
+    settings = Settings(
+        environment="production", engine="sqlserver", queues=(QueueSettings("Sales"),), supervisor=EVERYBODY
+    )
 
     with pytest.raises(DeployError) as caught:
         plan(settings)
@@ -249,7 +271,9 @@ def test_objects_of_the_senders_own_search_path_are_not_used(sender, sql, databa
     """A sender's own function must not run with the rights of the trigger's owner."""
     sql.run("CREATE SCHEMA mine")
     sql.run("GRANT USAGE ON SCHEMA mine TO PUBLIC")
-    sql.run("CREATE FUNCTION mine.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not mine''; END'")
+    sql.run(
+        "CREATE FUNCTION mine.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not mine''; END'"
+    )
     sender.execute("SET search_path = mine, public, pg_catalog")
     wait_for_messages(database)
 
@@ -274,7 +298,13 @@ def test_the_mover_notifies_once_of_what_it_moves_and_not_at_all_of_nothing(send
     wait_for_messages(database)
     move_due(database, "Sales")
     nothing = heard()
-    database.call("delay_message", "Sales", headers="{}", body=b"x", delay_ms=int(timedelta(seconds=-1) / timedelta(milliseconds=1)))
+    database.call(
+        "delay_message",
+        "Sales",
+        headers="{}",
+        body=b"x",
+        delay_ms=int(timedelta(seconds=-1) / timedelta(milliseconds=1)),
+    )
     move_due(database, "Sales")
 
     assert (nothing, heard()) == ([], ["Sales"])

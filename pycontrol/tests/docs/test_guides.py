@@ -130,10 +130,14 @@ def stage(data_folder, empty_server, tmp_path, monkeypatch) -> Iterator[Stage]:
     for secret in ("SHOP_PASSWORD", "APP_PASSWORD"):
         monkeypatch.setenv(secret, "secret")
     monkeypatch.chdir(tmp_path)
-    for cls in MESSAGES:  # a name belongs to the class that was declared last, and other tests declare some of these names too
+    for cls in (
+        MESSAGES
+    ):  # a name belongs to the class that was declared last, and other tests declare some of these names too
         monkeypatch.setitem(message_types._classes, type_name(cls), cls)
     with psycopg.connect(empty_server, autocommit=True) as connection:
-        for (name,) in connection.execute("SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'").fetchall():
+        for (name,) in connection.execute(
+            "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchall():
             connection.execute(f"TRUNCATE public.{name}")
     with ExitStack() as stack:
         stage = Stage(None, tmp_path, stack, empty_server)
@@ -286,7 +290,10 @@ PRELUDES: dict[str, Callable[[Stage], dict[str, Any]]] = {
 # ---------------------------------------------------------------------------------------------- what must have happened
 def check_beside_nservicebus(names: dict[str, Any]) -> None:
     (message,) = Queue("Sales", names["database"]).browse(10)
-    assert (message.body, message.headers[SUBSCRIPTION_MESSAGE_TYPE]) == (b"", "Shop.Messages.OrderPlaced, Shop.Messages")
+    assert (message.body, message.headers[SUBSCRIPTION_MESSAGE_TYPE]) == (
+        b"",
+        "Shop.Messages.OrderPlaced, Shop.Messages",
+    )
     assert asks_for_subscription(message.headers)
 
 
@@ -357,7 +364,9 @@ def run(block: Block, names: dict[str, Any]) -> None:
     exec(compile(block.text, f"<{block.name}>", "exec"), names)
 
 
-@pytest.mark.parametrize("guide", [guide for guide in GUIDES if any(b.language == "python" for b in blocks(guide))], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "guide", [guide for guide in GUIDES if any(b.language == "python" for b in blocks(guide))], ids=lambda p: p.stem
+)
 def test_the_guides_python_runs(guide: Path, stage: Stage):
     names = module(guide.stem, common(stage) | PRELUDES.get(guide.name, lambda _: {})(stage))
     executed = 0
@@ -393,7 +402,9 @@ def test_the_guides_environments_and_files_can_be_read(block: Block, tmp_path: P
     elif re.search(r"^sides:", block.text, re.MULTILINE):
         monkeypatch.setenv("ROWPOST_ENVIRONMENTS", str(tmp_path))
         for name in re.findall(r"environment: (\w+)", block.text):
-            (tmp_path / f"{name}.yml").write_text(f'engine: postgresql\nurl: "postgresql://app@db01/{name}"\n', encoding="utf-8")
+            (tmp_path / f"{name}.yml").write_text(
+                f'engine: postgresql\nurl: "postgresql://app@db01/{name}"\n', encoding="utf-8"
+            )
         assert load_bridge(path).sides
     else:
         if not re.search(r"^engine:", block.text, re.MULTILINE):
@@ -411,7 +422,9 @@ def with_bridge(stage: Stage) -> None:
     folder = stage.folder / "deploy" / "environments"
     folder.mkdir(parents=True)
     for name, url in (("shop", stage.url), ("warehouse", stage.other_database())):
-        (folder / f"{name}.yml").write_text(f'engine: postgresql\nurl: "{url}"\nqueues: {{error: {{}}}}\n', encoding="utf-8")
+        (folder / f"{name}.yml").write_text(
+            f'engine: postgresql\nurl: "{url}"\nqueues: {{error: {{}}}}\n', encoding="utf-8"
+        )
     (stage.folder / "bridge.yml").write_text(blocks(ROOT / "docs" / "guides" / "bridge.md")[0].text, encoding="utf-8")
 
 
@@ -496,6 +509,11 @@ def test_the_guides_queries_find_what_the_guide_stored(guide: Path, block: Block
 
 
 def test_what_is_not_run_is_still_in_its_guide():
-    stale = [f"{page}: {part}" for page, parts in NOT_RUN.items() for part in parts if part not in (ROOT / page).read_text(encoding="utf-8")]
+    stale = [
+        f"{page}: {part}"
+        for page, parts in NOT_RUN.items()
+        for part in parts
+        if part not in (ROOT / page).read_text(encoding="utf-8")
+    ]
 
     assert stale == []

@@ -39,7 +39,9 @@ def shell(tmp_path: Path, data_folder: Path, embedded_url: str):
         if export := re.fullmatch(r"export (\w+)=(\S*)", line):
             variables[export[1]] = export[2]
             return ""
-        done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120, check=False
+        )
         assert done.returncode == 0, f"$ {line}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 

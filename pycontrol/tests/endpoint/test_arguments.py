@@ -61,7 +61,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), WRONG, ids=lambda value: value if isinstance(value, str) and value.isidentifier() else type(value).__name__
+    ("name", "value"),
+    WRONG,
+    ids=lambda value: value if isinstance(value, str) and value.isidentifier() else type(value).__name__,
 )
 def test_a_wrong_argument_of_send_is_refused_where_it_is_passed(sales, database, name, value):
     with sales.open(database) as bus:
@@ -154,7 +156,9 @@ def test_what_cannot_be_sent_for_whatever_reason_is_the_failure_of_its_message(s
 
     @sales.handles(TYPE, Order)
     def handle(order, context):
-        context.outgoing.append(AddressedMessage(dict(HEADERS), b"", Unsendable() if order.number == 2 else named("Billing")))
+        context.outgoing.append(
+            AddressedMessage(dict(HEADERS), b"", Unsendable() if order.number == 2 else named("Billing"))
+        )
 
     for number in range(1, 6):
         queue.send(b'{"Number":%d}' % number, HEADERS)

@@ -41,7 +41,9 @@ SHORT = timedelta(seconds=0.2)
 @pytest.fixture
 def web(target, handled_table, sql):  # noqa: F811
     """A send-only endpoint that waits for replies in a queue of its own; nothing is left of it after the test."""
-    message_type("Shop.Messages.OrderAccepted")(OrderAccepted)  # the latest class counts, and other test modules have one of that name
+    message_type("Shop.Messages.OrderAccepted")(
+        OrderAccepted
+    )  # the latest class counts, and other test modules have one of that name
     endpoint = Endpoint("Web", send_only=True, instance="web1")
     endpoint.callbacks(target.settings)
     yield endpoint
@@ -173,7 +175,9 @@ def test_a_late_reply_is_logged_and_dropped(web, database, caplog):
     assert callbacks.dropped == {"late": 1}
 
 
-def test_strange_messages_in_the_replies_are_dropped_and_told_and_the_next_reply_arrives(web, sales, database, sql, caplog):
+def test_strange_messages_in_the_replies_are_dropped_and_told_and_the_next_reply_arrives(
+    web, sales, database, sql, caplog
+):
     callbacks = web.callbacks()
     callbacks.start()
     with caplog.at_level(logging.WARNING, "rowpost"):
@@ -321,7 +325,9 @@ def test_an_orphaned_queue_is_found_and_removed(web, database, sql):
     registry.drop_queue(database, "Web.web1")
 
     assert alive == []
-    assert [(row[0], row[1], row[3]) for row in findings if row[1] == "orphaned"] == [("Web.web1", "orphaned", "rowpost queue drop Web.web1")]
+    assert [(row[0], row[1], row[3]) for row in findings if row[1] == "orphaned"] == [
+        ("Web.web1", "orphaned", "rowpost queue drop Web.web1")
+    ]
     assert database.call("check_queue") == []
     assert sql.run("SELECT 1 FROM rowpost.lease") == []
 

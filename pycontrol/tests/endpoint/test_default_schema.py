@@ -120,7 +120,13 @@ def deployed(target, lasting_database, tmp_path_factory):
     settings = load_settings(file)
     with connect_url(engine, url) as database:
         database.driver_connection.execute(f"CREATE SCHEMA {SCHEMA}")
-        own = replace(settings, environment="own", default_schema=target.settings.default_schema, queues=target.settings.queues, outboxes=())
+        own = replace(
+            settings,
+            environment="own",
+            default_schema=target.settings.default_schema,
+            queues=target.settings.queues,
+            outboxes=(),
+        )
         monitor = replace(target.settings.queues[0], name="Monitor")
         apply(database, plan(replace(own, queues=(*target.settings.queues, monitor))))
         apply(database, plan(settings))
@@ -194,7 +200,10 @@ def test_the_reply_address_and_a_reply_to_an_address_without_a_schema(site):
 
 
 def test_the_queues_that_headers_of_others_name(site):
-    acknowledged = {"ServiceControl.Retry.UniqueMessageId": "u1", "ServiceControl.Retry.AcknowledgementQueue": "Monitor"}
+    acknowledged = {
+        "ServiceControl.Retry.UniqueMessageId": "u1",
+        "ServiceControl.Retry.AcknowledgementQueue": "Monitor",
+    }
     endpoint = sent_to_itself(site, sales(), headers=acknowledged)
     sent_to_itself(site, endpoint, headers={"NServiceBus.SqlServer.ForwardDestination": "Billing"})
     sent_to_itself(site, endpoint, headers={"NServiceBus.SqlServer.ForwardDestination": "Sales"})
@@ -218,7 +227,10 @@ def test_the_queue_of_a_saga_gets_its_timeouts(site):
     endpoint = Endpoint("Sales", recoverability=AT_ONCE)
     endpoint.saga(Counting)
     settings = with_sagas(
-        replace(site.settings, sagas=tuple(replace(each, name=site.settings.naming.canonical(each.name)) for each in endpoint.sagas))
+        replace(
+            site.settings,
+            sagas=tuple(replace(each, name=site.settings.naming.canonical(each.name)) for each in endpoint.sagas),
+        )
     )
     apply(site.database, plan(settings))
     sent_to_itself(site, endpoint)
@@ -257,7 +269,10 @@ def test_callbacks(site):
 
 def test_an_outbox_sends_from_a_session_and_what_a_session_left_behind(site):
     endpoint = sales(outbox="business", transaction_mode="receive_only")
-    with connect_url(site.settings.engine, site.business_url) as business, endpoint.open(business, queues=site.settings) as bus:
+    with (
+        connect_url(site.settings.engine, site.business_url) as business,
+        endpoint.open(business, queues=site.settings) as bus,
+    ):
         bus.send(Ask(1), to="Billing")
     endpoint.close()
 
@@ -283,7 +298,11 @@ def test_the_commands_send_and_errors(site, rowpost):
     moved = endpoint.process_one(site.database)
     listed, retried = rowpost("errors", "list", "--json"), rowpost("errors", "retry-all", "--yes")
 
-    assert (sent.code, moved.kind, listed.code, len(listed.lines), retried.code) == (0, Kind.MOVED_TO_ERROR, 0, 1, 0), (sent, listed, retried)
+    assert (sent.code, moved.kind, listed.code, len(listed.lines), retried.code) == (0, Kind.MOVED_TO_ERROR, 0, 1, 0), (
+        sent,
+        listed,
+        retried,
+    )
     assert site.waiting() == {"Sales": 1}
 
 
@@ -291,7 +310,10 @@ def test_sparks_source_and_sink(site):
     named = {"environment": str(site.file)}
 
     assert in_environment(read_options({**named, "queue": "audit"})).queue == "audit@[nsb]"
-    assert in_environment(read_options({**named, "subscribe": "audit,error"}, stream=True)).queues == ("audit@[nsb]", "error@[nsb]")
+    assert in_environment(read_options({**named, "subscribe": "audit,error"}, stream=True)).queues == (
+        "audit@[nsb]",
+        "error@[nsb]",
+    )
     assert in_environment(write_options({**named, "queue": "Sales"})).queue == "Sales@[nsb]"
     assert in_environment(write_options({**named, "queue": "Sales@[public]"})).queue == "Sales@[public]"
 
@@ -308,19 +330,33 @@ def test_a_bridge(site, tmp_path, monkeypatch):
 
     shop, warehouse = load_bridge(file).sides
 
-    assert [shop.error_queue, *((each.queue, each.proxy) for each in shop.endpoints)] == ["error@[nsb]", ("Sales@[nsb]", "Sales@[nsb]")]
-    assert [warehouse.error_queue, *((each.queue, each.proxy) for each in warehouse.endpoints)] == ["failed@[nsb]", ("Goods@[nsb]", "Stock@[nsb]")]
+    assert [shop.error_queue, *((each.queue, each.proxy) for each in shop.endpoints)] == [
+        "error@[nsb]",
+        ("Sales@[nsb]", "Sales@[nsb]"),
+    ]
+    assert [warehouse.error_queue, *((each.queue, each.proxy) for each in warehouse.endpoints)] == [
+        "failed@[nsb]",
+        ("Goods@[nsb]", "Stock@[nsb]"),
+    ]
 
 
 def test_doctor_looks_for_each_queue_that_an_endpoint_uses_where_the_endpoint_does(site, rowpost, tmp_path):
-    (tmp_path / "shop_app.py").write_text("from rowpost import Endpoint\nsales = Endpoint('Sales', audit_queue='copies')\n")
+    (tmp_path / "shop_app.py").write_text(
+        "from rowpost import Endpoint\nsales = Endpoint('Sales', audit_queue='copies')\n"
+    )
     file = tmp_path / "other.yml"
-    file.write_text(site.file.read_text().replace("Sales: {}", "Sales: {worker: {handler: 'shop_app:sales'}}"), encoding="utf-8")
+    file.write_text(
+        site.file.read_text().replace("Sales: {}", "Sales: {worker: {handler: 'shop_app:sales'}}"), encoding="utf-8"
+    )
 
     found = rowpost.with_environment(file)("doctor", "--json")
 
     states = {each["name"]: each["state"] for each in found.json["checks"]}
-    assert (states["queue Sales@[nsb]"], states["queue error@[nsb]"], states["queue copies@[nsb]"]) == ("ok", "ok", "bad")
+    assert (states["queue Sales@[nsb]"], states["queue error@[nsb]"], states["queue copies@[nsb]"]) == (
+        "ok",
+        "ok",
+        "bad",
+    )
 
 
 def test_a_program_without_an_environment_uses_the_engines_own_schema(site):

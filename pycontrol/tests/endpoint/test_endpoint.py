@@ -293,7 +293,9 @@ def test_an_endpoint_may_limit_where_it_replies_to(queue, database, billing, sql
     """`None` as the address: the canonical form of Billing, as endpoints write it."""
     sql.empty("error")
     endpoint = Endpoint("Sales", reply_to=reply_to)
-    endpoint.handles("Ask", bytes)(lambda message, context: context.reply(b"told", headers={"NServiceBus.EnclosedMessageTypes": "Told"}))
+    endpoint.handles("Ask", bytes)(
+        lambda message, context: context.reply(b"told", headers={"NServiceBus.EnclosedMessageTypes": "Told"})
+    )
     address = address or database.canonical(parse_address("Billing"))
     queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "Ask", "NServiceBus.ReplyToAddress": address})
 

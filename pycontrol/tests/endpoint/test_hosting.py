@@ -125,7 +125,9 @@ def test_the_current_message_is_forwarded_as_it_came(desk):
 
 def test_critical_time_counts_from_the_sending_or_from_when_a_delayed_message_was_due(desk):
     stopwatch = Stopwatch()
-    desk.sales._pipeline = Pipeline(desk.database, "Sales", desk.sales, reconnect=desk.database.open_second, observers=[stopwatch])
+    desk.sales._pipeline = Pipeline(
+        desk.database, "Sales", desk.sales, reconnect=desk.database.open_second, observers=[stopwatch]
+    )
     hour_ago = "2026-01-01 00:00:00:000000 Z"
 
     desk.order(**{"NServiceBus.TimeSent": hour_ago})
@@ -294,7 +296,12 @@ def test_an_endpoint_takes_from_the_environment_what_it_leaves_open():
 
     sales, billing = settings.queue("Sales").worker, settings.queue("Billing").worker
     assert (sales.handler, sales.limit, sales.strategy) == (f"{HERE}:sales", 2, "peek")
-    assert (billing.handler, billing.limit, billing.strategy, billing.peek_delay) == (f"{HERE}:billing", 7, "fixed", 0.2)
+    assert (billing.handler, billing.limit, billing.strategy, billing.peek_delay) == (
+        f"{HERE}:billing",
+        7,
+        "fixed",
+        0.2,
+    )
     assert settings.queue("Shipping").worker is None
     assert needed_queues(settings) == ("Billing", "error", "Sales", "audit")
 
@@ -392,10 +399,16 @@ def test_temporary_databases_of_ended_and_of_killed_processes_are_dropped(enviro
 
     for end in ("pass", "os.kill(os.getpid(), 9)"):
         ended = subprocess.run(
-            [sys.executable, "-c", code + end, data_folder], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False
+            [sys.executable, "-c", code + end, data_folder],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            check=False,
         )
         with connect(Settings()) as admin:
-            databases |= {(ended.returncode, name) for (name,) in admin.driver_connection.execute(names).fetchall() if f"_{os.getpid()}_" not in name}
+            databases |= {
+                (ended.returncode, name)
+                for (name,) in admin.driver_connection.execute(names).fetchall()
+                if f"_{os.getpid()}_" not in name
+            }
     with temporary_database(), connect(Settings()) as admin:
         left = {name for (name,) in admin.driver_connection.execute(names).fetchall() if f"_{os.getpid()}_" not in name}
 

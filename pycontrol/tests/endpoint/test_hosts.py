@@ -60,7 +60,9 @@ def one(database, queue):
 
 # ------------------------------------------------------------------ the settings
 def test_an_environment_names_its_host_and_an_endpoint_may_have_another(load):
-    settings = load(f"host: {{name: shop-vm, id: '{ID}'}}\nendpoints: {{Billing: {{host: {{name: billing-vm}}}}, Sales: {{}}}}\n")
+    settings = load(
+        f"host: {{name: shop-vm, id: '{ID}'}}\nendpoints: {{Billing: {{host: {{name: billing-vm}}}}, Sales: {{}}}}\n"
+    )
 
     assert settings.host_of("Sales") == settings.host_of("Else") == HOSTED
     assert settings.host_of("Billing") == HostSettings("billing-vm")
@@ -98,7 +100,9 @@ def test_a_name_alone_makes_the_id_the_same_on_each_machine():
 def settings(target, sql):
     for name in ("Sales", "Billing", "error", "audit"):
         sql.empty(name)
-    return replace(target.settings, host=HostSettings("elsewhere", OTHER), endpoints=(EndpointSettings("Sales", HOSTED),))
+    return replace(
+        target.settings, host=HostSettings("elsewhere", OTHER), endpoints=(EndpointSettings("Sales", HOSTED),)
+    )
 
 
 def test_what_an_endpoint_sends_and_audits_names_the_host_and_the_machine(settings, database, queue):
@@ -108,7 +112,11 @@ def test_what_an_endpoint_sends_and_audits_names_the_host_and_the_machine(settin
 
     sent, audited = one(database, "Billing"), one(database, "audit")
     assert (sent[ORIGIN], sent["NServiceBus.OriginatingMachine"]) == (ID, socket.gethostname())
-    assert (audited[HOST_ID], audited[NAME], audited["NServiceBus.ProcessingMachine"]) == (ID, "shop-vm", socket.gethostname())
+    assert (audited[HOST_ID], audited[NAME], audited["NServiceBus.ProcessingMachine"]) == (
+        ID,
+        "shop-vm",
+        socket.gethostname(),
+    )
 
 
 def test_what_fails_in_a_test_of_one_message_names_the_host(settings, database, queue):
@@ -117,7 +125,11 @@ def test_what_fails_in_a_test_of_one_message_names_the_host(settings, database, 
     endpoint_of(settings, fails=True).process_one(database)
 
     failed = one(database, "error")
-    assert (failed[HOST_ID], failed[NAME], failed["NServiceBus.ProcessingMachine"]) == (ID, "shop-vm", socket.gethostname())
+    assert (failed[HOST_ID], failed[NAME], failed["NServiceBus.ProcessingMachine"]) == (
+        ID,
+        "shop-vm",
+        socket.gethostname(),
+    )
 
 
 def test_a_subscribers_copy_that_cannot_be_stored_names_the_host(settings, database, queue, sql):
@@ -138,7 +150,11 @@ def test_a_delayed_message_that_cannot_be_forwarded_names_the_host(settings, dat
     database.call("delay_message", "Sales", headers=headers, body=b"", delay_ms=0)
 
     eventually(
-        lambda: move_due(database, "Sales", error_queue=named("error"), host=Host.here("Sales", settings.host_of("Sales"))).failed,
+        lambda: (
+            move_due(
+                database, "Sales", error_queue=named("error"), host=Host.here("Sales", settings.host_of("Sales"))
+            ).failed
+        ),
         "the message is in the error queue",
     )
 

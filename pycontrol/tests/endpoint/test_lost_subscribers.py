@@ -54,7 +54,10 @@ def market(database, make_queue, sql):
     made = Market(database, sql, make_queue(), make_queue())
     made.subscribe(made.there.name)
     yield made
-    sql.run(f"DELETE FROM {sql.table('SubscriptionRouting')} WHERE {'topic' if database.engine == 'postgresql' else 'Topic'} = ?", EVENT)
+    sql.run(
+        f"DELETE FROM {sql.table('SubscriptionRouting')} WHERE {'topic' if database.engine == 'postgresql' else 'Topic'} = ?",
+        EVENT,
+    )
 
 
 def test_the_server_tells_whose_table_is_gone_and_serves_the_others(market, make_queue):
@@ -70,7 +73,9 @@ def test_the_server_tells_whose_table_is_gone_and_serves_the_others(market, make
 
 @pytest.mark.parametrize("registered", [True, False])
 @pytest.mark.promise("lost-subscriber")
-def test_the_copy_of_a_subscriber_whose_table_is_gone_ends_in_the_publishers_error_queue(market, make_queue, caplog, registered):
+def test_the_copy_of_a_subscriber_whose_table_is_gone_ends_in_the_publishers_error_queue(
+    market, make_queue, caplog, registered
+):
     gone = make_queue().name if registered else named("NobodysQueue")
     if registered:
         market.sql.run(f"DROP TABLE {market.sql.table(gone)}")
@@ -101,7 +106,9 @@ def test_a_copy_is_retried_to_its_subscriber_alone_when_the_table_is_back(market
 
     retried_to = ErrorQueue(market.database, named("error")).retry(copy.row_version)
 
-    assert [bytes(row[0]) for row in market.sql.run(f"SELECT body FROM {market.sql.table('BackQueue')}")] == [b'{"Number":1}']
+    assert [bytes(row[0]) for row in market.sql.run(f"SELECT body FROM {market.sql.table('BackQueue')}")] == [
+        b'{"Number":1}'
+    ]
     assert (retried_to, market.copies(), len(market.there.receive(10))) == (named("BackQueue"), [], 1)
     market.sql.run(f"DROP TABLE {market.sql.table('BackQueue')}")
 

@@ -52,7 +52,9 @@ TWICE = {
     "body": lambda bus: to_billing(bus, 2),
     "body to another spelling of the address": lambda bus: to_billing(bus, 2, to=spelt(bus.database)),
     "body by a header": lambda bus: bus.send(Order(2), to="Billing", headers={"NServiceBus.MessageId": "m1"}),
-    "type": lambda bus: bus.send(b'{"Number":1}', to="Billing", message_id="m1", headers={"NServiceBus.EnclosedMessageTypes": "Shop.Other"}),
+    "type": lambda bus: bus.send(
+        b'{"Number":1}', to="Billing", message_id="m1", headers={"NServiceBus.EnclosedMessageTypes": "Shop.Other"}
+    ),
     "delay": lambda bus: to_billing(bus, 1, delay=HOUR),
     "time to be received": lambda bus: to_billing(bus, 1, time_to_be_received=HOUR),
 }
@@ -129,7 +131,9 @@ def test_what_no_call_has_seen_fails_its_message_and_nothing_is_dropped(sales, q
 
     @sales.handles(TYPE, Order)
     def handle(order, context):
-        context.outgoing += [AddressedMessage({"NServiceBus.MessageId": "m1"}, body, "Billing") for body in (b"1", b"2")]
+        context.outgoing += [
+            AddressedMessage({"NServiceBus.MessageId": "m1"}, body, "Billing") for body in (b"1", b"2")
+        ]
 
     queue.send(b'{"Number":1}', HEADERS)
     pipeline = Pipeline(database, "Sales", sales, reconnect=database.open_second)

@@ -19,13 +19,21 @@ def audited(database, queue, sql):
         sql.empty(name)
 
     def run(not_audited, *types, mode="sends_atomic_with_receive", handler=lambda message, context: None):
-        endpoint = Endpoint("Sales", audit_queue="audit", not_audited=not_audited, transaction_mode=mode, recoverability=Recoverability(0, 0))
+        endpoint = Endpoint(
+            "Sales",
+            audit_queue="audit",
+            not_audited=not_audited,
+            transaction_mode=mode,
+            recoverability=Recoverability(0, 0),
+        )
         for name in {each.partition(",")[0].partition(";")[0] for each in types}:
             endpoint.handles(name, bytes)(handler)
         for each in types:
             queue.send(b"", {TYPES: each})
         outcomes = [Pipeline(database, "Sales", endpoint, reconnect=database.open_second).process_one() for _ in types]
-        return [each.kind for each in outcomes], [message.headers[TYPES] for message in Queue("audit", database).browse(10)]
+        return [each.kind for each in outcomes], [
+            message.headers[TYPES] for message in Queue("audit", database).browse(10)
+        ]
 
     return run
 

@@ -56,7 +56,10 @@ def test_a_function_becomes_an_endpoint_with_the_queues_name_and_the_attempts_of
 
 
 def test_an_endpoint_is_what_it_is_whatever_the_queue(module):
-    module("shop_endpoint", "from rowpost import Endpoint\nsales = Endpoint('Sales')\ndef place(message, connection): ...\n")
+    module(
+        "shop_endpoint",
+        "from rowpost import Endpoint\nsales = Endpoint('Sales')\ndef place(message, connection): ...\n",
+    )
 
     assert resolve_handler("shop_endpoint:sales", "Other") is resolve_endpoint("shop_endpoint:sales")
     with pytest.raises(SettingsError, match=r"worker\.attempts: 3 would be ignored"):
@@ -267,5 +270,7 @@ def test_the_other_functions_of_an_endpoint_and_of_a_saga_are_checked_as_well():
 
 
 def test_a_class_in_the_place_of_the_types_name_is_refused():
-    with pytest.raises(SettingsError, match="of Sales takes the full name of a message type first, as a text, and then the class"):
+    with pytest.raises(
+        SettingsError, match="of Sales takes the full name of a message type first, as a text, and then the class"
+    ):
         Endpoint("Sales").handles(dict)

@@ -10,7 +10,11 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.queue import Queue
 
-ASK = {"NServiceBus.EnclosedMessageTypes": "Shop.Ask", "NServiceBus.ReplyToAddress": "Billing", "NServiceBus.CorrelationId": "c-1"}
+ASK = {
+    "NServiceBus.EnclosedMessageTypes": "Shop.Ask",
+    "NServiceBus.ReplyToAddress": "Billing",
+    "NServiceBus.CorrelationId": "c-1",
+}
 
 
 class Status(Enum):
@@ -38,13 +42,19 @@ def replying(database, queue, sql):
     return run
 
 
-@pytest.mark.parametrize(("value", "code"), [(0, "0"), (42, "42"), (-(2**63), "-9223372036854775808"), (Status.ACCEPTED, "1"), (Level.HIGH, "9")])
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [(0, "0"), (42, "42"), (-(2**63), "-9223372036854775808"), (Status.ACCEPTED, "1"), (Level.HIGH, "9")],
+)
 def test_a_number_or_an_enum_is_a_control_message_without_a_body_and_a_type(replying, value, code):
     outcome, (reply,) = replying(value)
 
     assert (outcome.kind, reply.body) == (Kind.HANDLED, b"")
     assert reply.headers["NServiceBus.ReturnMessage.ErrorCode"] == code
-    assert (reply.headers["NServiceBus.ControlMessage"], reply.headers["NServiceBus.MessageIntent"]) == ("True", "Reply")
+    assert (reply.headers["NServiceBus.ControlMessage"], reply.headers["NServiceBus.MessageIntent"]) == (
+        "True",
+        "Reply",
+    )
     assert reply.headers["NServiceBus.CorrelationId"] == "c-1"
     assert not {"NServiceBus.EnclosedMessageTypes", "NServiceBus.ContentType"} & reply.headers.keys()
 
@@ -66,7 +76,11 @@ def test_what_a_net_endpoint_cannot_read_as_a_number_is_refused(replying, value)
 
 @pytest.mark.promise("nothing-vanishes")
 def test_a_number_for_which_nobody_waits_is_discarded_and_the_reason_says_what_it_was(database, queue):
-    headers = {"NServiceBus.ControlMessage": "True", "NServiceBus.MessageIntent": "Reply", "NServiceBus.ReturnMessage.ErrorCode": "7"}
+    headers = {
+        "NServiceBus.ControlMessage": "True",
+        "NServiceBus.MessageIntent": "Reply",
+        "NServiceBus.ReturnMessage.ErrorCode": "7",
+    }
     queue.send(b"", headers)
 
     outcome = Pipeline(database, "Sales", Endpoint("Sales"), reconnect=database.open_second).process_one()

@@ -64,7 +64,11 @@ def only(database):
 
 def seconds_left(message) -> float | None:
     """Until a message expires, rounded to ten seconds."""
-    return None if message.expires is None else round((message.expires.replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds(), -1)
+    return (
+        None
+        if message.expires is None
+        else round((message.expires.replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds(), -1)
+    )
 
 
 def test_a_moment_delays_until_then(bus, database, only):
@@ -97,7 +101,9 @@ def test_send_local_reaches_the_endpoints_own_queue(bus, only, send):
 
 def test_a_handler_sends_to_its_own_endpoint_with_the_options_of_a_send(bus, database, only):
     endpoint = Endpoint("Sales")
-    endpoint.handles("Shop.Go", Go)(lambda message, context: context.send_local(Quote(), headers={"Shop.Step": "2"}) and None)
+    endpoint.handles("Shop.Go", Go)(
+        lambda message, context: context.send_local(Quote(), headers={"Shop.Step": "2"}) and None
+    )
     with bus() as sales:
         sales.send_local(Go())
 
@@ -107,7 +113,10 @@ def test_a_handler_sends_to_its_own_endpoint_with_the_options_of_a_send(bus, dat
 
 
 def test_an_endpoint_that_only_sends_has_no_queue_of_its_own(database):
-    with pytest.raises(InvalidMessage, match="Web cannot send to itself: it only sends"), Endpoint("Web", send_only=True).open(database) as web:
+    with (
+        pytest.raises(InvalidMessage, match="Web cannot send to itself: it only sends"),
+        Endpoint("Web", send_only=True).open(database) as web,
+    ):
         web.send_local(Go())
 
 
@@ -172,14 +181,20 @@ def test_a_message_has_the_id_that_its_sender_gives(bus, database, only):
 
 def test_in_a_handler_such_a_message_belongs_to_the_correlation_of_the_handled_one(bus, database, only):
     endpoint = Endpoint("Sales")
-    endpoint.handles("Shop.Go", Go)(lambda message, context: context.send(Go(), "Billing", message_id="second") and None)
+    endpoint.handles("Shop.Go", Go)(
+        lambda message, context: context.send(Go(), "Billing", message_id="second") and None
+    )
     with bus() as sales:
         sales.send_local(Go(), message_id="first")
 
     endpoint.process_one(database)
 
     headers = only().headers
-    assert (headers[MESSAGE_ID], headers[CORRELATION_ID], headers["NServiceBus.RelatedTo"]) == ("second", "first", "first")
+    assert (headers[MESSAGE_ID], headers[CORRELATION_ID], headers["NServiceBus.RelatedTo"]) == (
+        "second",
+        "first",
+        "first",
+    )
 
 
 # ------------------------------------------------------------------------------------------------ time to be received
@@ -196,7 +211,9 @@ def test_a_command_expires_as_its_class_or_its_sender_says(bus, only, message, g
 
     sent = only()
     assert seconds_left(sent) == left
-    assert sent.headers.get(TIME_TO_BE_RECEIVED) == {None: None, 60: "00:01:00", 120: "00:02:00", 3600: "01:00:00"}[left]
+    assert (
+        sent.headers.get(TIME_TO_BE_RECEIVED) == {None: None, 60: "00:01:00", 120: "00:02:00", 3600: "01:00:00"}[left]
+    )
 
 
 def test_a_delayed_command_of_such_a_class_does_not_expire(bus, database, only):
@@ -257,6 +274,8 @@ def test_a_dict_with_the_name_of_its_type_and_a_class_of_a_module_are_sent(bus, 
         open_bus.send(BestQuote(), to="Billing")
         open_bus.send(Unnamed(), to="Billing")
 
-    first, second, third = (each.headers["NServiceBus.EnclosedMessageTypes"] for each in Queue("Billing", database).browse(5))
+    first, second, third = (
+        each.headers["NServiceBus.EnclosedMessageTypes"] for each in Queue("Billing", database).browse(5)
+    )
     assert (first, third) == ("Shop.Go", f"{__name__}.Unnamed")
     assert second.endswith("BestQuote;Shop.BetterQuote;Shop.Quote")

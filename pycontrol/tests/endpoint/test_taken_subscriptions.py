@@ -31,10 +31,15 @@ def subscriptions(database, sql):
     """Returns the subscriptions of this file's topic: endpoint and canonical address."""
 
     def there():
-        return sorted((row.endpoint, row.queue_address) for row in database.call("list_subscriptions") if row.topic == TOPIC)
+        return sorted(
+            (row.endpoint, row.queue_address) for row in database.call("list_subscriptions") if row.topic == TOPIC
+        )
 
     def clear():
-        sql.run(f"DELETE FROM {sql.table('SubscriptionRouting')} WHERE {'topic' if database.engine == 'postgresql' else 'Topic'} = ?", TOPIC)
+        sql.run(
+            f"DELETE FROM {sql.table('SubscriptionRouting')} WHERE {'topic' if database.engine == 'postgresql' else 'Topic'} = ?",
+            TOPIC,
+        )
         sql.run("DELETE FROM rowpost.taken_subscription")
 
     clear()
@@ -69,16 +74,22 @@ def asks(database, intent="Subscribe", **changed):
 
 
 def process(database, handler):
-    return pipeline_with(database, "Sales", handler, error_queue=named("error"), reconnect=database.open_second).process_one()
+    return pipeline_with(
+        database, "Sales", handler, error_queue=named("error"), reconnect=database.open_second
+    ).process_one()
 
 
 def take(database, *, publisher="Sales", endpoint="Billing", address="Billing", ends=False):
-    return database.call_atomically("take_subscription", publisher=publisher, endpoint=endpoint, topic=TOPIC, queue_address=address, ends=ends)
+    return database.call_atomically(
+        "take_subscription", publisher=publisher, endpoint=endpoint, topic=TOPIC, queue_address=address, ends=ends
+    )
 
 
 # ------------------------------------------------------------------ an endpoint that takes them
 @pytest.mark.parametrize("mode", MODES)
-def test_an_endpoint_that_takes_subscriptions_subscribes_whoever_asks_and_ends_it_when_asked(database, queue, subscriptions, mode):
+def test_an_endpoint_that_takes_subscriptions_subscribes_whoever_asks_and_ends_it_when_asked(
+    database, queue, subscriptions, mode
+):
     sales = Endpoint("Sales", transaction_mode=mode, takes_subscriptions=True)
 
     queue.send(b"", asks(database))
@@ -107,7 +118,12 @@ def test_several_in_one_batch_are_all_taken(database, queue, subscriptions):
     sales = Endpoint("Sales", takes_subscriptions=True)
     for endpoint in ("Billing", "Shipping", "Stock"):
         queue.send(
-            b"", asks(database, endpoint=endpoint, address=canonical(database, "Sales") if endpoint == "Stock" else canonical(database, "Billing"))
+            b"",
+            asks(
+                database,
+                endpoint=endpoint,
+                address=canonical(database, "Sales") if endpoint == "Stock" else canonical(database, "Billing"),
+            ),
         )
     pipeline = pipeline_with(database, "Sales", sales, reconnect=database.open_second)
 
@@ -139,7 +155,9 @@ def test_a_subscription_that_servicecontrol_sent_again_is_acknowledged(database,
 @pytest.mark.promise("nothing-vanishes")
 @pytest.mark.parametrize("intent", ["Subscribe", "Unsubscribe"])
 @pytest.mark.parametrize("mode", MODES)
-def test_an_endpoint_that_does_not_take_them_moves_them_to_the_error_queue_at_once(database, queue, subscriptions, mode, intent):
+def test_an_endpoint_that_does_not_take_them_moves_them_to_the_error_queue_at_once(
+    database, queue, subscriptions, mode, intent
+):
     queue.send(b"", asks(database, intent))
 
     outcome = process(database, Endpoint("Sales", transaction_mode=mode))
@@ -180,7 +198,9 @@ def test_a_message_that_says_too_little_moves_to_the_error_queue_at_once(databas
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_the_endpoint_may_not_change_moves_to_the_error_queue_at_once_and_stays(database, queue, subscriptions, mode):
+def test_what_the_endpoint_may_not_change_moves_to_the_error_queue_at_once_and_stays(
+    database, queue, subscriptions, mode
+):
     database.call_atomically("subscribe", endpoint="Billing", topic=TOPIC, queue_address=canonical(database, "Billing"))
     queue.send(b"", asks(database, "Unsubscribe"))
 
@@ -246,7 +266,9 @@ def test_a_subscription_without_its_facts_is_refused(database, subscriptions, wr
 
 
 @pytest.mark.promise("execute-rights-suffice")
-def test_a_publishers_login_subscribes_others_only_to_what_it_may_reach_and_redirects_nobody(target, database, sql, subscriptions, make_queue):
+def test_a_publishers_login_subscribes_others_only_to_what_it_may_reach_and_redirects_nobody(
+    target, database, sql, subscriptions, make_queue
+):
     """The publisher may send to `reached` and to nothing else; what others subscribed stays."""
     publisher, reached, foreign = make_queue().name, make_queue().name, make_queue().name
     database.call_atomically("subscribe", endpoint="Native", topic=TOPIC, queue_address=foreign)

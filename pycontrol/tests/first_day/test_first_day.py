@@ -22,7 +22,9 @@ from tests.support.documents import ROOT
 
 SERVER = "ROWPOST_FIRST_DAY_URL"
 PASSWORD = "S3cret;}x"
-needs_engine = pytest.mark.skipif(not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER")
+needs_engine = pytest.mark.skipif(
+    not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER"
+)
 
 
 @pytest.fixture
@@ -72,7 +74,11 @@ def test_on_babelfish_a_known_limit_is_no_failure_and_an_unexpected_error_is_one
 
     limit, unexpected = judge(ended(Failed("waited", ["2 s"])), place), judge(ended(ValueError("x")), place)
 
-    assert (limit.state, limit.reason, limit.seen) == (NOT_POSSIBLE, "Babelfish ignores READPAST", ("seen: waited", "2 s"))
+    assert (limit.state, limit.reason, limit.seen) == (
+        NOT_POSSIBLE,
+        "Babelfish ignores READPAST",
+        ("seen: waited", "2 s"),
+    )
     assert unexpected.state == FAILED
 
 
@@ -139,7 +145,9 @@ def test_a_report_of_tests_is_counted_with_names_of_failures_and_reasons_of_skip
     assert counts.seen() == ["1 passed, 2 failed, 1 skipped", "a.two: no", "a.three: broken", "skipped 1: why"]
 
 
-@pytest.mark.parametrize(("mode", "found"), [("X", ["X Sales"]), ("S", ["S Sales"]), ("SIX", ["SIX Sales"]), ("IX", []), ("Sch-S", [])])
+@pytest.mark.parametrize(
+    ("mode", "found"), [("X", ["X Sales"]), ("S", ["S Sales"]), ("SIX", ["SIX Sales"]), ("IX", []), ("Sch-S", [])]
+)
 def test_a_lock_that_keeps_others_from_a_table_is_found(mode, found):
     held = [("KEY", "X", None, 4000), ("PAGE", "IX", None, 90), ("OBJECT", mode, 7, 1), ("OBJECT", "X", 99, 1)]
 
@@ -171,7 +179,13 @@ def test_deadlocks_and_lost_or_repeated_messages_are_found(errors, received, sto
     assert contest_problem(errors, received, stored, 2) == problem
 
 
-MEMBER = {"build": "15.0.4430.1", "edition": "Developer", "member of db_owner": "1", "member of sysadmin": "0", "user of the deployment": "deployer"}
+MEMBER = {
+    "build": "15.0.4430.1",
+    "edition": "Developer",
+    "member of db_owner": "1",
+    "member of sysadmin": "0",
+    "user of the deployment": "deployer",
+}
 
 
 @pytest.mark.parametrize(
@@ -232,13 +246,26 @@ def test_a_short_run_leaves_a_report_without_secrets_and_no_database_sqlserver(t
     name, folder = f"{NAME}_{os.getpid()}", tmp_path / "report"
 
     done = first_day(
-        "--quick", "--only", "preflight", "deploy", "readpast", "escalation", "plans", "--database", name, "--output", str(folder), url=server
+        "--quick",
+        "--only",
+        "preflight",
+        "deploy",
+        "readpast",
+        "escalation",
+        "plans",
+        "--database",
+        name,
+        "--output",
+        str(folder),
+        url=server,
     )
 
     steps = {step["name"]: step for step in json.loads((folder / "report.json").read_text())["steps"]}
     assert done.returncode == 0, done.stdout + done.stderr + (folder / "report.md").read_text()
     assert list(steps) == ["preflight", "deploy", "readpast", "escalation", "plans"]
-    assert {"second deployment: 0 changes", "verify: no finding", "check_queue: no finding"} <= set(steps["deploy"]["seen"])
+    assert {"second deployment: 0 changes", "verify: no finding", "check_queue: no finding"} <= set(
+        steps["deploy"]["seen"]
+    )
     assert not exists(server, name)
     secret = parts(server)["pwd"].strip("{}")
     assert [path.name for path in folder.iterdir() if secret in path.read_text()] == []
@@ -250,7 +277,9 @@ def test_a_database_that_exists_is_not_touched_sqlserver(tmp_path, server):
     with connect_url("sqlserver", server) as database:
         database.dialect.script(database.driver_connection, f"CREATE DATABASE {name};")
         try:
-            done = first_day("--only", "preflight", "--database", name, "--output", str(tmp_path / "report"), url=server)
+            done = first_day(
+                "--only", "preflight", "--database", name, "--output", str(tmp_path / "report"), url=server
+            )
 
             assert done.returncode == 2
             assert f"A database or login {name} exists. Nothing was changed." in done.stderr

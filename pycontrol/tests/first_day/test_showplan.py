@@ -18,9 +18,7 @@ def document(*written):
 
 
 def statement(*operators, text="WITH oldest AS (SELECT ...)", warning=""):
-    return (
-        f'<StmtSimple StatementText="{text}" StatementId="1" StatementType="DELETE"><QueryPlan>{warning}{"".join(operators)}</QueryPlan></StmtSimple>'
-    )
+    return f'<StmtSimple StatementText="{text}" StatementId="1" StatementType="DELETE"><QueryPlan>{warning}{"".join(operators)}</QueryPlan></StmtSimple>'
 
 
 def operator(physical, *inner, content=""):
@@ -40,17 +38,25 @@ def read(physical, table="Sales", index="Index_RowVersion", *, seeks=True, looku
 
 SEEK = read("Clustered Index Seek")
 #: what a DELETE maintains: no read
-DELETED = operator("Clustered Index Delete", content='<Update><Object Table="[Sales]" Index="[Index_RowVersion]"/></Update>')
+DELETED = operator(
+    "Clustered Index Delete", content='<Update><Object Table="[Sales]" Index="[Index_RowVersion]"/></Update>'
+)
 
 
 def test_a_statement_has_its_text_its_operators_and_what_they_read_in_the_order_of_the_plan():
-    plan = document('<StmtSimple StatementText="SET NOCOUNT ON"/>', statement(operator("Top", SEEK, read("Table Scan", "Other", "", seeks=False))))
+    plan = document(
+        '<StmtSimple StatementText="SET NOCOUNT ON"/>',
+        statement(operator("Top", SEEK, read("Table Scan", "Other", "", seeks=False))),
+    )
 
     (found,) = statements(plan)
 
     assert found.text == "WITH oldest AS (SELECT ...)"
     assert found.operators == ("Top", "Clustered Index Seek", "Table Scan")
-    assert found.reads == (Read("Clustered Index Seek", "Sales", "Index_RowVersion", True), Read("Table Scan", "Other", "", False))
+    assert found.reads == (
+        Read("Clustered Index Seek", "Sales", "Index_RowVersion", True),
+        Read("Table Scan", "Other", "", False),
+    )
 
 
 def test_statements_inside_of_a_condition_are_found():
@@ -83,7 +89,9 @@ def test_a_seek_of_another_index_is_found():
     assert found == ["Index Seek of Sales.Index_Expires", "no seek of Sales.Index_RowVersion"]
 
 
-@pytest.mark.parametrize("lookup", [read("RID Lookup", index=""), read("Clustered Index Seek", index="Other", seeks=True, lookup=True)])
+@pytest.mark.parametrize(
+    "lookup", [read("RID Lookup", index=""), read("Clustered Index Seek", index="Other", seeks=True, lookup=True)]
+)
 def test_a_lookup_after_a_seek_is_as_intended(lookup):
     assert problems(RULE, [document(statement(read("Index Seek"), lookup))]) == []
 
@@ -126,7 +134,9 @@ def test_statements_that_read_other_tables_or_have_another_text_are_not_judged()
 def test_what_is_no_showplan_is_refused_and_reported_for_its_procedure(text):
     with pytest.raises(ValueError, match=r"not XML|no showplan"):
         statements(text)
-    assert judge_plans({"peek_queue:Sales": RULE}, {"peek_queue:Sales": [text]})["peek_queue:Sales"].startswith("the plan cannot be read")
+    assert judge_plans({"peek_queue:Sales": RULE}, {"peek_queue:Sales": [text]})["peek_queue:Sales"].startswith(
+        "the plan cannot be read"
+    )
 
 
 def outbox(*reads, text="SELECT TOP (@count) ... OPTION (FORCE ORDER)"):
@@ -152,15 +162,25 @@ def test_the_outbox_is_read_from_its_few_operations_to_their_records(procedure):
 def test_staged_messages_of_one_job_are_found_by_its_key():
     rule, text = RULES["drop_staged"], "DELETE ... WHERE s.job_key = @job_key"
     key = ("staged_message", "staged_message_key")
-    others = statement(read("Clustered Index Scan", *key, seeks=False), text="DELETE ... WHERE s.staged_at &lt; @before")
+    others = statement(
+        read("Clustered Index Scan", *key, seeks=False), text="DELETE ... WHERE s.staged_at &lt; @before"
+    )
 
     assert problems(rule, [document(statement(read("Clustered Index Seek", *key), text=text), others)]) == []
     assert problems(rule, [document(statement(read("Clustered Index Scan", *key, seeks=False), text=text))]) != []
 
 
 def test_a_page_of_sagas_begins_at_its_first_id():
-    assert judge_plans({SAGAS: SAGA_RULE}, {SAGAS: [document(statement(read("Clustered Index Seek", "FirstDaySaga", "PK__1")))]}) == {}
-    wrong = judge_plans({SAGAS: SAGA_RULE}, {SAGAS: [document(statement(read("Clustered Index Scan", "FirstDaySaga", "PK__1", seeks=False)))]})
+    assert (
+        judge_plans(
+            {SAGAS: SAGA_RULE}, {SAGAS: [document(statement(read("Clustered Index Seek", "FirstDaySaga", "PK__1")))]}
+        )
+        == {}
+    )
+    wrong = judge_plans(
+        {SAGAS: SAGA_RULE},
+        {SAGAS: [document(statement(read("Clustered Index Scan", "FirstDaySaga", "PK__1", seeks=False)))]},
+    )
     assert wrong == {SAGAS: "Clustered Index Scan of FirstDaySaga.PK__1; no seek of FirstDaySaga"}
 
 

@@ -23,7 +23,11 @@ WORKFLOW = ROOT / ".github" / "workflows" / "nservicebus.yml"
 def of_csharp() -> dict[str, set[str]]:
     """The properties of each class and interface of Messages.cs."""
     text = (dotnet.SOURCE / "Messages.cs").read_text(encoding="utf-8")
-    return {name: set(PROPERTY.findall(body)) for name, _, body in CLASS.findall(text) if name not in ("IHaveNumber", "Line")}
+    return {
+        name: set(PROPERTY.findall(body))
+        for name, _, body in CLASS.findall(text)
+        if name not in ("IHaveNumber", "Line")
+    }
 
 
 @pytest.fixture
@@ -34,7 +38,9 @@ def of_python(monkeypatch) -> dict[str, set[str]]:
     messages = importlib.import_module("tests.support.interop.messages")
     classes = [getattr(messages, name) for name in messages.__all__]
     pascal = lambda name: "".join(word.capitalize() for word in name.split("_"))  # noqa: E731
-    return {type_name(cls).rpartition(".")[2]: {pascal(field.name) for field in dataclasses.fields(cls)} for cls in classes}
+    return {
+        type_name(cls).rpartition(".")[2]: {pascal(field.name) for field in dataclasses.fields(cls)} for cls in classes
+    }
 
 
 def test_both_sides_have_the_same_messages(of_python):
@@ -44,7 +50,9 @@ def test_both_sides_have_the_same_messages(of_python):
 
 def test_every_message_that_a_handler_in_csharp_takes_has_a_handler_in_python():
     handled = {
-        name for path in dotnet.SOURCE.glob("*.cs") for name in re.findall(r"(?:IHandleMessages|IAmStartedByMessages)<(\w+)>", path.read_text())
+        name
+        for path in dotnet.SOURCE.glob("*.cs")
+        for name in re.findall(r"(?:IHandleMessages|IAmStartedByMessages)<(\w+)>", path.read_text())
     }
     python = (ROOT / "pycontrol" / "tests" / "support" / "interop" / "rowpost_endpoint.py").read_text(encoding="utf-8")
 
@@ -90,7 +98,10 @@ def test_a_url_as_a_connection_string_of_dotnet(engine, url, expected):
     assert sorted(found.split(";")) == sorted(expected.split(";"))
 
 
-@pytest.mark.parametrize(("engine", "url"), [("postgresql", "postgresql://db/shop?sslmode=require"), ("sqlserver", "Server=db;MARS_Connection=yes")])
+@pytest.mark.parametrize(
+    ("engine", "url"),
+    [("postgresql", "postgresql://db/shop?sslmode=require"), ("sqlserver", "Server=db;MARS_Connection=yes")],
+)
 def test_an_option_that_is_not_translated_is_refused_by_name(engine, url):
     with pytest.raises(ValueError, match=r"sslmode|mars_connection"):
         dotnet.connection_string(engine, url)
@@ -118,7 +129,9 @@ def sdk(tmp_path, monkeypatch):
 
 
 def test_a_build_gets_a_copy_of_the_sources_and_the_options(sdk, tmp_path):
-    sdk(f'echo "$@" > {tmp_path}/arguments; mkdir {tmp_path}/made/bin; touch {tmp_path}/made/source/obj {tmp_path}/made/bin/nsb.dll')
+    sdk(
+        f'echo "$@" > {tmp_path}/arguments; mkdir {tmp_path}/made/bin; touch {tmp_path}/made/source/obj {tmp_path}/made/bin/nsb.dll'
+    )
     before = sorted(dotnet.SOURCE.iterdir())
 
     made = dotnet.build(tmp_path / "made", "-p:NsbVersion=10.2.8")

@@ -62,9 +62,15 @@ def test_a_message_that_servicecontrol_retries_is_acknowledged(stage, make_queue
     make_queue(CONTROL)
     answerer, row = failed(stage)
     answerer.tell("mend")
-    returned = {name: value for name, value in row.headers.items() if "ExceptionInfo" not in name and name != FAILED_QUEUE}
+    returned = {
+        name: value for name, value in row.headers.items() if "ExceptionInfo" not in name and name != FAILED_QUEUE
+    }
 
-    stage.insert(stage.answerer, encode_headers({**returned, RETRY_UNIQUE_MESSAGE_ID: UNIQUE, RETRY_ACKNOWLEDGEMENT_QUEUE: CONTROL}), row.body)
+    stage.insert(
+        stage.answerer,
+        encode_headers({**returned, RETRY_UNIQUE_MESSAGE_ID: UNIQUE, RETRY_ACKNOWLEDGEMENT_QUEUE: CONTROL}),
+        row.body,
+    )
 
     assert answerer.wait_for("handled", "Fail")[0]["body"] == ORDER
     (acknowledgement,) = stage.wait_for_rows(CONTROL)
@@ -103,7 +109,9 @@ def test_corrupt_rows_move_to_the_error_queue_and_the_next_one_is_handled(stage)
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_failed_handler_sent_is_never_seen(stage, mode):
     asker = stage.start("asker")
-    once = {"immediate": 0} if mode == "None" else {}  # in this mode a message has left its queue already, so NServiceBus refuses retries
+    once = (
+        {"immediate": 0} if mode == "None" else {}
+    )  # in this mode a message has left its queue already, so NServiceBus refuses retries
     answerer = stage.start("answerer", mode=mode, **once)
 
     asker.send("Relay", {"OrderId": 1, "To": stage.asker, "ThenFail": True}, to=stage.answerer)

@@ -54,7 +54,11 @@ def test_lines_that_are_no_reports_are_its_log(start):
 
 
 def test_a_program_that_cannot_start_says_why(start, target):
-    wrong = target.url + ";Database=none_such" if target.settings.engine == "sqlserver" else "postgresql://nobody@/none?host=/none/such"
+    wrong = (
+        target.url + ";Database=none_such"
+        if target.settings.engine == "sqlserver"
+        else "postgresql://nobody@/none?host=/none/such"
+    )
 
     with pytest.raises(ProcessEnded, match=r"Driven\d+ did not start: (DatabaseUnavailable|LoginRefused)"):
         start(wrong).started()
@@ -91,7 +95,10 @@ def test_a_command_that_fails_says_why_and_the_next_one_works(start):
 def test_what_does_not_come_is_named_with_what_did(start):
     driven = start().started()
 
-    with pytest.raises(AssertionError, match=r"Driven\d+: 1 x handled = 'Fail' did not come within 0 s. It reported \[\{'started': 'Driven\d+'\}\]"):
+    with pytest.raises(
+        AssertionError,
+        match=r"Driven\d+: 1 x handled = 'Fail' did not come within 0 s. It reported \[\{'started': 'Driven\d+'\}\]",
+    ):
         driven.wait_for("handled", "Fail", deadline=0.2)
 
 

@@ -21,7 +21,11 @@ ORDER = {"OrderId": 42}
 def test_a_command_is_handled_and_answered(stage):
     asker, answerer = stage.both()
 
-    asker.send("PlaceOrder", {"OrderId": 42, "Amount": 19.9, "Note": "Ž€🙂", "When": "2026-11-22T10:00:00+02:00"}, to=stage.answerer)
+    asker.send(
+        "PlaceOrder",
+        {"OrderId": 42, "Amount": 19.9, "Note": "Ž€🙂", "When": "2026-11-22T10:00:00+02:00"},
+        to=stage.answerer,
+    )
 
     (came,) = answerer.wait_for("handled", "PlaceOrder")
     (reply,) = asker.wait_for("handled", "OrderAccepted")

@@ -16,7 +16,9 @@ IN_XML = replace(RECORDED, map=None, day=None, clock=None, lines=[Line("y", 1, D
 
 
 @pytest.mark.parametrize(
-    ("serializer", "content_type", "values"), [("json", "application/json", RECORDED), ("xml", "text/xml", IN_XML)], ids=["json", "xml"]
+    ("serializer", "content_type", "values"),
+    [("json", "application/json", RECORDED), ("xml", "text/xml", IN_XML)],
+    ids=["json", "xml"],
 )
 def test_values_of_every_type_go_and_come_back(stage, serializer, content_type, values):
     asker, answerer = stage.both(serializer=serializer)

@@ -43,7 +43,10 @@ def test_every_model_and_every_broken_variant_is_checked():
         for model, text in found.items()
     }
 
-    checked = {model: {each for one in (*CHECKS, *REFUTED) if one.model == model for each in one.defines if "=" not in each} for model in found}
+    checked = {
+        model: {each for one in (*CHECKS, *REFUTED) if one.model == model for each in one.defines if "=" not in each}
+        for model in found
+    }
     assert checked == named
     assert {one.model for one in CHECKS} == set(found)
 

@@ -54,12 +54,20 @@ class Runs:
 
     def treat_crash(self, number):
         """Do what the supervisor does about a worker that died with a message in flight."""
-        text = (self.folder / f"in-flight-{number}").read_text() if (self.folder / f"in-flight-{number}").exists() else ""
+        text = (
+            (self.folder / f"in-flight-{number}").read_text() if (self.folder / f"in-flight-{number}").exists() else ""
+        )
         if not text:
             return
         row_id, row_version = json.loads(text)
         key = queue_key(parse_address(self.queue.name), self.target.settings.engine)
-        retries = Retries(self.queue.name, key, recoverability=plain_recoverability(RETRIES + 1), address=self.queue.name, error_queue="error")
+        retries = Retries(
+            self.queue.name,
+            key,
+            recoverability=plain_recoverability(RETRIES + 1),
+            address=self.queue.name,
+            error_queue="error",
+        )
         with Recorder(self.folder / f"worker-{SUPERVISOR}", self.rows) as recorder, self.target.connect() as database:
             recorder.counts_for(self.rows.index(row_version))
             retries.crashed(database, UUID(row_id), row_version, RowpostError("killed"))
@@ -68,7 +76,9 @@ class Runs:
         """Wait until the server has ended the sessions of a dead worker: the model's next worker starts after that."""
         sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = ?"
         dead, business = f"rowpost tests recorded {number}", f"rowpost outbox {self.queue.name}"
-        eventually(lambda: self.sql.value(sessions, dead) == 0 and self.sql.value(sessions, business) <= 1, "rolled back")
+        eventually(
+            lambda: self.sql.value(sessions, dead) == 0 and self.sql.value(sessions, business) <= 1, "rolled back"
+        )
 
     @property
     def events(self):
@@ -119,8 +129,24 @@ def test_workers_that_are_killed_follow_the_model_of_the_outbox(runs, business_u
 
 GOOD = [("RECEIVED", 0), ("HANDLED", 0)]
 TWICE = [("RECEIVED", 1), ("COUNTED", 1), ("ROLLED_BACK", 1), ("RECEIVED", 1), ("COUNTED", 1), ("MOVED", 1)]
-RESTARTED = [("RECEIVED", 1), ("KILLED", 0), ("RECEIVED", 1), ("COUNTED", 1), ("ROLLED_BACK", 1), ("RECEIVED_AGAIN", 1), ("MOVED", 1)]
-OUTBOX = [("RECEIVED", 0), ("UNKNOWN", 0), ("STORED", 0), ("SENT", 0), ("RECEIVED", 1), ("KNOWN_UNSENT", 0), ("REMOVED", 0)]
+RESTARTED = [
+    ("RECEIVED", 1),
+    ("KILLED", 0),
+    ("RECEIVED", 1),
+    ("COUNTED", 1),
+    ("ROLLED_BACK", 1),
+    ("RECEIVED_AGAIN", 1),
+    ("MOVED", 1),
+]
+OUTBOX = [
+    ("RECEIVED", 0),
+    ("UNKNOWN", 0),
+    ("STORED", 0),
+    ("SENT", 0),
+    ("RECEIVED", 1),
+    ("KNOWN_UNSENT", 0),
+    ("REMOVED", 0),
+]
 OUTBOX_END = [("SETTLED", 0), ("FORGOTTEN", 0)]
 OUTBOX_FIRST = [*OUTBOX[:4], *OUTBOX_END]
 SENT_BEFORE = [("RECEIVED", 1), ("KNOWN_UNSENT", 0), ("SENT_BEFORE", 0), ("SETTLED", 0)]
@@ -136,15 +162,28 @@ DUPLICATE_LAST = [*SENT_BEFORE, ("RECEIVED", 1), ("KNOWN_SENT", 0), ("REMOVED", 
         pytest.param("receive", [[*GOOD, *TWICE], GOOD, []], False, id="a message handled twice"),
         pytest.param("receive", [[*GOOD, *TWICE[:1], *TWICE[2:]], [], []], False, id="an attempt that was not counted"),
         pytest.param("receive", [[*GOOD, *TWICE[3:]], [], []], False, id="a move after one attempt"),
-        pytest.param("receive", [[*GOOD, *TWICE], [], [("COUNTED", 1)]], False, id="a count of the supervisor without a kill"),
+        pytest.param(
+            "receive", [[*GOOD, *TWICE], [], [("COUNTED", 1)]], False, id="a count of the supervisor without a kill"
+        ),
         pytest.param("receive", [[*GOOD, *RESTARTED], [], [("COUNTED", 1)]], True, id="a counted kill"),
         pytest.param("receive", [[*GOOD, *RESTARTED], [], []], False, id="a kill that was not counted"),
-        pytest.param("receive", [[*TWICE[:3], ("KILLED", 0)], [*GOOD, *TWICE], [("COUNTED", 1)]], True, id="killed before the move"),
+        pytest.param(
+            "receive",
+            [[*TWICE[:3], ("KILLED", 0)], [*GOOD, *TWICE], [("COUNTED", 1)]],
+            True,
+            id="killed before the move",
+        ),
         pytest.param("outbox", [[*OUTBOX, *OUTBOX_END], [], []], True, id="a message sent and a duplicate removed"),
-        pytest.param("outbox", [[*DUPLICATE_LAST, ("KILLED", 0)], OUTBOX_FIRST, []], True, id="killed after the last message"),
-        pytest.param("outbox", [[*OUTBOX, *OUTBOX_END, ("KILLED", 0)], [], []], True, id="killed with nothing left to do"),
+        pytest.param(
+            "outbox", [[*DUPLICATE_LAST, ("KILLED", 0)], OUTBOX_FIRST, []], True, id="killed after the last message"
+        ),
+        pytest.param(
+            "outbox", [[*OUTBOX, *OUTBOX_END, ("KILLED", 0)], [], []], True, id="killed with nothing left to do"
+        ),
         pytest.param("outbox", [[*OUTBOX[:4], ("SENT", 0)], [], []], False, id="operations sent twice"),
-        pytest.param("outbox", [[*OUTBOX[:2], *OUTBOX[3:], *OUTBOX_END], [], []], False, id="operations sent and not stored"),
+        pytest.param(
+            "outbox", [[*OUTBOX[:2], *OUTBOX[3:], *OUTBOX_END], [], []], False, id="operations sent and not stored"
+        ),
         pytest.param("outbox", [[*OUTBOX, *reversed(OUTBOX_END)], [], []], False, id="a dispatch forgotten too early"),
     ],
 )

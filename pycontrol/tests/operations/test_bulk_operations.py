@@ -60,7 +60,11 @@ def test_a_retry_of_all_that_match_is_on_record_with_its_counts(error, database)
     seen = []
 
     operation = BulkOperation.begin(
-        database, ADA, FailedSelection("error", Filter(exception="slow", since=datetime(2026, 1, 1, tzinfo=UTC))), FailureChange("retry"), "mended"
+        database,
+        ADA,
+        FailedSelection("error", Filter(exception="slow", since=datetime(2026, 1, 1, tzinfo=UTC))),
+        FailureChange("retry"),
+        "mended",
     )
     state = operation.run(seen.append)
     (found,) = list_operations(database)
@@ -91,7 +95,9 @@ def test_messages_are_discarded_and_moved(error, database):
     fail(error, 5, "wrong")
     fail(error, 4)
 
-    BulkOperation.begin(database, ADA, FailedSelection("error", Filter(exception="wrong")), FailureChange("discard"), "test data").run()
+    BulkOperation.begin(
+        database, ADA, FailedSelection("error", Filter(exception="wrong")), FailureChange("discard"), "test data"
+    ).run()
     BulkOperation.begin(database, ADA, ALL, FailureChange("move", to="Billing")).run()
 
     assert (error.peek(), bodies(database, "Sales"), bodies(database, "Billing")) == (0, [], [0, 1, 2, 3])
@@ -104,12 +110,16 @@ def test_an_edit_sets_and_removes_headers_and_its_values_are_not_on_record(error
     fail(error, 3)
     before = {message.message_id for message in error.browse()}
 
-    BulkOperation.begin(database, ADA, ALL, FailureChange("edit", headers={"Shop.Tenant": "s3cret", "NServiceBus.TimeSent": None})).run()
+    BulkOperation.begin(
+        database, ADA, ALL, FailureChange("edit", headers={"Shop.Tenant": "s3cret", "NServiceBus.TimeSent": None})
+    ).run()
     edited = Queue("Sales", database).browse()
     (operation,) = list_operations(database)
 
     assert {message.headers.get("Shop.Tenant") for message in edited} == {"s3cret"}
-    assert not any("NServiceBus.TimeSent" in message.headers or "NServiceBus.FailedQ" in message.headers for message in edited)
+    assert not any(
+        "NServiceBus.TimeSent" in message.headers or "NServiceBus.FailedQ" in message.headers for message in edited
+    )
     assert all("ServiceControl.EditOf" in message.headers for message in edited)
     assert before.isdisjoint(message.message_id for message in edited)
     assert (operation.details["sets"], operation.details["removes"]) == (["Shop.Tenant"], ["NServiceBus.TimeSent"])
@@ -127,7 +137,11 @@ def test_only_what_cannot_be_changed_stays_and_the_record_says_why(error, databa
 
     assert (state, error.peek(), len(bodies(database, "Sales"))) == ("done", 2, 120)
     assert (found.done, found.refused, found.finished, found.total) == (120, 2, 122, 122)
-    assert ("Nowhere" in found.outcome, found.outcome.endswith("1 more stay."), len(operation.refusals)) == (True, True, 2)
+    assert ("Nowhere" in found.outcome, found.outcome.endswith("1 more stay."), len(operation.refusals)) == (
+        True,
+        True,
+        2,
+    )
 
 
 def test_an_operation_on_a_cause_ends_where_it_was_seen(error, database):
@@ -136,7 +150,12 @@ def test_an_operation_on_a_cause_ends_where_it_was_seen(error, database):
     seen = scan(ErrorQueue(database), show=0)
     fail(error, 4)
 
-    BulkOperation.begin(database, ADA, FailedSelection("error", cause=seen.groups[0].cause.key, up_to=seen.up_to), FailureChange("retry")).run()
+    BulkOperation.begin(
+        database,
+        ADA,
+        FailedSelection("error", cause=seen.groups[0].cause.key, up_to=seen.up_to),
+        FailureChange("retry"),
+    ).run()
 
     assert (len(bodies(database, "Sales")), error.peek()) == (3, 6)
 
@@ -156,9 +175,10 @@ def test_what_cannot_be_read_is_not_on_record(error, database, sql):
     for change in (FailureChange("retry"), FailureChange("edit", headers={"Shop.Tenant": "b"})):
         BulkOperation.begin(database, ADA, ALL, change).run()
 
-    assert [(operation.done, operation.refused, "cannot be read" in operation.outcome) for operation in list_operations(database)] == [
-        (0, 2, True)
-    ] * 2
+    assert [
+        (operation.done, operation.refused, "cannot be read" in operation.outcome)
+        for operation in list_operations(database)
+    ] == [(0, 2, True)] * 2
     assert "s3cret" not in repr(sql.run("SELECT * FROM rowpost.operation_log"))
 
 
@@ -182,7 +202,9 @@ def test_a_request_to_cancel_from_another_session_ends_an_operation_after_its_ba
     other = open_database()
     operation = BulkOperation.begin(database, ADA, ALL, FailureChange("retry"))
 
-    state = operation.run(lambda counted: cancel_operation(other, counted.number, "bob") if counted.done == 100 else None)
+    state = operation.run(
+        lambda counted: cancel_operation(other, counted.number, "bob") if counted.done == 100 else None
+    )
     found = find_operation(database, operation.counts.number)
 
     assert (state, found.state, found.cancelled_by.startswith("bob (")) == ("cancelled", "cancelled", True)
@@ -250,14 +272,19 @@ def test_an_edit_goes_on_with_the_same_values_only(error, database):
             BulkOperation.resume(database, operation.counts.number, wrong)
     state = BulkOperation.resume(database, operation.counts.number, {"Shop.Tenant": "b"}).run()
 
-    assert (state, {message.headers.get("Shop.Tenant") for message in Queue("Sales", database).browse(500)}) == ("done", {"b"})
+    assert (state, {message.headers.get("Shop.Tenant") for message in Queue("Sales", database).browse(500)}) == (
+        "done",
+        {"b"},
+    )
     assert len(bodies(database, "Sales")) == 150
 
 
 def test_two_operations_on_the_same_messages_at_once_change_each_once(error, open_database, database, needs_readpast):
     fail(error, 600)
     operations = [
-        BulkOperation.begin(open_database(), Operator("test", name), replace(ALL, wanted=wanted), FailureChange("retry"))
+        BulkOperation.begin(
+            open_database(), Operator("test", name), replace(ALL, wanted=wanted), FailureChange("retry")
+        )
         for name, wanted in (("a", Filter()), ("b", Filter(exception="slow")))
     ]
     both_have_read = threading.Barrier(2, timeout=60)
@@ -275,7 +302,11 @@ def test_two_operations_on_the_same_messages_at_once_change_each_once(error, ope
     found = list_operations(database)
 
     assert (sorted(bodies(database, "Sales")), error.peek()) == (list(range(600)), 0)
-    assert (sum(operation.done for operation in found), [operation.finished for operation in found], {operation.state for operation in found}) == (
+    assert (
+        sum(operation.done for operation in found),
+        [operation.finished for operation in found],
+        {operation.state for operation in found},
+    ) == (
         600,
         [600, 600],
         {"done"},
@@ -296,7 +327,8 @@ def test_an_operation_and_its_line_commit_together(error, database):
 
     assert (kept, error.peek()) == (1, 0)
     assert [
-        (operation.name, operation.message_id, operation.reason, operation.details, operation.done) for operation in list_operations(database)
+        (operation.name, operation.message_id, operation.reason, operation.details, operation.done)
+        for operation in list_operations(database)
     ] == [("discard", "m-1", "test", {"row": row}, 1)]
 
 
@@ -304,7 +336,10 @@ def test_the_record_is_kept_for_ninety_days(error, database, sql):
     for _ in range(3):
         with ADA.operation(database, "pause", "Sales"):
             pass
-    sql.run("UPDATE rowpost.operation_log SET started_at = '2020-01-01' WHERE operation_id < ?", list_operations(database)[0].number)
+    sql.run(
+        "UPDATE rowpost.operation_log SET started_at = '2020-01-01' WHERE operation_id < ?",
+        list_operations(database)[0].number,
+    )
 
     assert (clean_operation_log(database), len(list_operations(database))) == (2, 1)
 
@@ -324,7 +359,9 @@ def test_an_operation_that_an_error_of_its_caller_ends_is_interrupted_and_its_op
     assert (found.state, found.done, found.may_go_on, error.peek()) == ("interrupted", 100, True, 150)
 
 
-def test_an_operation_that_the_server_cannot_execute_has_failed_and_goes_on_when_that_is_mended(error, database, target, sql):
+def test_an_operation_that_the_server_cannot_execute_has_failed_and_goes_on_when_that_is_mended(
+    error, database, target, sql
+):
     fail(error, 150)
     operation = BulkOperation.begin(database, ADA, ALL, FailureChange("retry"))
     table, postgresql = sql.table("Sales"), target.settings.engine == "postgresql"
@@ -343,5 +380,10 @@ def test_an_operation_that_the_server_cannot_execute_has_failed_and_goes_on_when
     BulkOperation.resume(database, operation.counts.number).run()
 
     assert (failed.state, failed.done, left) == ("failed", 0, 150)
-    assert failed.outcome == "DatabaseError: the log or the output of its process says more."  # the server's words may hold values
-    assert (bodies(database, "Sales"), find_operation(database, operation.counts.number).state) == (list(range(150)), "done")
+    assert (
+        failed.outcome == "DatabaseError: the log or the output of its process says more."
+    )  # the server's words may hold values
+    assert (bodies(database, "Sales"), find_operation(database, operation.counts.number).state) == (
+        list(range(150)),
+        "done",
+    )

@@ -41,7 +41,12 @@ def shop(target, database, empty):
 
         def send(self, **headers):
             with Endpoint("Web").open(database) as bus:
-                bus.send(b"{}", to="Sales", headers={TYPES: "Shop.PlaceOrder, Shop", **headers}, message_id=(sent := str(uuid4())))
+                bus.send(
+                    b"{}",
+                    to="Sales",
+                    headers={TYPES: "Shop.PlaceOrder, Shop", **headers},
+                    message_id=(sent := str(uuid4())),
+                )
             return sent
 
         def handle(self, handler=lambda message, context: None, *, retries=0, **options):
@@ -109,7 +114,13 @@ def test_failed_attempts_are_counted(shop, database):
 
 def test_a_delayed_message_says_when_it_is_due(shop, database):
     with Endpoint("Web").open(database) as bus:
-        bus.send(b"{}", to="Sales", delay=timedelta(hours=2), headers={TYPES: "Shop.PlaceOrder"}, message_id=(sent := str(uuid4())))
+        bus.send(
+            b"{}",
+            to="Sales",
+            delay=timedelta(hours=2),
+            headers={TYPES: "Shop.PlaceOrder"},
+            message_id=(sent := str(uuid4())),
+        )
 
     life = shop.life(sent)
 
@@ -120,7 +131,16 @@ def test_a_delayed_message_says_when_it_is_due(shop, database):
 def test_a_message_in_a_workers_hand_is_shown_with_its_process(shop, database):
     sent = shop.send()
     (row,) = Queue("Sales", database).browse(2)
-    workers = [{"queue": "Sales", "process_id": 4312, "state": "busy", "seconds": 1.0, "message": str(row.id), "message_seconds": 1.0}]
+    workers = [
+        {
+            "queue": "Sales",
+            "process_id": 4312,
+            "state": "busy",
+            "seconds": 1.0,
+            "message": str(row.id),
+            "message_seconds": 1.0,
+        }
+    ]
     database.call(
         "report_supervisor", supervisor_id=uuid4(), host_name="host-1", process_id=7, environment="shop", rowpost_version="1",
         queues='["Sales"]', workers=json.dumps(workers),
@@ -135,7 +155,9 @@ def test_an_outbox_knows_what_was_handled(shop, business_url, target):
     sent = shop.send()
     shop.handle(transaction_mode="receive_only", outbox=Outbox("business", url=business_url))
     with_outbox = replace(target.settings, outboxes=(OutboxSettings("business", business_url),))
-    unreachable = replace(target.settings, outboxes=(OutboxSettings("business", "postgresql://nobody@127.0.0.1:9/nothing"),))
+    unreachable = replace(
+        target.settings, outboxes=(OutboxSettings("business", "postgresql://nobody@127.0.0.1:9/nothing"),)
+    )
 
     life = shop.life(sent, settings=with_outbox)
 
@@ -149,7 +171,11 @@ def test_a_sagas_instance_is_named_with_its_state(make_desk, target, empty):
     desk.handle(Open("A"))
     desk.handle(Close("A"))
     desk.handle(Open("B"))
-    ids = [each.message_id for each in Queue("audit", desk.database).browse(10) if "Ledger.Noted" not in each.headers[TYPES]]
+    ids = [
+        each.message_id
+        for each in Queue("audit", desk.database).browse(10)
+        if "Ledger.Noted" not in each.headers[TYPES]
+    ]
 
     open_, close, other = (message_life(desk.database, target.settings, each) for each in ids)
 

@@ -119,7 +119,9 @@ def make_old(business, days, message_id="m-1"):
 
 def leave_behind(business, number=1, message_id="m-1"):
     """What a worker leaves that dies after the business commit."""
-    operation = AddressedMessage({"NServiceBus.MessageId": f"out of {message_id}"}, b'{"Number":%d}' % number, "Billing")
+    operation = AddressedMessage(
+        {"NServiceBus.MessageId": f"out of {message_id}"}, b'{"Number":%d}' % number, "Billing"
+    )
     key = {"endpoint": "Sales", "message_id": message_id}
     business.run("INSERT INTO business (number) VALUES (?)", number)
     business.database.call("record_handled", **key)
@@ -292,7 +294,11 @@ def test_a_page_begins_after_the_last_message_of_the_one_before(business):
     found, after = [], {}
     while page := business.database.call("list_undispatched", seconds=0, count=2, **after):
         found += [row.message_id for row in page]
-        after = {"after_ms": page[-1].handled_ms, "after_endpoint": page[-1].endpoint, "after_message_id": page[-1].message_id}
+        after = {
+            "after_ms": page[-1].handled_ms,
+            "after_endpoint": page[-1].endpoint,
+            "after_message_id": page[-1].message_id,
+        }
 
     assert sorted(found) == [f"m-{number}" for number in range(5)]
 
@@ -332,7 +338,9 @@ def test_a_member_of_rowpost_endpoint_works_the_outbox_and_reads_no_table_of_it(
         business.run("DROP ROLE rowpost_outbox_test")
 
 
-def test_a_supervisor_whose_login_may_not_clean_is_warned_once_and_still_sends_what_was_left_behind(business, business_url, target):
+def test_a_supervisor_whose_login_may_not_clean_is_warned_once_and_still_sends_what_was_left_behind(
+    business, business_url, target
+):
     if business.database.engine != "postgresql":
         pytest.skip("a login of Babelfish belongs to one database")
     leave_behind(business, 1, "m-1")
@@ -354,8 +362,13 @@ def test_a_supervisor_whose_login_may_not_clean_is_warned_once_and_still_sends_w
 
 
 def test_one_session_is_elected_to_clean_until_it_ends(business, business_url):
-    with connect_url(engine_of(business_url), business_url) as first, connect_url(engine_of(business_url), business_url) as second:
-        duty = f"test {uuid4()}"  # a cleaner of another test may be elected for the usual one until its session has ended
+    with (
+        connect_url(engine_of(business_url), business_url) as first,
+        connect_url(engine_of(business_url), business_url) as second,
+    ):
+        duty = (
+            f"test {uuid4()}"  # a cleaner of another test may be elected for the usual one until its session has ended
+        )
         elected = [each.call("elect", duty=duty)[0][0] for each in (first, second, first)]
         first.close()
         eventually(lambda: second.call("elect", duty=duty)[0][0], "the second is elected")
@@ -370,7 +383,11 @@ def test_a_handled_message_costs_a_small_row_however_much_it_sent_and_pages_are_
 
     def handle(numbers):
         keys = [{"endpoint": "Sales", "message_id": f"00000000-0000-0000-0000-{number:012}"} for number in numbers]
-        for name, more in (("record_handled", {}), ("store_operations", {"operations": large}), ("settle_operations", {})):
+        for name, more in (
+            ("record_handled", {}),
+            ("store_operations", {"operations": large}),
+            ("settle_operations", {}),
+        ):
             business.database.call_all([(name, None, {**key, **more}) for key in keys], begin=True, commit=True)
         eventually(is_vacuumed, "the pages of 500 messages, about 4 MB, are free again")
 
@@ -429,7 +446,9 @@ def test_the_password_of_a_business_database_is_not_shown():
 
 # ------------------------------------------------------------------ the way of a message
 @KINDS
-def test_a_handled_message_leaves_its_data_there_and_what_it_sent_here_and_no_traces(business, database, queue, order, pipe, sql, pessimistic):
+def test_a_handled_message_leaves_its_data_there_and_what_it_sent_here_and_no_traces(
+    business, database, queue, order, pipe, sql, pessimistic
+):
     order(1)
 
     kinds = handle_all(pipe(pessimistic=pessimistic))
@@ -490,7 +509,9 @@ def test_an_expired_message_that_was_handled_still_sends_what_it_caused(business
 
 
 @KINDS
-def test_a_failing_handler_leaves_nothing_and_ends_in_the_error_queue(business, database, queue, order, pipe, pessimistic):
+def test_a_failing_handler_leaves_nothing_and_ends_in_the_error_queue(
+    business, database, queue, order, pipe, pessimistic
+):
     def fail(context):
         raise ValueError("no such order")
 
@@ -528,7 +549,9 @@ def test_an_immediate_send_leaves_though_the_handler_fails(business, database, q
     assert (ledger(business), sent(database), queue.peek()) == ([], [99], 1)
 
 
-def test_what_goes_nowhere_keeps_the_data_and_leaves_when_there_is_a_place_for_it(business, database, order, pipe, make_queue):
+def test_what_goes_nowhere_keeps_the_data_and_leaves_when_there_is_a_place_for_it(
+    business, database, order, pipe, make_queue
+):
     queue = make_queue()
     place = f"{queue.name}Later"
     order(1)
@@ -600,7 +623,9 @@ def test_a_business_commit_that_fails_leaves_nothing(business, database, queue, 
 
 
 # ------------------------------------------------------------------ two workers with one message in hand
-def test_optimistic_both_handle_it_and_the_second_to_commit_is_undone(business, database, queue, order, pipe, needs_readpast):
+def test_optimistic_both_handle_it_and_the_second_to_commit_is_undone(
+    business, database, queue, order, pipe, needs_readpast
+):
     order(1)
     order(1)
     second = pipe()
@@ -615,7 +640,9 @@ def test_optimistic_both_handle_it_and_the_second_to_commit_is_undone(business, 
     assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [1], 0, [])
 
 
-def test_pessimistic_the_second_waits_and_its_handler_does_not_run(business, database, queue, order, pipe, needs_readpast):
+def test_pessimistic_the_second_waits_and_its_handler_does_not_run(
+    business, database, queue, order, pipe, needs_readpast
+):
     calls = []
     order(1)
     order(1)
@@ -638,7 +665,9 @@ def test_pessimistic_the_second_waits_and_its_handler_does_not_run(business, dat
 def waits(business):
     """Whether a session of the business database waits for a lock."""
     if business.database.engine == "postgresql":
-        return business.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+        return business.value(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
     return business.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id > 0")
 
 
@@ -647,7 +676,11 @@ def test_who_sends_what_another_stored_and_is_about_to_send_sends_it_alone(busin
     order(1)
     cared = []
 
-    first = pipe(step=at_step("stored", lambda: cared.append(send_left_behind(database, business.database, {"Sales"}, older_than=0))))
+    first = pipe(
+        step=at_step(
+            "stored", lambda: cared.append(send_left_behind(database, business.database, {"Sales"}, older_than=0))
+        )
+    )
     kinds = handle_all(first)
 
     assert [each.sent for each in cared] == [1]
@@ -655,7 +688,9 @@ def test_who_sends_what_another_stored_and_is_about_to_send_sends_it_alone(busin
     assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [1], 0, [])
 
 
-def test_stored_operations_that_cannot_be_read_fail_their_message_and_stop_no_other(business, database, queue, order, pipe):
+def test_stored_operations_that_cannot_be_read_fail_their_message_and_stop_no_other(
+    business, database, queue, order, pipe
+):
     leave_behind(business)
     business.run("UPDATE rowpost.outbox_operations SET operations = 'no JSON'")
     order(1)
@@ -680,7 +715,9 @@ def fill(business, endpoint, count, destination):
     operations = encode_outgoing([AddressedMessage({"NServiceBus.MessageId": "out"}, b'{"Number":1}', destination)])
     for number in range(count):
         key = {"endpoint": endpoint, "message_id": f"{endpoint}-{destination}-{number}"}
-        business.database.call_all([("record_handled", None, key), ("store_operations", None, {**key, "operations": operations})])
+        business.database.call_all(
+            [("record_handled", None, key), ("store_operations", None, {**key, "operations": operations})]
+        )
 
 
 def test_no_number_of_foreign_or_unsendable_messages_holds_up_the_others(business, database, monkeypatch):
@@ -700,14 +737,19 @@ def test_a_reason_is_found_without_sending(business, database):
     fill(business, "Sales", 1, "Nowhere")
     fill(business, "Sales", 1, "Billing")
 
-    reasons = {row: cleanup.why_unsent(database, business.database, *row) for row in cleanup.list_left_behind(business.database, ["Sales"], 0)}
+    reasons = {
+        row: cleanup.why_unsent(database, business.database, *row)
+        for row in cleanup.list_left_behind(business.database, ["Sales"], 0)
+    }
 
     assert "Nowhere" in reasons.pop(("Sales", "Sales-Nowhere-0"))
     assert reasons == {("Sales", "Sales-Billing-0"): None}
     assert (sent(database), len(left_behind(business))) == ([], 2)
 
 
-def test_each_message_that_cannot_be_sent_is_one_event_and_then_a_reminder(business, database, target, business_url, monkeypatch):
+def test_each_message_that_cannot_be_sent_is_one_event_and_then_a_reminder(
+    business, database, target, business_url, monkeypatch
+):
     monkeypatch.setattr(outbox_cleaner, "REMIND_S", 0.0)
     fill(business, "Sales", 2, "Nowhere")
     make_old(business, 1, "Sales-Nowhere-0")
@@ -727,7 +769,9 @@ def test_each_message_that_cannot_be_sent_is_one_event_and_then_a_reminder(busin
     assert "2 handled messages still cannot be sent" in rounds[1][0]
 
 
-def test_messages_that_fail_after_others_were_sent_wait_an_hour_for_their_own_reminder(business, database, target, business_url, monkeypatch):
+def test_messages_that_fail_after_others_were_sent_wait_an_hour_for_their_own_reminder(
+    business, database, target, business_url, monkeypatch
+):
     clock = SimpleNamespace(time=lambda: 0.0, monotonic=lambda: clock.now, now=0.0)
     monkeypatch.setattr(outbox_cleaner, "time", clock)
     emitted = []
@@ -758,7 +802,11 @@ def test_messages_that_fail_after_others_were_sent_wait_an_hour_for_their_own_re
 # ------------------------------------------------------------------ databases that are out of reach, or not what they were
 def nowhere(database):
     """The URL of a server that does not answer."""
-    return "postgresql://127.0.0.1:1/business" if database.engine == "postgresql" else "Server=127.0.0.1,1;Database=business"
+    return (
+        "postgresql://127.0.0.1:1/business"
+        if database.engine == "postgresql"
+        else "Server=127.0.0.1,1;Database=business"
+    )
 
 
 def end_session(probe, connection):
@@ -769,7 +817,9 @@ def end_session(probe, connection):
         probe.run(f"KILL {connection.cursor().execute('SELECT @@SPID').fetchval()}")
 
 
-def test_a_business_database_that_is_down_leaves_the_message_where_it_is_uncounted(business, database, queue, order, pipe, sql):
+def test_a_business_database_that_is_down_leaves_the_message_where_it_is_uncounted(
+    business, database, queue, order, pipe, sql
+):
     order(1)
     pipeline = pipe(url=nowhere(database))
 
@@ -782,7 +832,9 @@ def test_a_business_database_that_is_down_leaves_the_message_where_it_is_uncount
 
 
 @pytest.mark.parametrize("swallowed", [False, True])
-def test_a_message_that_ends_its_business_connection_leaves_nothing_and_has_failed(business, database, queue, order, pipe, sql, swallowed):
+def test_a_message_that_ends_its_business_connection_leaves_nothing_and_has_failed(
+    business, database, queue, order, pipe, sql, swallowed
+):
     order(1)
 
     def lose(context):
@@ -800,7 +852,9 @@ def test_a_message_that_ends_its_business_connection_leaves_nothing_and_has_fail
 
 @pytest.mark.parametrize("both", [False, True], ids=["business", "both"])
 @pytest.mark.parametrize("pessimistic", [False, True])
-def test_a_message_whose_sessions_are_over_when_it_is_stored_is_counted_and_leaves(business, database, queue, order, pipe, both, pessimistic, sql):
+def test_a_message_whose_sessions_are_over_when_it_is_stored_is_counted_and_leaves(
+    business, database, queue, order, pipe, both, pessimistic, sql
+):
     order(1)
 
     def lose(context):
@@ -817,7 +871,9 @@ def test_a_message_whose_sessions_are_over_when_it_is_stored_is_counted_and_leav
     assert (ledger(business), sent(database), queue.peek(), remembered(business)) == ([], [], 0, [])
 
 
-def test_a_business_database_that_goes_away_under_a_handler_is_no_attempt_at_the_message(business, database, queue, order, pipe, sql, monkeypatch):
+def test_a_business_database_that_goes_away_under_a_handler_is_no_attempt_at_the_message(
+    business, database, queue, order, pipe, sql, monkeypatch
+):
     order(1)
 
     def lose(context):
@@ -833,7 +889,9 @@ def test_a_business_database_that_goes_away_under_a_handler_is_no_attempt_at_the
 
 @pytest.mark.parametrize("verb", ["COMMIT", "ROLLBACK"])
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_handler_that_begins_another_business_transaction_fails_and_sends_nothing(business, database, queue, order, pipe, verb, raises):
+def test_a_handler_that_begins_another_business_transaction_fails_and_sends_nothing(
+    business, database, queue, order, pipe, verb, raises
+):
     order(1)
 
     def chain(context):
@@ -847,16 +905,24 @@ def test_a_handler_that_begins_another_business_transaction_fails_and_sends_noth
     outcome = pipe(then=chain).process_one()
 
     told = database.engine == "postgresql" and verb == "ROLLBACK"  # SQL Server does not say which of the two it was
-    assert (outcome.kind, "HandlerBrokeTransaction" in outcome.error) == (Kind.FAILED if told else Kind.MOVED_TO_ERROR, True)
+    assert (outcome.kind, "HandlerBrokeTransaction" in outcome.error) == (
+        Kind.FAILED if told else Kind.MOVED_TO_ERROR,
+        True,
+    )
     assert (ledger(business), sent(database), queue.peek()) == ([1] if verb == "COMMIT" else [], [], 1 if told else 0)
 
 
-def test_a_queues_connection_that_is_lost_after_the_business_commit_sends_once(business, database, queue, order, pipe, sql):
+def test_a_queues_connection_that_is_lost_after_the_business_commit_sends_once(
+    business, database, queue, order, pipe, sql
+):
     if database.engine != "postgresql":
         pytest.skip("no session can be ended from here")
     order(1)
     made = []
-    lose = at_step("stored", lambda: sql.run("SELECT pg_terminate_backend(?, 5000)", made[0].database.driver_connection.info.backend_pid))
+    lose = at_step(
+        "stored",
+        lambda: sql.run("SELECT pg_terminate_backend(?, 5000)", made[0].database.driver_connection.info.backend_pid),
+    )
     made.append(pipe(step=lose))
 
     with pytest.raises(DatabaseUnavailable):
@@ -869,7 +935,9 @@ def test_a_queues_connection_that_is_lost_after_the_business_commit_sends_once(b
     assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [1], 0, [])
 
 
-def test_a_business_database_without_an_outbox_is_refused_before_a_handler_runs(business, database, queue, order, pipe, new_database, target):
+def test_a_business_database_without_an_outbox_is_refused_before_a_handler_runs(
+    business, database, queue, order, pipe, new_database, target
+):
     bare = new_database("sqlserver" if database.engine == "sqlserver" else target.label)
     order(1)
 
@@ -900,7 +968,9 @@ def altered(business, statement):
         business.run(f"ALTER TABLE rowpost.outbox_operations ADD operations {text} NOT NULL DEFAULT ''")
 
 
-def test_many_messages_use_one_business_connection_and_are_settled_along_the_way(business, database, queue, order, pipe, sql):
+def test_many_messages_use_one_business_connection_and_are_settled_along_the_way(
+    business, database, queue, order, pipe, sql
+):
     for number in range(50):
         order(number)
     connections = set()

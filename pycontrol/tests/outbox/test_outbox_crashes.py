@@ -48,7 +48,9 @@ class Shop:
             pipeline.close()
 
     def written(self):
-        return Counter(row[0] for row in self.business.driver_connection.execute("SELECT number FROM business").fetchall())
+        return Counter(
+            row[0] for row in self.business.driver_connection.execute("SELECT number FROM business").fetchall()
+        )
 
     def sent(self):
         found, anchor = Counter(), None

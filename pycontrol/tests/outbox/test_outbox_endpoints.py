@@ -55,14 +55,18 @@ class Site:
         """What a worker leaves that dies after the business commit, and whose message is gone."""
         operation = AddressedMessage({"NServiceBus.MessageId": "1"}, b'{"Number":1}', "Billing")
         self.in_business(lambda database: database.call("record_handled", **KEY))
-        self.in_business(lambda database: database.call("store_operations", **KEY, operations=encode_outgoing([operation])))
+        self.in_business(
+            lambda database: database.call("store_operations", **KEY, operations=encode_outgoing([operation]))
+        )
 
     def in_business(self, work):
         with connect_url(engine_of(self.business_url), self.business_url) as database:
             return work(database)
 
     def rows(self, statement):
-        return self.in_business(lambda database: [tuple(row) for row in database.driver_connection.execute(statement).fetchall()])
+        return self.in_business(
+            lambda database: [tuple(row) for row in database.driver_connection.execute(statement).fetchall()]
+        )
 
     def run(self, statement):
         self.in_business(lambda database: database.driver_connection.execute(statement))
@@ -97,7 +101,11 @@ def site(new_database, tmp_path):
 def test_the_business_database_is_read_with_its_secret_and_not_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("SHOP_PASSWORD", "s3:cret")
 
-    settings = load_settings(write_file(tmp_path, "postgresql://db01/q", "postgresql://app:${SHOP_PASSWORD}@db02/shop", more=", retention: 60"))
+    settings = load_settings(
+        write_file(
+            tmp_path, "postgresql://db01/q", "postgresql://app:${SHOP_PASSWORD}@db02/shop", more=", retention: 60"
+        )
+    )
 
     (outbox,) = settings.outboxes
     assert (outbox.name, outbox.url, outbox.retention, outbox.engine) == (
@@ -109,7 +117,9 @@ def test_the_business_database_is_read_with_its_secret_and_not_shown(tmp_path, m
 def test_a_business_database_may_be_of_another_engine(tmp_path, monkeypatch):
     monkeypatch.setenv("SHOP_PASSWORD", "a;b")
 
-    settings = load_settings(write_file(tmp_path, "postgresql://db01/q", "Server=sql02;Database=shop;UID=app;PWD=${SHOP_PASSWORD}"))
+    settings = load_settings(
+        write_file(tmp_path, "postgresql://db01/q", "Server=sql02;Database=shop;UID=app;PWD=${SHOP_PASSWORD}")
+    )
 
     (outbox,) = settings.outboxes
     assert (outbox.engine, outbox.url) == ("sqlserver", "Server=sql02;Database=shop;UID=app;PWD={a;b}")
@@ -268,7 +278,9 @@ def test_workers_wait_for_a_business_database_that_is_down_and_go_on_when_it_is_
             running.order(1)
             eventually(lambda: running.sent() == Counter([1]), "the first order is sent")
             admin.driver_connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-            admin.driver_connection.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (name,))
+            admin.driver_connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (name,)
+            )
             try:
                 running.order(2)
                 eventually(lambda: supervisor.seen(events.Trouble), "the supervisor tells of the trouble")
@@ -291,7 +303,9 @@ def test_a_supervisor_sends_what_was_left_behind_and_forgets_what_is_old(running
 
     with Running(running.settings):
         eventually(lambda: running.sent() == Counter([1]), "what was left behind is sent")
-        eventually(lambda: running.rows("SELECT message_id FROM rowpost.outbox") == [("m-1",)], "the old one is forgotten")
+        eventually(
+            lambda: running.rows("SELECT message_id FROM rowpost.outbox") == [("m-1",)], "the old one is forgotten"
+        )
 
 
 # ------------------------------------------------------------------ two engines

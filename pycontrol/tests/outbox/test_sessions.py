@@ -55,7 +55,10 @@ class Desk:
     def what_a_supervisor_does(self):
         """The first of its rounds that sends something or fails: a session that has just ended may still hold the row."""
         rounds = []
-        eventually(lambda: rounds.append(self.send_left_behind()) or rounds[-1].sent or rounds[-1].failed, "a round finds the message")
+        eventually(
+            lambda: rounds.append(self.send_left_behind()) or rounds[-1].sent or rounds[-1].failed,
+            "a round finds the message",
+        )
         return rounds[-1]
 
 
@@ -142,7 +145,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_program_that_dies_after_its_commit_has_its_messages_sent_by_a_supervisor(desk, when, numbers):
     given = {"engine": desk.target.settings.engine, "queues": desk.target.url, "business": desk.url, "when": when}
     path = os.pathsep.join(filter(None, sys.path))
-    died = subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(given)], env={**os.environ, "PYTHONPATH": path}, check=False)
+    died = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(given)], env={**os.environ, "PYTHONPATH": path}, check=False
+    )
     before = desk.sent()
 
     cared = desk.what_a_supervisor_does() if numbers else desk.send_left_behind()

@@ -54,7 +54,9 @@ def one_by_one(database, handler, times=1):
 # ------------------------------------------------------------------ outcomes
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.promise("nothing-vanishes")
-def test_a_message_that_its_handler_discards_has_an_outcome_with_the_reason_and_what_it_sent_is_sent(empty, database, mode):
+def test_a_message_that_its_handler_discards_has_an_outcome_with_the_reason_and_what_it_sent_is_sent(
+    empty, database, mode
+):
     message_id = empty.send(b"{}", TYPE)
 
     (outcome,) = one_by_one(database, endpoint_that_discards(mode))
@@ -225,12 +227,20 @@ def test_a_supervisor_tells_which_message_a_handler_discarded(shop):
         supervisor.until(lambda: supervisor.seen(events.Discarded), "the event")
 
     (event,) = supervisor.seen(events.Discarded)
-    assert (event.message_id, event.message_type, event.reason) == (str(message_id), "Shop.Old", "nobody sells it any more")
+    assert (event.message_id, event.message_type, event.reason) == (
+        str(message_id),
+        "Shop.Old",
+        "nobody sells it any more",
+    )
 
 
 def test_a_report_is_full_with_fifty_of_them_and_the_next_one_describes_the_others(empty, database, sql):
     sql.insert_expired("Sales", 60)
-    batches, tally, reports = Batches(pipeline_with(database, "Sales", endpoint_that_discards()), BatchSize(60, None, now=60)), Tally(), []
+    batches, tally, reports = (
+        Batches(pipeline_with(database, "Sales", endpoint_that_discards()), BatchSize(60, None, now=60)),
+        Tally(),
+        [],
+    )
 
     for outcome in batches.process():
         tally.add(outcome)

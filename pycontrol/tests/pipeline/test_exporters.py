@@ -58,7 +58,9 @@ def test_a_collector_that_fails_is_told_once_and_again_when_it_is_back(caplog):
 def test_the_end_of_a_process_exports_what_is_left(monkeypatch):
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
     with Collector() as collector:
-        each = Exporters(TelemetrySettings(traces="otlp", meters="otlp", endpoint=collector.url, interval=3600), "Sales")
+        each = Exporters(
+            TelemetrySettings(traces="otlp", meters="otlp", endpoint=collector.url, interval=3600), "Sales"
+        )
         span(each)
         each.meters.get_meter("test").create_counter("made").add(1)
         each.close()
@@ -138,7 +140,10 @@ def test_a_provider_of_the_program_that_cannot_be_flushed_is_told(monkeypatch, c
 def test_a_program_prints_spans_and_meters(database, sql, capsys):
     sql.empty("Billing")
     web = Endpoint("Web", send_only=True)
-    with start_telemetry(Settings(telemetry=TelemetrySettings(traces="console", meters="console")), web), web.open(database) as bus:
+    with (
+        start_telemetry(Settings(telemetry=TelemetrySettings(traces="console", meters="console")), web),
+        web.open(database) as bus,
+    ):
         bus.send(b"", to="Billing", headers={"NServiceBus.EnclosedMessageTypes": "Shop.Go"})
 
     (line, *_) = capsys.readouterr().out.splitlines()

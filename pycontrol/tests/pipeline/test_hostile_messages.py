@@ -67,7 +67,10 @@ class Desk:
         return kinds
 
     def at(self, name):
-        return [(decode_headers(row[0]), bytes(row[1])) for row in self.sql.run(f"SELECT headers, body FROM {self.sql.table(name)}")]
+        return [
+            (decode_headers(row[0]), bytes(row[1]))
+            for row in self.sql.run(f"SELECT headers, body FROM {self.sql.table(name)}")
+        ]
 
 
 def fail(body, context):
@@ -253,7 +256,9 @@ def test_a_message_that_only_memory_has_survives_the_loss_of_its_connection(desk
         raise ValueError("the server restarts")
 
     desk.send()
-    pipeline = pipeline_with(desk.open_database(), "Sales", desk.endpoint(handler, transaction_mode="none"), reconnect=desk.open_database)
+    pipeline = pipeline_with(
+        desk.open_database(), "Sales", desk.endpoint(handler, transaction_mode="none"), reconnect=desk.open_database
+    )
 
     outcome = pipeline.process_one()
 

@@ -98,7 +98,11 @@ def test_a_context_is_refused_after_its_handler_with_an_error_that_names_the_mes
     assert isinstance(error, HandlerEnded)
     assert ("order-1" in str(error), TYPE in str(error), "'Sales'" in str(error)) == (True, True, True)
     assert (kinds, business(), Queue("Billing", queue.database).peek()) == ([Kind.HANDLED], [], 0)
-    assert (kept[0].message_id, kept[0].body, kept[0].headers["NServiceBus.MessageId"]) == ("order-1", b'{"Number":1}', "order-1")
+    assert (kept[0].message_id, kept[0].body, kept[0].headers["NServiceBus.MessageId"]) == (
+        "order-1",
+        b'{"Number":1}',
+        "order-1",
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 2], ids=["one by one", "in a batch"])
@@ -141,7 +145,9 @@ LATE = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("late", LATE)
-def test_a_connection_that_was_kept_is_refused_while_idle_and_while_the_next_message_is_handled(work, database, business, queue, mode, late):
+def test_a_connection_that_was_kept_is_refused_while_idle_and_while_the_next_message_is_handled(
+    work, database, business, queue, mode, late
+):
     if database.engine != "postgresql":
         pytest.skip("pyodbc lends the connection itself")
     kept, errors = [], []
@@ -185,7 +191,10 @@ KEEPS = {
     ),
     "a weak reference": (weakref.ref, lambda kept: kept().execute(INSERT)),
     "a transaction": (lambda connection: connection.transaction(), lambda kept: kept.__enter__()),
-    "the connection of a cursor": (lambda connection: connection.cursor().connection, lambda kept: kept.execute(INSERT)),
+    "the connection of a cursor": (
+        lambda connection: connection.cursor().connection,
+        lambda kept: kept.execute(INSERT),
+    ),
 }
 
 
@@ -217,14 +226,22 @@ def add_an_attribute(connection):
 
 @pytest.mark.parametrize("change", [set_factories, add_an_attribute])
 @pytest.mark.parametrize("batch", [1, 3], ids=["one by one", "in a batch"])
-def test_a_handler_gets_a_connection_on_which_no_other_handler_has_set_anything(work, business, database, batch, change):
+def test_a_handler_gets_a_connection_on_which_no_other_handler_has_set_anything(
+    work, business, database, batch, change
+):
     if database.engine != "postgresql":
         pytest.skip("pyodbc lends the connection itself")
     found = []
 
     def look(context):
         connection = context.connection
-        found.append((connection.execute("SELECT 1").fetchone(), hasattr(connection, "note"), connection.cursor().connection is connection))
+        found.append(
+            (
+                connection.execute("SELECT 1").fetchone(),
+                hasattr(connection, "note"),
+                connection.cursor().connection is connection,
+            )
+        )
 
     kinds = work(look, lambda context: change(context.connection), look, batch=batch)
 
@@ -235,7 +252,10 @@ def test_a_connection_that_is_lent_again_is_guarded_as_before(work, business, da
     if database.engine != "postgresql":
         pytest.skip("pyodbc lends the connection itself")
 
-    kinds = work(lambda context: context.connection.execute(INSERT), lambda context: context.connection.execute("COMMIT AND CHAIN"))
+    kinds = work(
+        lambda context: context.connection.execute(INSERT),
+        lambda context: context.connection.execute("COMMIT AND CHAIN"),
+    )
 
     assert (kinds, business()) == ([Kind.HANDLED, Kind.MOVED_TO_ERROR], [99])
 

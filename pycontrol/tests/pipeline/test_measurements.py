@@ -56,14 +56,24 @@ class Desk:
         self.queue.send(body, {**HEADERS, **headers})
 
     def pipeline(self, endpoint=None, **options):
-        return Pipeline(self.database, "Sales", endpoint or self.endpoint, reconnect=self.database.open_second, observers=[self.recorder], **options)
+        return Pipeline(
+            self.database,
+            "Sales",
+            endpoint or self.endpoint,
+            reconnect=self.database.open_second,
+            observers=[self.recorder],
+            **options,
+        )
 
     def taken(self):
         """(type, value) of what was recorded, by the metric."""
         taken = self.recorder.take()
         if taken is None:
             return NOTHING
-        return {metric: [(taken.types[place], value) for _, place, value in triples(numbers)] for metric, numbers in taken.values.items()}
+        return {
+            metric: [(taken.types[place], value) for _, place, value in triples(numbers)]
+            for metric, numbers in taken.values.items()
+        }
 
 
 def triples(numbers):

@@ -291,7 +291,9 @@ def test_a_handler_that_ends_the_transaction_ends_no_neighbours(desk, verb, bad)
     assert desk.errors() == [b'{"Number":%d}' % bad]
 
 
-@pytest.mark.parametrize("verb", ["COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "ROLLBACK; BEGIN", "CLOSE ALL", "SELECT 1; COMMIT"])
+@pytest.mark.parametrize(
+    "verb", ["COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "ROLLBACK; BEGIN", "CLOSE ALL", "SELECT 1; COMMIT"]
+)
 def test_nothing_is_lost_or_doubled_whatever_a_handler_does_to_the_seal(desk, verb):
     if desk.database.engine == "sqlserver":
         pytest.skip("SQL Server's seal is the count of open transactions: the test above")
@@ -345,7 +347,9 @@ def conflict(context):
 def end_session(context):
     """End the session from another one."""
     with closing(context.database.open_second()) as other:
-        other.driver_connection.execute("SELECT pg_terminate_backend(%s, 5000)", (context.database.driver_connection.info.backend_pid,))
+        other.driver_connection.execute(
+            "SELECT pg_terminate_backend(%s, 5000)", (context.database.driver_connection.info.backend_pid,)
+        )
 
 
 def end_session_and_see(context):
@@ -369,7 +373,11 @@ SABOTAGE = {
     "raw roll back": raw("ROLLBACK", "BEGIN"),
     "raw chain": raw("ROLLBACK AND CHAIN"),
     "prepare": run("CLOSE ALL; PREPARE TRANSACTION 'evil'"),
-    "prepare, begin": lambda context: (run("CLOSE ALL")(context), run("PREPARE TRANSACTION 'evil'")(context), run("BEGIN")(context)),
+    "prepare, begin": lambda context: (
+        run("CLOSE ALL")(context),
+        run("PREPARE TRANSACTION 'evil'")(context),
+        run("BEGIN")(context),
+    ),
     "raw prepare, begin": raw("CLOSE ALL", "PREPARE TRANSACTION 'evil'", "BEGIN"),
     "another cursor": by_another_cursor("CLOSE ALL", "COMMIT", "BEGIN"),
     "another cursor, roll back": by_another_cursor("ROLLBACK", "BEGIN"),
@@ -401,7 +409,9 @@ def test_each_message_of_a_batch_ends_somewhere_whatever_a_handler_does_to_its_t
 
 
 @pytest.mark.parametrize(
-    "act", [run("ROLLBACK"), run("SELECT 1"), conflict, end_session, end_session_and_see], ids=["undo", "read", "conflict", "end", "seen"]
+    "act",
+    [run("ROLLBACK"), run("SELECT 1"), conflict, end_session, end_session_and_see],
+    ids=["undo", "read", "conflict", "end", "seen"],
 )
 def test_a_message_whose_handler_commits_is_kept_whatever_comes_next(desk, act):
     if desk.database.engine == "sqlserver":
@@ -416,7 +426,9 @@ def test_a_message_whose_handler_commits_is_kept_whatever_comes_next(desk, act):
 
 @pytest.mark.parametrize("size", [1, 5])
 @pytest.mark.parametrize(
-    "how", [run("CLOSE ALL; PREPARE TRANSACTION 'it''s evil'"), raw("CLOSE ALL", "PREPARE TRANSACTION 'evil'")], ids=["sql", "raw"]
+    "how",
+    [run("CLOSE ALL; PREPARE TRANSACTION 'it''s evil'"), raw("CLOSE ALL", "PREPARE TRANSACTION 'evil'")],
+    ids=["sql", "raw"],
 )
 def test_a_transaction_that_a_handler_prepares_is_rolled_back_and_holds_no_message(desk, how, size):
     if desk.database.engine == "sqlserver" or desk.sql.value("SHOW max_prepared_transactions") == "0":
@@ -531,7 +543,9 @@ def test_a_corrupt_message_that_cannot_be_moved_holds_up_no_neighbour(desk):
     desk.order(1)
     desk.queue.send(b"odd", "{no JSON")
     desk.order(2)
-    pipeline = pipeline_with(desk.database, "Sales", lambda message, connection: desk.calls.append(message.body), error_queue="Nowhere")
+    pipeline = pipeline_with(
+        desk.database, "Sales", lambda message, connection: desk.calls.append(message.body), error_queue="Nowhere"
+    )
     batches = Batches(pipeline, BatchSize(5, None, now=5))
 
     first, second, third = (batches.process() for _ in range(3))

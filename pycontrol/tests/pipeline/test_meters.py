@@ -29,7 +29,9 @@ class Desk:
         self.queue, self.database, self.observed = queue, database, Observed()
 
     def make(self, mode="sends_atomic_with_receive", *, instance=None, **recoverability):
-        endpoint = Endpoint("Sales", transaction_mode=mode, instance=instance, recoverability=Recoverability(**recoverability))
+        endpoint = Endpoint(
+            "Sales", transaction_mode=mode, instance=instance, recoverability=Recoverability(**recoverability)
+        )
 
         @endpoint.handles(TYPE, bytes)
         def handle(body, context):
@@ -66,7 +68,8 @@ def test_a_handled_message_is_counted_and_timed(desk, mode):
     assert desk.run(mode) is Kind.HANDLED
 
     assert desk.observed.counts() == dict.fromkeys(
-        (f"{MESSAGING}{each}" for each in ("fetches", "successes", "handler_time", "critical_time", "processing_time")), 1
+        (f"{MESSAGING}{each}" for each in ("fetches", "successes", "handler_time", "critical_time", "processing_time")),
+        1,
     )
     handled = {**SHARED, "nservicebus.message_handler_types": HANDLER, "execution.result": "success"}
     for name in ("successes", "critical_time", "processing_time"):
@@ -98,10 +101,18 @@ def test_a_failure_is_counted_with_its_error_and_has_no_times(desk):
 
     assert desk.run(immediate_retries=0, delayed_retries=0) is Kind.MOVED_TO_ERROR
 
-    assert desk.observed.counts() == {f"{MESSAGING}fetches": 1, f"{MESSAGING}failures": 1, f"{MESSAGING}handler_time": 1, f"{RECOVERABILITY}error": 1}
+    assert desk.observed.counts() == {
+        f"{MESSAGING}fetches": 1,
+        f"{MESSAGING}failures": 1,
+        f"{MESSAGING}handler_time": 1,
+        f"{RECOVERABILITY}error": 1,
+    }
     failed = {**SHARED, **ERROR, "execution.result": "failure"}
     assert desk.observed.attributes(f"{MESSAGING}failures") == {**failed, "nservicebus.message_handler_types": HANDLER}
-    assert desk.observed.attributes(f"{MESSAGING}handler_time") == {**failed, "nservicebus.message_handler_type": HANDLER}
+    assert desk.observed.attributes(f"{MESSAGING}handler_time") == {
+        **failed,
+        "nservicebus.message_handler_type": HANDLER,
+    }
     assert desk.observed.attributes(f"{RECOVERABILITY}error") == {**SHARED, **ERROR}
 
 
@@ -112,7 +123,11 @@ def test_retries_count_at_once_and_after_a_delay(desk):
         move_due(desk.database, "Sales")
 
     counts = desk.observed.counts()
-    assert {name: counts[f"{RECOVERABILITY}{name}"] for name in ("immediate", "delayed", "error")} == {"immediate": 2, "delayed": 1, "error": 1}
+    assert {name: counts[f"{RECOVERABILITY}{name}"] for name in ("immediate", "delayed", "error")} == {
+        "immediate": 2,
+        "delayed": 1,
+        "error": 1,
+    }
     assert (counts[f"{MESSAGING}failures"], counts[f"{MESSAGING}fetches"]) == (4, 4)
 
 
@@ -124,7 +139,11 @@ def test_a_discarded_message_is_a_success_and_an_expired_one_is_not_counted(desk
     kinds = {endpoint.process_one(desk.database).kind for _ in range(4)}
 
     assert kinds >= {Kind.DISCARDED, Kind.CORRUPT}
-    assert desk.observed.counts()[f"{MESSAGING}successes"] == desk.observed.counts()[f"{MESSAGING}fetches"] == (2 if Kind.HANDLED in kinds else 1)
+    assert (
+        desk.observed.counts()[f"{MESSAGING}successes"]
+        == desk.observed.counts()[f"{MESSAGING}fetches"]
+        == (2 if Kind.HANDLED in kinds else 1)
+    )
 
 
 def test_an_instance_is_the_discriminator(desk):
@@ -138,7 +157,9 @@ def test_an_instance_is_the_discriminator(desk):
 def test_a_batch_counts_what_was_committed(desk):
     desk.send(b"", b"discard", b"")
     observer = desk.observed.telemetry.pipeline("Sales")
-    batches = Batches(pipeline_with(desk.database, "Sales", desk.make(), observers=[observer]), BatchSize(5, None, now=5))
+    batches = Batches(
+        pipeline_with(desk.database, "Sales", desk.make(), observers=[observer]), BatchSize(5, None, now=5)
+    )
 
     assert [outcome.kind for outcome in batches.process()] == [Kind.HANDLED, Kind.DISCARDED, Kind.HANDLED]
 
@@ -148,24 +169,37 @@ def test_a_batch_counts_what_was_committed(desk):
 def test_a_batch_that_is_rolled_back_counts_the_failure_only(desk):
     desk.send(b"", b"fail")
     observer = desk.observed.telemetry.pipeline("Sales")
-    batches = Batches(pipeline_with(desk.database, "Sales", desk.make(immediate_retries=1), observers=[observer]), BatchSize(5, None, now=5))
+    batches = Batches(
+        pipeline_with(desk.database, "Sales", desk.make(immediate_retries=1), observers=[observer]),
+        BatchSize(5, None, now=5),
+    )
 
     (outcome,) = batches.process()
 
     assert outcome.kind is Kind.FAILED
     counts = desk.observed.counts()
-    assert (counts[f"{MESSAGING}failures"], counts.get(f"{MESSAGING}successes"), counts[f"{MESSAGING}fetches"]) == (1, None, 2)
+    assert (counts[f"{MESSAGING}failures"], counts.get(f"{MESSAGING}successes"), counts[f"{MESSAGING}fetches"]) == (
+        1,
+        None,
+        2,
+    )
 
 
 def test_types_that_senders_make_up_are_bounded(desk):
-    pipeline = pipeline_with(desk.database, "Sales", lambda message, connection: None, observers=[desk.observed.telemetry.pipeline("Sales")])
-    desk.queue.send_many(OutgoingMessage(b"", {"NServiceBus.EnclosedMessageTypes": f"Made.Up{number}"}) for number in range(1010))
+    pipeline = pipeline_with(
+        desk.database, "Sales", lambda message, connection: None, observers=[desk.observed.telemetry.pipeline("Sales")]
+    )
+    desk.queue.send_many(
+        OutgoingMessage(b"", {"NServiceBus.EnclosedMessageTypes": f"Made.Up{number}"}) for number in range(1010)
+    )
     desk.queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "x" * 5000})
     batches = Batches(pipeline, BatchSize(500, None, now=500))
     while batches.process()[0].kind is not Kind.EMPTY:
         pass
 
-    types = {point.attributes.get("nservicebus.message_type") for point in desk.observed.points()[f"{MESSAGING}successes"]}
+    types = {
+        point.attributes.get("nservicebus.message_type") for point in desk.observed.points()[f"{MESSAGING}successes"]
+    }
     assert len(types) == 1001
     assert None in types
     assert desk.observed.counts()[f"{MESSAGING}successes"] == 1011

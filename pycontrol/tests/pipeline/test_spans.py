@@ -115,7 +115,11 @@ class Desk:
     def batches(self, size, endpoint=None):
         endpoint = endpoint or self.sales
         pipeline = pipeline_with(
-            self.database, "Sales", endpoint, reconnect=self.database.open_second, observers=[self.observed.telemetry.pipeline("Sales")]
+            self.database,
+            "Sales",
+            endpoint,
+            reconnect=self.database.open_second,
+            observers=[self.observed.telemetry.pipeline("Sales")],
         )
         return Batches(pipeline, BatchSize(size, None, now=size))
 
@@ -136,7 +140,10 @@ def desk(database, sql):
 
 
 def child_of(span, parent):
-    return span.parent is not None and (span.context.trace_id, span.parent.span_id) == (parent.context.trace_id, parent.context.span_id)
+    return span.parent is not None and (span.context.trace_id, span.parent.span_id) == (
+        parent.context.trace_id,
+        parent.context.span_id,
+    )
 
 
 def links(span):
@@ -158,14 +165,21 @@ def test_one_trace_goes_through_two_endpoints(desk):
     assert [span.name for span in (placed, received, billed, received_too)] == [SEND, PROCESS, SEND, PROCESS]
     assert placed.parent is None
     assert all(
-        child_of(*pair) for pair in ((received, placed), (handled, received), (billed, handled), (received_too, billed), (handled_too, received_too))
+        child_of(*pair)
+        for pair in (
+            (received, placed),
+            (handled, received),
+            (billed, handled),
+            (received_too, billed),
+            (handled_too, received_too),
+        )
     )
     kinds = [span.kind for span in (placed, received, handled)]
     assert kinds == [SpanKind.PRODUCER, SpanKind.CONSUMER, SpanKind.INTERNAL]
     assert {span.status.status_code for span in desk.observed.spans()} == {StatusCode.OK}
-    assert {(span.instrumentation_scope.name, span.instrumentation_scope.version) for span in desk.observed.spans()} == {
-        ("NServiceBus.Core", "0.1.0")
-    }
+    assert {
+        (span.instrumentation_scope.name, span.instrumentation_scope.version) for span in desk.observed.spans()
+    } == {("NServiceBus.Core", "0.1.0")}
 
 
 def test_the_header_of_a_sent_message_names_the_span_of_the_send(desk):
@@ -301,7 +315,9 @@ def test_a_saga_s_span_names_the_instance(desk, target):
 
 def test_a_plain_function_s_messages_have_a_span_too(desk):
     desk.place()
-    pipeline = pipeline_with(desk.database, "Sales", lambda message, connection: None, observers=[desk.observed.telemetry.pipeline("Sales")])
+    pipeline = pipeline_with(
+        desk.database, "Sales", lambda message, connection: None, observers=[desk.observed.telemetry.pipeline("Sales")]
+    )
 
     assert pipeline.process_one().kind is Kind.HANDLED
 
@@ -317,7 +333,10 @@ def test_a_failing_handler_sets_the_status_and_records_the_exception(desk):
     for span in (received, handled):
         assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "no such order")
         recorded_error = exception_of(span)
-        assert (recorded_error["exception.type"], recorded_error["exception.message"]) == ("builtins.ValueError", "no such order")
+        assert (recorded_error["exception.type"], recorded_error["exception.message"]) == (
+            "builtins.ValueError",
+            "no such order",
+        )
         assert "in _wish" in recorded_error["exception.stacktrace"]
     assert desk.headers("error")["traceparent"] == parent_header(desk.observed.spans(SEND)[0])
 
@@ -357,7 +376,11 @@ def test_a_send_without_a_destination_fails_the_attempt(desk):
 
 
 def test_a_send_that_cannot_be_encoded_fails_its_span(desk):
-    sales = desk.make("Sales", Place, lambda message, context: context.send(Bill(), to="Billing", headers={"NServiceBus.MessageId": ""}) and None)
+    sales = desk.make(
+        "Sales",
+        Place,
+        lambda message, context: context.send(Bill(), to="Billing", headers={"NServiceBus.MessageId": ""}) and None,
+    )
     desk.place()
     desk.run(sales)
 
@@ -461,7 +484,11 @@ def test_a_batch_that_is_rolled_back_shows_it_and_is_traced_again(desk):
 
 
 def test_a_batch_whose_commit_fails_shows_it(desk):
-    sales = desk.make("Sales", Place, lambda message, context: context.send(Bill(), to="Nowhere" if message.wish else "Billing") and None)
+    sales = desk.make(
+        "Sales",
+        Place,
+        lambda message, context: context.send(Bill(), to="Nowhere" if message.wish else "Billing") and None,
+    )
     desk.place("", "x")
     batches = desk.batches(5, sales)
     kinds = [outcome.kind for _ in range(4) for outcome in batches.process()]
@@ -473,7 +500,9 @@ def test_a_batch_whose_commit_fails_shows_it(desk):
 
 def test_closing_a_pipeline_ends_what_was_not_committed(desk, open_database):
     desk.place()
-    pipeline = pipeline_with(open_database(), "Sales", desk.sales, observers=[desk.observed.telemetry.pipeline("Sales")])
+    pipeline = pipeline_with(
+        open_database(), "Sales", desk.sales, observers=[desk.observed.telemetry.pipeline("Sales")]
+    )
     with pipeline.transaction:
         (row,) = pipeline.receive_batch(5, None)
         pipeline.attempt(rowpost.Message(*row[:4], row[4] or b""))
@@ -525,7 +554,9 @@ def test_a_recorded_row_of_nservicebus_is_the_parent_or_the_link(desk, target, m
     came = json.loads(row["headers"])
     endpoint = Endpoint("Billing")
     for cls in ("BillOrder", "OrderPlaced"):
-        endpoint.handles(f"Shop.Messages.{cls}", bytes)(lambda message, context: context.send(Bill(), to="Sales") and None)
+        endpoint.handles(f"Shop.Messages.{cls}", bytes)(
+            lambda message, context: context.send(Bill(), to="Sales") and None
+        )
     endpoint.observe(desk.observed.telemetry)
     sql.insert_minimal("Billing", row["headers"], row["body"].encode())
 
@@ -545,7 +576,12 @@ def test_a_recorded_row_of_nservicebus_is_the_parent_or_the_link(desk, target, m
 @pytest.mark.parametrize("new_trace", ["False", "True"])
 def test_state_and_baggage_go_on(desk, new_trace):
     """W3C's Trace Context and Baggage; values are escaped as .NET's Uri.EscapeDataString does it."""
-    came = {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01", "tracestate": "a=1,b=2", "baggage": "user=%C3%A4%20b,plus=a%2Bb", TRACE: new_trace}
+    came = {
+        "traceparent": f"00-{'1' * 32}-{'2' * 16}-01",
+        "tracestate": "a=1,b=2",
+        "baggage": "user=%C3%A4%20b,plus=a%2Bb",
+        TRACE: new_trace,
+    }
     seen = []
 
     def handle(message, context):
@@ -621,7 +657,9 @@ def test_without_telemetry_no_call_is_made_for_it(desk, size):
     sends = times("handling/context.py", "Bus._collect")
     handled = times("handling/handlers.py", "RegisteredHandler.call")
     assert (sends, handled, times("endpoint/endpoint.py", "Endpoint.handle")) == (2, 2, 2)
-    assert sum(times("pipeline/within_transaction.py", f"WithinTransaction.{name}") for name in ("handle", "attempt")) in (2, 4)
+    assert sum(
+        times("pipeline/within_transaction.py", f"WithinTransaction.{name}") for name in ("handle", "attempt")
+    ) in (2, 4)
 
 
 def test_meters_alone_touch_no_header(desk):

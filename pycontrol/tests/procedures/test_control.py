@@ -29,8 +29,19 @@ def controls(database):
 
 
 def report(database, supervisor_id, *queues, **more):
-    arguments = {"host_name": "host-1", "process_id": 7, "environment": "test", "rowpost_version": "1.0", "workers": "[]"} | more
-    database.call("report_supervisor", supervisor_id=supervisor_id, queues=json.dumps([queue.name for queue in queues]), **arguments)
+    arguments = {
+        "host_name": "host-1",
+        "process_id": 7,
+        "environment": "test",
+        "rowpost_version": "1.0",
+        "workers": "[]",
+    } | more
+    database.call(
+        "report_supervisor",
+        supervisor_id=supervisor_id,
+        queues=json.dumps([queue.name for queue in queues]),
+        **arguments,
+    )
 
 
 def test_a_queue_works_as_its_environment_says(make_queue, database):
@@ -47,7 +58,12 @@ def test_a_pause_is_seen_with_its_reason_and_login_until_it_ends(make_queue, dat
     paused = look(queue)
     database.call("control_queue", queue_name=queue.name, is_paused=False)
 
-    assert (paused.is_paused, paused.worker_limit, paused.reason, bool(paused.changed_by)) == (True, None, "closed", True)
+    assert (paused.is_paused, paused.worker_limit, paused.reason, bool(paused.changed_by)) == (
+        True,
+        None,
+        "closed",
+        True,
+    )
     assert (look(queue).is_paused, controls(database)) == (False, [])
 
 
@@ -126,7 +142,9 @@ def test_supervisors_are_listed_with_what_they_last_reported(make_queue, databas
     assert (second.supervisor_id, second.host_name, second.queues) == (SECOND, "host-2", "[]")
     assert first.started_at <= first.seen_at
     assert 0 <= first.silent_ms < 60_000
-    assert [row.host_name for row in database.call("list_supervisors", count=10, after_id=first.supervisor_id)] == ["host-2"]
+    assert [row.host_name for row in database.call("list_supervisors", count=10, after_id=first.supervisor_id)] == [
+        "host-2"
+    ]
 
 
 @pytest.mark.parametrize("count", [0, 1001])
@@ -160,7 +178,14 @@ def test_supervisors_that_were_silent_for_a_day_go_when_another_starts(make_queu
 def test_a_report_of_another_form_is_refused(make_queue, database, forged, not_on_babelfish):
     if forged.get("workers", "").startswith("[["):
         not_on_babelfish("has no limit of nested JSON but its stack")
-    arguments = {"host_name": "h", "process_id": 7, "environment": "test", "rowpost_version": "1.0", "workers": "[]", "queues": "[]"}
+    arguments = {
+        "host_name": "h",
+        "process_id": 7,
+        "environment": "test",
+        "rowpost_version": "1.0",
+        "workers": "[]",
+        "queues": "[]",
+    }
     with pytest.raises(InvalidReport, match="must have a JSON array"):
         database.call("report_supervisor", supervisor_id=FIRST, **{**arguments, **forged})
 
@@ -201,7 +226,9 @@ def test_of_a_login_only_the_newest_reports_up_to_a_million_characters_are_read(
         pytest.skip("Babelfish: DATALENGTH counts the bytes of UTF-8; SQL Server counts two for each character")
     workers = json.dumps([WORKER | {"message": "x" * 99_800}])
     for number in range(12):
-        report(database, UUID(int=20 - number), *([make_queue()] if number == 11 else []), workers=workers)  # the newest has the lowest id
+        report(
+            database, UUID(int=20 - number), *([make_queue()] if number == 11 else []), workers=workers
+        )  # the newest has the lowest id
     sql.run("UPDATE rowpost.supervisor SET seen_at = '2020-01-01' WHERE supervisor_id = ?", UUID(int=15))
     columns = "supervisor_id, host_name, process_id, environment, rowpost_version, login_name, started_at, seen_at, queues, workers"
     sql.run(
@@ -212,7 +239,10 @@ def test_of_a_login_only_the_newest_reports_up_to_a_million_characters_are_read(
     found = {each.supervisor_id: each for each in supervisors_of(database)}
 
     assert len(found) == 13
-    assert {key.int for key, each in found.items() if each.too_long and not each.workers and not each.queues} == {15, 20}
+    assert {key.int for key, each in found.items() if each.too_long and not each.workers and not each.queues} == {
+        15,
+        20,
+    }
     assert found[SECOND].workers
     assert len(found[UUID(int=9)].queues) == 1
 
@@ -224,4 +254,7 @@ def test_a_queue_that_is_dropped_takes_what_was_set_for_it_along(make_queue, dat
 
     database.call_atomically("unregister_queue", queue_name=queue.name)
 
-    assert [sql.value(f"SELECT COUNT(*) FROM rowpost.{table}") for table in ("queue_control", "supervised_queue")] == [0, 0]
+    assert [sql.value(f"SELECT COUNT(*) FROM rowpost.{table}") for table in ("queue_control", "supervised_queue")] == [
+        0,
+        0,
+    ]

@@ -127,7 +127,9 @@ def test_messages_of_nservicebus_that_name_a_forward_destination_are_handed_over
     rows = database.call("receive_due_messages", queue=delayed.queue.name, count=10)
 
     assert (moved, forwards) == (1, 1)
-    assert [(row[1], row[2]) for row in rows] == [(encode_headers({FORWARD: "Billing@[dbo]@[nsb]", "a": "b"}), b"elsewhere")]
+    assert [(row[1], row[2]) for row in rows] == [
+        (encode_headers({FORWARD: "Billing@[dbo]@[nsb]", "a": "b"}), b"elsewhere")
+    ]
     assert delayed.move()[1] == 0
 
 
@@ -154,12 +156,19 @@ def test_a_queue_without_a_delayed_table_has_no_procedures_for_it(make_queue, da
 # ------------------------------------------------------------------ what operators do
 def test_delayed_messages_are_browsed_the_next_ones_first(delayed):
     for body, hours in ((b"late", 3), (b"soon", 1), (b"later", 4)):
-        delayed.store(body, timedelta(hours=hours), {"NServiceBus.MessageId": body.decode(), "NServiceBus.EnclosedMessageTypes": "Shop.X, Shop"})
+        delayed.store(
+            body,
+            timedelta(hours=hours),
+            {"NServiceBus.MessageId": body.decode(), "NServiceBus.EnclosedMessageTypes": "Shop.X, Shop"},
+        )
     messages = DelayedMessages(delayed.queue.name, delayed.database)
 
     found, later = messages.browse(2), messages.browse(10, timedelta(hours=2), max_body_bytes=2)
 
-    assert [(each.message_id, each.message_type, each.body) for each in found] == [("soon", "Shop.X", b"soon"), ("late", "Shop.X", b"late")]
+    assert [(each.message_id, each.message_type, each.body) for each in found] == [
+        ("soon", "Shop.X", b"soon"),
+        ("late", "Shop.X", b"late"),
+    ]
     assert [(each.body, each.body_bytes) for each in later] == [(b"la", 4), (b"la", 5)]
     assert abs(found[0].due - datetime.now(UTC) - timedelta(hours=1)) < timedelta(minutes=5)
 
@@ -190,7 +199,14 @@ def test_a_delayed_message_is_cancelled_and_returned(delayed):
 
 
 @pytest.mark.parametrize(
-    "key", ["", "no key", "2026-11-24 10:00:00.000 1", "aaaaaaaa-0000-0000-0000-000000000001", "aaaaaaaa-0000-0000-0000-00000000000'"]
+    "key",
+    [
+        "",
+        "no key",
+        "2026-11-24 10:00:00.000 1",
+        "aaaaaaaa-0000-0000-0000-000000000001",
+        "aaaaaaaa-0000-0000-0000-00000000000'",
+    ],
 )
 def test_a_delayed_message_that_is_not_there_is_named(delayed, key):
     delayed.store(b"x", timedelta(hours=1))

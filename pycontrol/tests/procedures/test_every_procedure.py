@@ -30,8 +30,15 @@ REFUSED_EVERYWHERE = {
         if procedure.scope == "database" and procedure.name != "register_queue"
         if "queue_name" in [parameter.name for parameter in procedure.parameters]
     },
-    **{("database", name, place): NO_TABLE for name in ("send_unregistered", "send_to_subscriber") for place in ("schema_name", "table_name")},
-    **{("database", "report_supervisor", place): (InvalidReport, "must have a JSON array") for place in ("queues", "workers")},
+    **{
+        ("database", name, place): NO_TABLE
+        for name in ("send_unregistered", "send_to_subscriber")
+        for place in ("schema_name", "table_name")
+    },
+    **{
+        ("database", "report_supervisor", place): (InvalidReport, "must have a JSON array")
+        for place in ("queues", "workers")
+    },
     ("queue", "confirm_spool", "owner"): (SpoolTaken, "taken over the spool"),
     ("queue", "drop_spool", "owner"): (SpoolTaken, "belongs to another stream"),
     ("database", "seal_job", "job_key"): (JobKeyUsed, "There is no job"),
@@ -110,7 +117,9 @@ def test_every_procedure_of_the_contract_is_called_here():
 
 
 @pytest.mark.parametrize(("scope", "name"), PROCEDURES)
-def test_a_procedure_leaves_the_callers_session_and_transaction_as_they_were(database, target, queue, call, scope, name):
+def test_a_procedure_leaves_the_callers_session_and_transaction_as_they_were(
+    database, target, queue, call, scope, name
+):
     probe = probe_for(database, babelfish=target.babelfish)
     queue.send(b"x")
     database.begin()
@@ -163,6 +172,13 @@ def test_text_that_looks_like_sql_is_text(database, call, content, scope, name, 
 
 
 def test_each_refusal_of_text_is_of_a_parameter_that_exists():
-    known = {(procedure.scope, procedure.name, parameter.name) for procedure in load_contract().procedures for parameter in procedure.parameters}
+    known = {
+        (procedure.scope, procedure.name, parameter.name)
+        for procedure in load_contract().procedures
+        for parameter in procedure.parameters
+    }
 
-    assert {engine: refusals.keys() - known for engine, refusals in REFUSED.items()} == {"postgresql": set(), "sqlserver": set()}
+    assert {engine: refusals.keys() - known for engine, refusals in REFUSED.items()} == {
+        "postgresql": set(),
+        "sqlserver": set(),
+    }

@@ -97,7 +97,10 @@ def test_a_message_that_is_given_back_is_received_by_another_or_waits(every_orde
         assert len(left) == 1, order
         assert not set(left) & set(sessions[0].result), order
 
-    assert every_order([begin, receive, commit], [begin, receive, rollback], arrange=two_messages, check=check) == (20, 0)
+    assert every_order([begin, receive, commit], [begin, receive, rollback], arrange=two_messages, check=check) == (
+        20,
+        0,
+    )
 
 
 def test_a_message_is_received_only_when_it_is_committed_and_is_never_lost(every_order, receive, queue, sql):
@@ -107,12 +110,18 @@ def test_a_message_is_received_only_when_it_is_committed_and_is_never_lost(every
     def check(order, sessions):
         left = ids(queue.browse())
         assert sorted(left + sessions[0].result) == [sessions[1].result], order
-        assert len(sessions[0].result) == (order.index(0, order.index(0) + 1) > max(n for n, each in enumerate(order) if each == 1)), order
+        assert len(sessions[0].result) == (
+            order.index(0, order.index(0) + 1) > max(n for n, each in enumerate(order) if each == 1)
+        ), order
 
-    assert every_order([begin, receive, commit], [begin, send, commit], arrange=lambda: sql.empty(queue.name), check=check) == (20, 0)
+    assert every_order(
+        [begin, receive, commit], [begin, send, commit], arrange=lambda: sql.empty(queue.name), check=check
+    ) == (20, 0)
 
 
-def test_three_sessions_that_send_receive_and_give_back_lose_and_double_nothing(every_order, receive, two_messages, queue):
+def test_three_sessions_that_send_receive_and_give_back_lose_and_double_nothing(
+    every_order, receive, two_messages, queue
+):
     def begin_and_receive(session):
         begin(session)
         receive(session)
@@ -189,10 +198,14 @@ def store(saga):
 
     def step(session):
         if session.result is None:
-            session.database.call("insert_saga", saga, id=uuid4(), correlation_value="A", data="1", metadata="{}", **VERSIONS)
+            session.database.call(
+                "insert_saga", saga, id=uuid4(), correlation_value="A", data="1", metadata="{}", **VERSIONS
+            )
         else:
             data = str(int(session.result.data) + 1)
-            session.database.call("update_saga", saga, id=session.result.id, concurrency=session.result.concurrency, data=data, **VERSIONS)
+            session.database.call(
+                "update_saga", saga, id=session.result.id, concurrency=session.result.concurrency, data=data, **VERSIONS
+            )
 
     return step
 

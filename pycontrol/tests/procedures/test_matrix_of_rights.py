@@ -33,7 +33,11 @@ KINDS = ("nobody", "endpoint", "sender", "reader", "operator")
 CELLS = [
     (procedure, queue)
     for procedure in load_contract().procedures
-    for queue in ((OWN, FOREIGN) if procedure.scope != "database" or procedure.acts_for or procedure.name in {*AS_CALLER, "unsubscribe"} else (None,))
+    for queue in (
+        (OWN, FOREIGN)
+        if procedure.scope != "database" or procedure.acts_for or procedure.name in {*AS_CALLER, "unsubscribe"}
+        else (None,)
+    )
 ]
 
 
@@ -41,7 +45,14 @@ CELLS = [
 def deployed(target):
     """Two queues and two sagas, and a subscription of each queue."""
     with target.connect() as database:
-        apply(database, plan(replace(target.settings, queues=(QueueSettings(OWN), QueueSettings(FOREIGN)), sagas=tuple(SAGAS.values()))))
+        apply(
+            database,
+            plan(
+                replace(
+                    target.settings, queues=(QueueSettings(OWN), QueueSettings(FOREIGN)), sagas=tuple(SAGAS.values())
+                )
+            ),
+        )
         for name in (OWN, FOREIGN):
             database.call_atomically("subscribe", endpoint=f"{name}.Reader", topic="Matrix", queue_address=name)
 
@@ -55,7 +66,14 @@ def login(target, sql, deployed):
             name = made.make(kind)
             if kind in ("endpoint", "sender"):
                 received = [OWN] if kind == "endpoint" else []
-                grant(sql.database, name, receive_from=received, send_to=[OWN], sagas=[SAGAS[OWN].name] if received else [], tables=target.babelfish)
+                grant(
+                    sql.database,
+                    name,
+                    receive_from=received,
+                    send_to=[OWN],
+                    sagas=[SAGAS[OWN].name] if received else [],
+                    tables=target.babelfish,
+                )
             elif kind != "nobody":
                 sql.run(grant_role(sql.database.dialect, f"rowpost_{kind}", name))
             return made.open(name)
@@ -151,7 +169,9 @@ def test_an_endpoint_cannot_take_the_events_of_another(target, login, sql):
     with login("endpoint") as database:
         for call in (
             lambda: database.call_atomically("subscribe", endpoint=FOREIGN, topic="Other", queue_address=OWN),
-            lambda: database.call_atomically("subscribe", endpoint=f"{FOREIGN}.Reader", topic="Matrix", queue_address=OWN),
+            lambda: database.call_atomically(
+                "subscribe", endpoint=f"{FOREIGN}.Reader", topic="Matrix", queue_address=OWN
+            ),
             lambda: database.call_atomically("subscribe", endpoint="Mine", topic="Matrix", queue_address="Nowhere"),
             lambda: database.call_atomically("unsubscribe", endpoint=f"{FOREIGN}.Reader", topic="Matrix"),
         ):
@@ -166,7 +186,9 @@ def test_an_endpoint_cannot_take_the_events_of_another(target, login, sql):
 def test_a_decision_of_another_queue_stays(target, login, sql):
     sql.run("DELETE FROM rowpost.decision")
     for queue in (OWN, FOREIGN):
-        sql.database.call_atomically("record_decision", queue_key=queue, transaction_id=f"tx-{queue}", participants="[]")
+        sql.database.call_atomically(
+            "record_decision", queue_key=queue, transaction_id=f"tx-{queue}", participants="[]"
+        )
 
     with login("endpoint") as database:
         for queue in (OWN, FOREIGN):
@@ -211,7 +233,9 @@ def test_a_worker_replies_only_where_its_own_login_may_send(target, sql, deploye
     for name in (OWN, FOREIGN, "error"):
         sql.empty(name)
     endpoint = Endpoint(OWN, transaction_mode=mode, recoverability=Recoverability(0, 0))
-    endpoint.handles("Ask", bytes)(lambda message, context: context.reply(b"secret", headers={"NServiceBus.EnclosedMessageTypes": "Told"}))
+    endpoint.handles("Ask", bytes)(
+        lambda message, context: context.reply(b"secret", headers={"NServiceBus.EnclosedMessageTypes": "Told"})
+    )
     asked = {"NServiceBus.EnclosedMessageTypes": "Ask", "NServiceBus.ReplyToAddress": FOREIGN}
     Queue(OWN, sql.database).send(b"", asked)
 
@@ -222,6 +246,10 @@ def test_a_worker_replies_only_where_its_own_login_may_send(target, sql, deploye
             outcome = Pipeline(database, OWN, endpoint, reconnect=lambda: made.open(name)).process_one()
 
     (failed,) = Queue("error", sql.database).browse(10)
-    assert (outcome.kind, Queue(FOREIGN, sql.database).peek(), Queue(OWN, sql.database).peek()) == (Kind.MOVED_TO_ERROR, 0, 0)
+    assert (outcome.kind, Queue(FOREIGN, sql.database).peek(), Queue(OWN, sql.database).peek()) == (
+        Kind.MOVED_TO_ERROR,
+        0,
+        0,
+    )
     assert "PermissionDenied" in failed.headers["NServiceBus.ExceptionInfo.ExceptionType"]
     sql.empty("error")

@@ -120,7 +120,9 @@ def test_the_depth_is_counted_and_not_what_the_statistics_say(make_queue, open_d
     for _ in range(300):
         queue.send(b"x")
     receiver = open_database()
-    receiver.driver_connection.execute("SET track_counts = off")  # as receives whose statistics arrive before those of the sends: they are lost
+    receiver.driver_connection.execute(
+        "SET track_counts = off"
+    )  # as receives whose statistics arrive before those of the sends: they are lost
     Queue(queue.name, receiver).receive(250)
 
     assert queue_metrics(receiver, queue.name).depth == 50
@@ -164,7 +166,9 @@ def test_sizes_grow_with_messages(make_queue, database, counts):
     assert after.index_bytes is not None
 
 
-def test_metrics_do_not_wait_for_a_receiver_that_holds_the_first_message(make_queue, database, open_database, needs_readpast):
+def test_metrics_do_not_wait_for_a_receiver_that_holds_the_first_message(
+    make_queue, database, open_database, needs_readpast
+):
     queue = make_queue()
     queue.send(b"held")
     holder = open_database()
@@ -205,7 +209,9 @@ def test_settings_that_somebody_took_away_come_back(make_queue, database, sql, t
     maintain_queue(database, queue.name)
     table = sql.table(queue.name)
     sql.run(
-        f"ALTER TABLE {table} RESET (vacuum_truncate)" if database.engine == "postgresql" else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
+        f"ALTER TABLE {table} RESET (vacuum_truncate)"
+        if database.engine == "postgresql"
+        else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
     )
 
     first, second = maintain_queue(database, queue.name), maintain_queue(database, queue.name)
@@ -216,7 +222,9 @@ def test_settings_that_somebody_took_away_come_back(make_queue, database, sql, t
 
 def test_maintenance_that_waits_for_a_lock_too_long_is_tried_again_at_the_next_round(make_queue, target, database, sql):
     if target.settings.engine != "postgresql":
-        pytest.skip("Babelfish: its stand-in takes no lock; on SQL Server the procedure itself catches the error of each step")
+        pytest.skip(
+            "Babelfish: its stand-in takes no lock; on SQL Server the procedure itself catches the error of each step"
+        )
     queue = make_queue()
     sql.run(f"ALTER TABLE {sql.table(queue.name)} RESET (vacuum_truncate)")
     emitted = []
@@ -234,7 +242,9 @@ def test_maintenance_that_waits_for_a_lock_too_long_is_tried_again_at_the_next_r
 
 def test_one_session_is_elected_and_another_when_it_has_gone(open_database):
     first, second = open_database(), open_database()
-    duty = f"test {uuid4()}"  # a supervisor of another test may be elected for the usual ones until its session has ended
+    duty = (
+        f"test {uuid4()}"  # a supervisor of another test may be elected for the usual ones until its session has ended
+    )
 
     elected = [bool(each.call("elect", duty=duty)[0][0]) for each in (first, second, first)]
     first.close()
@@ -243,7 +253,9 @@ def test_one_session_is_elected_and_another_when_it_has_gone(open_database):
     until(lambda: bool(second.call("elect", duty=duty)[0][0]))
 
 
-def test_a_queue_with_many_dead_rows_comes_back_to_its_size_while_receivers_go_on(make_queue, open_database, sql, target):
+def test_a_queue_with_many_dead_rows_comes_back_to_its_size_while_receivers_go_on(
+    make_queue, open_database, sql, target
+):
     if target.settings.engine != "postgresql":
         pytest.skip("dead rows are PostgreSQL's")
     queue = make_queue()
@@ -337,7 +349,9 @@ def test_the_task_looks_after_a_queue_and_tells_what_it_did(make_queue, database
     maintain_queue(database, queue.name)
     table = sql.table(queue.name)
     sql.run(
-        f"ALTER TABLE {table} RESET (vacuum_truncate)" if database.engine == "postgresql" else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
+        f"ALTER TABLE {table} RESET (vacuum_truncate)"
+        if database.engine == "postgresql"
+        else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
     )
     told = []
     settings = replace(target.settings, queues=(QueueSettings(queue.name),))
@@ -375,7 +389,9 @@ def test_upkeep_deletes_operations_that_are_older_than_ninety_days(target, datab
     until(lambda: told)
     task.stop()
 
-    assert [(event.action, event.text) for event in told] == [("operations", "deleted 1 operations that began more than 90 days ago")]
+    assert [(event.action, event.text) for event in told] == [
+        ("operations", "deleted 1 operations that began more than 90 days ago")
+    ]
     assert sql.value("SELECT COUNT(*) FROM rowpost.operation_log") == 1
 
 
@@ -398,7 +414,9 @@ def test_upkeep_can_be_switched_off(target):
     assert not task._thread.is_alive()
 
 
-def test_a_login_that_may_not_maintain_is_told_the_smallest_right_and_it_is_enough(make_queue, database, sql, target, not_on_babelfish):
+def test_a_login_that_may_not_maintain_is_told_the_smallest_right_and_it_is_enough(
+    make_queue, database, sql, target, not_on_babelfish
+):
     queue, told = make_queue(), []
     with logins(sql, target.settings.url) as made:
         name = made.make("worker")

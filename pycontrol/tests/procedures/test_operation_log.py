@@ -16,11 +16,15 @@ def nothing_recorded(sql):
 
 
 def record(database, name="retry", **more):
-    return database.call("record_operation", **{"operation_name": name, "client": "test", "queue_name": "Sales"} | more)[0].operation_id
+    return database.call(
+        "record_operation", **{"operation_name": name, "client": "test", "queue_name": "Sales"} | more
+    )[0].operation_id
 
 
 def report(database, operation, executor=FIRST, **more):
-    return [row.is_cancelled for row in database.call("report_operation", operation_id=operation, executor=executor, **more)]
+    return [
+        row.is_cancelled for row in database.call("report_operation", operation_id=operation, executor=executor, **more)
+    ]
 
 
 def listed(database, count=10, before_id=None):
@@ -36,11 +40,24 @@ def silence(sql, operation):
 
 
 def test_an_operation_is_recorded_with_who_what_where_and_why(database, queue):
-    operation = record(database, user_name="ada", message_id="m-1", details='{"to": "Billing"}', reason="mended", outcome="moved to Billing")
+    operation = record(
+        database,
+        user_name="ada",
+        message_id="m-1",
+        details='{"to": "Billing"}',
+        reason="mended",
+        outcome="moved to Billing",
+    )
 
     (row,) = listed(database)
 
-    assert (row.operation_id, row.operation_name, row.operation_state, row.client, row.user_name) == (operation, "retry", "done", "test", "ada")
+    assert (row.operation_id, row.operation_name, row.operation_state, row.client, row.user_name) == (
+        operation,
+        "retry",
+        "done",
+        "test",
+        "ada",
+    )
     assert (row.queue_name, row.message_id, row.details, row.reason, row.outcome) == (
         "Sales",
         "m-1",
@@ -48,7 +65,13 @@ def test_an_operation_is_recorded_with_who_what_where_and_why(database, queue):
         "mended",
         "moved to Billing",
     )
-    assert (row.done_count, row.gone_count, row.refused_count, row.total_count, row.cancelled_by) == (1, 0, 0, None, None)
+    assert (row.done_count, row.gone_count, row.refused_count, row.total_count, row.cancelled_by) == (
+        1,
+        0,
+        0,
+        None,
+        None,
+    )
     assert row.login_name
     assert row.started_at == row.changed_at == row.ended_at
 
@@ -71,11 +94,21 @@ def test_an_operation_may_concern_no_queue_in_particular_but_none_that_does_not_
 
 
 def test_texts_that_are_too_long_are_cut(database, queue):
-    record(database, "a" * 60, user_name="u" * 300, message_id="m" * 300, details="d" * 5000, reason="r" * 500, outcome="o" * 1100)
+    record(
+        database,
+        "a" * 60,
+        user_name="u" * 300,
+        message_id="m" * 300,
+        details="d" * 5000,
+        reason="r" * 500,
+        outcome="o" * 1100,
+    )
 
     (row,) = listed(database)
 
-    assert [len(text) for text in (row.operation_name, row.user_name, row.message_id, row.details, row.reason, row.outcome)] == [
+    assert [
+        len(text) for text in (row.operation_name, row.user_name, row.message_id, row.details, row.reason, row.outcome)
+    ] == [
         50,
         200,
         200,
@@ -93,15 +126,31 @@ def test_an_operation_that_goes_on_reports_how_far_it_is_until_it_ends(database,
     (ended,) = listed(database)
 
     assert (first, second, report(database, operation)) == ([False], [False], [])
-    assert (going.operation_state, going.ended_at, going.total_count, going.reached, going.up_to) == ("running", None, 7, 40, 90)
-    assert (ended.operation_state, ended.done_count, ended.gone_count, ended.refused_count, ended.outcome) == ("done", 5, 1, 1, "so far")
+    assert (going.operation_state, going.ended_at, going.total_count, going.reached, going.up_to) == (
+        "running",
+        None,
+        7,
+        40,
+        90,
+    )
+    assert (ended.operation_state, ended.done_count, ended.gone_count, ended.refused_count, ended.outcome) == (
+        "done",
+        5,
+        1,
+        1,
+        "so far",
+    )
     assert ended.ended_at == ended.changed_at >= ended.started_at
 
 
 def test_only_its_own_executor_reports(database, queue):
     operation = record(database, executor=FIRST)
 
-    assert (report(database, operation, SECOND, done=9), report(database, operation + 1), listed(database)[0].done_count) == ([], [], 0)
+    assert (
+        report(database, operation, SECOND, done=9),
+        report(database, operation + 1),
+        listed(database)[0].done_count,
+    ) == ([], [], 0)
 
 
 def test_an_unknown_state_is_refused(database, queue):
@@ -139,7 +188,10 @@ def test_an_interrupted_operation_goes_on_in_one_other_process_and_no_more_in_th
     operation = record(database, executor=FIRST)
     alive = database.call("resume_operation", operation_id=operation, executor=SECOND)[0].resumed
     silence(sql, operation)
-    resumed = [database.call("resume_operation", operation_id=operation, executor=executor)[0].resumed for executor in (SECOND, UUID(int=3))]
+    resumed = [
+        database.call("resume_operation", operation_id=operation, executor=executor)[0].resumed
+        for executor in (SECOND, UUID(int=3))
+    ]
 
     assert (alive, resumed, state(database, operation)) == (False, [True, False], "running")
     assert (report(database, operation, FIRST), report(database, operation, SECOND)) == ([], [False])
@@ -161,7 +213,9 @@ def test_an_operation_that_is_done_does_not_go_on(database, queue):
     single, many = record(database), record(database, executor=FIRST)
     report(database, many, operation_state="done")
 
-    assert [database.call("resume_operation", operation_id=each, executor=SECOND)[0].resumed for each in (single, many)] == [False, False]
+    assert [
+        database.call("resume_operation", operation_id=each, executor=SECOND)[0].resumed for each in (single, many)
+    ] == [False, False]
 
 
 def test_operations_are_listed_page_by_page_the_last_one_first(database, queue):
@@ -183,7 +237,9 @@ def test_old_operations_are_deleted_oldest_first_but_none_that_goes_on(database,
     operations = [record(database) for _ in range(3)]
     going = record(database, executor=FIRST)
     for number, operation in enumerate([*operations, going]):
-        sql.run(f"UPDATE rowpost.operation_log SET started_at = '2020-01-0{number + 1}' WHERE operation_id = ?", operation)
+        sql.run(
+            f"UPDATE rowpost.operation_log SET started_at = '2020-01-0{number + 1}' WHERE operation_id = ?", operation
+        )
     new = record(database)
 
     removed = [database.call("clean_operation_log", retention_seconds=86_400, count=2)[0].removed for _ in range(3)]

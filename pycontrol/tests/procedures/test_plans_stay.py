@@ -21,7 +21,9 @@ def scans(sql, queue) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("verb", ["receive", "peek", "browse"])
-def test_a_burst_after_the_statistics_saw_an_empty_table_is_read_by_the_index(postgresql_only, make_queue, open_database, sql, verb):
+def test_a_burst_after_the_statistics_saw_an_empty_table_is_read_by_the_index(
+    postgresql_only, make_queue, open_database, sql, verb
+):
     from rowpost.transport.queue import Queue
 
     database = open_database()

@@ -59,7 +59,9 @@ def test_a_queue_is_entered_as_given_and_its_options_renewed(database):
     assert [*registered(database)["New"]][:9] == ["New", "New", None, "app", "New", "adopted", True, True, True]
 
 
-@pytest.mark.parametrize("changed", [{"queue_name": "Other"}, {"queue_name": "Other", "queue_key": "Other"}], ids=["key", "table"])
+@pytest.mark.parametrize(
+    "changed", [{"queue_name": "Other"}, {"queue_name": "Other", "queue_key": "Other"}], ids=["key", "table"]
+)
 def test_another_queue_of_the_same_key_or_table_is_refused(database, changed):
     database.call("register_queue", **entry("New"))
 
@@ -166,7 +168,9 @@ def test_an_unregistered_table_is_sent_to_as_any_other(database, target):
     place = {"schema_name": target.settings.default_schema, "table_name": "Billing"}
     row_id = uuid4()
 
-    database.call("send_unregistered", **place, headers='{"a":"b"}', body=b"x", id=row_id, time_to_be_received_ms=60_000)
+    database.call(
+        "send_unregistered", **place, headers='{"a":"b"}', body=b"x", id=row_id, time_to_be_received_ms=60_000
+    )
 
     (message,) = Queue("Billing", database).receive(10)
     assert (message.id, message.raw_headers, message.body, message.expired) == (row_id, '{"a":"b"}', b"x", False)
@@ -185,7 +189,13 @@ def test_an_unregistered_table_that_is_no_queue_is_refused(database):
 
 def test_an_unregistered_table_takes_no_time_to_be_received_of_zero(database, target):
     with pytest.raises(InvalidTimeToBeReceived):
-        database.call("send_unregistered", schema_name=target.settings.default_schema, table_name="Billing", headers="", time_to_be_received_ms=0)
+        database.call(
+            "send_unregistered",
+            schema_name=target.settings.default_schema,
+            table_name="Billing",
+            headers="",
+            time_to_be_received_ms=0,
+        )
 
 
 # ---------------------------------------------------------------------------------------------- publish, subscribe
@@ -210,7 +220,9 @@ def test_one_row_for_each_endpoint_and_topic_and_a_new_address_moves_it(database
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", [("", "t", "q"), ("e", "", "q"), ("e", "t", ""), (None, "t", "q"), ("e", None, "q"), ("e", "t", None)])
+@pytest.mark.parametrize(
+    "wrong", [("", "t", "q"), ("e", "", "q"), ("e", "t", ""), (None, "t", "q"), ("e", None, "q"), ("e", "t", None)]
+)
 def test_a_subscription_without_endpoint_topic_or_queue_is_refused(database, wrong):
     with pytest.raises(InvalidSubscription):
         subscribe(database, *wrong)
@@ -261,11 +273,16 @@ def test_each_copy_of_an_event_expires_after_its_time_to_be_received(database, q
     subscribe(database, "Sales", "Shop.Expiring", "Sales")
 
     for time_ms in (60_000, None):
-        database.call("publish_message", topics=["Shop.Expiring"], headers="{}", body=b"x", time_to_be_received_ms=time_ms)
+        database.call(
+            "publish_message", topics=["Shop.Expiring"], headers="{}", body=b"x", time_to_be_received_ms=time_ms
+        )
 
     there = Queue("Sales", database).browse(10)
     now = datetime.now(UTC).replace(tzinfo=None)
-    assert [None if each.expires is None else round((each.expires.replace(tzinfo=None) - now).total_seconds(), -1) for each in there] == [60, None]
+    assert [
+        None if each.expires is None else round((each.expires.replace(tzinfo=None) - now).total_seconds(), -1)
+        for each in there
+    ] == [60, None]
     with pytest.raises(InvalidTimeToBeReceived):
         database.call("publish_message", topics=["Shop.Expiring"], headers="{}", time_to_be_received_ms=0)
 
@@ -284,7 +301,9 @@ def test_a_decision_stands_until_it_is_forgotten(database, sql):
     assert abs(sql.utc_now().replace(tzinfo=None) - decided_at) < timedelta(minutes=1)
 
 
-@pytest.mark.parametrize("again", [{"transaction_id": "tx-1", "participants": "[]"}, {"transaction_id": "tx-2", "participants": None}])
+@pytest.mark.parametrize(
+    "again", [{"transaction_id": "tx-1", "participants": "[]"}, {"transaction_id": "tx-2", "participants": None}]
+)
 def test_a_transaction_is_decided_once_and_names_its_participants(database, again):
     database.call("record_decision", queue_key="Sales", transaction_id="tx-1", participants="[]")
 
@@ -294,7 +313,10 @@ def test_a_transaction_is_decided_once_and_names_its_participants(database, agai
 
 def test_a_transaction_is_seen_to_run_until_it_ends_and_its_lock_is_refused_to_a_second_one(database, open_database):
     other, watcher = open_database(), open_database()
-    other.dialect.script(other.driver_connection, "SET lock_timeout = '50ms';" if other.engine == "postgresql" else "SET LOCK_TIMEOUT 50;")
+    other.dialect.script(
+        other.driver_connection,
+        "SET lock_timeout = '50ms';" if other.engine == "postgresql" else "SET LOCK_TIMEOUT 50;",
+    )
 
     def runs():
         return bool(watcher.call("probe_transaction", transaction_id="tx-1")[0][0])
@@ -359,7 +381,9 @@ def test_a_forgotten_script_alone_leaves_the_journal_and_its_object_is_unmanaged
 
     assert name not in journal(database)
     assert "procedures/deploy/list_scripts.sql" in journal(database)
-    assert [row for row in database.call("list_unmanaged_objects") if row not in before] == [("procedure", "rowpost.get_version")]
+    assert [row for row in database.call("list_unmanaged_objects") if row not in before] == [
+        ("procedure", "rowpost.get_version")
+    ]
 
 
 def test_the_text_of_a_procedure_of_ours_is_shown_and_of_nothing_else(database):
@@ -390,10 +414,14 @@ def test_a_copy_for_a_subscriber_is_stored_in_its_table(database, target):
     place = {"schema_name": target.settings.default_schema, "table_name": "Billing"}
     otherwise = {"otherwise_queue": "nowhere", "otherwise_headers": ""}
 
-    ((stored,),) = database.call("send_to_subscriber", **place, headers='{"a":"b"}', body=b"x", time_to_be_received_ms=60_000, **otherwise)
+    ((stored,),) = database.call(
+        "send_to_subscriber", **place, headers='{"a":"b"}', body=b"x", time_to_be_received_ms=60_000, **otherwise
+    )
 
     assert stored
-    assert [(m.raw_headers, m.body, m.expired) for m in Queue("Billing", database).receive(10)] == [('{"a":"b"}', b"x", False)]
+    assert [(m.raw_headers, m.body, m.expired) for m in Queue("Billing", database).receive(10)] == [
+        ('{"a":"b"}', b"x", False)
+    ]
 
 
 def test_a_copy_for_a_subscriber_whose_table_is_gone_goes_to_the_other_queue(database, target, sql):
@@ -401,15 +429,23 @@ def test_a_copy_for_a_subscriber_whose_table_is_gone_goes_to_the_other_queue(dat
     place = {"schema_name": target.settings.default_schema, "table_name": "nowhere"}
     otherwise = {"otherwise_queue": "error", "otherwise_headers": '{"why":"gone"}'}
 
-    ((stored,),) = database.call("send_to_subscriber", **place, headers="{}", body=b"x", time_to_be_received_ms=60_000, **otherwise)
+    ((stored,),) = database.call(
+        "send_to_subscriber", **place, headers="{}", body=b"x", time_to_be_received_ms=60_000, **otherwise
+    )
 
     assert not stored
-    assert [(m.raw_headers, m.body, m.expired) for m in Queue("error", database).receive(10)] == [('{"why":"gone"}', b"x", False)]
+    assert [(m.raw_headers, m.body, m.expired) for m in Queue("error", database).receive(10)] == [
+        ('{"why":"gone"}', b"x", False)
+    ]
 
 
 @pytest.mark.parametrize("otherwise_queue", ["nowhere either", None])
-def test_a_copy_for_a_subscriber_whose_table_is_gone_is_refused_without_another_queue(database, target, otherwise_queue):
+def test_a_copy_for_a_subscriber_whose_table_is_gone_is_refused_without_another_queue(
+    database, target, otherwise_queue
+):
     place = {"schema_name": target.settings.default_schema, "table_name": "nowhere"}
 
     with pytest.raises(QueueNotFound, match=otherwise_queue or "nowhere"):
-        database.call("send_to_subscriber", **place, headers="{}", otherwise_queue=otherwise_queue, otherwise_headers="{}")
+        database.call(
+            "send_to_subscriber", **place, headers="{}", otherwise_queue=otherwise_queue, otherwise_headers="{}"
+        )

@@ -115,7 +115,9 @@ def deployer(target, new_database):
 
 
 @pytest.mark.promise("deploy-rights-suffice")
-def test_what_another_login_than_the_owner_of_the_database_deploys_works_with_execute_alone(target, deployer, not_on_babelfish):
+def test_what_another_login_than_the_owner_of_the_database_deploys_works_with_execute_alone(
+    target, deployer, not_on_babelfish
+):
     not_on_babelfish("adds no members to db_owner")
     with deployer.apply(QueueSettings("Sales"), QueueSettings("Billing")) as database:
         found = database.call("check_queue")
@@ -199,7 +201,10 @@ GRANTED = {
     """,
 }
 #: helpers that run as their caller on PostgreSQL; the contract names no helper
-HELPERS = {"postgresql": {("_resolve_queue", "rowpost_endpoint"), ("_resolve_queue", "rowpost_operator")}, "sqlserver": set()}
+HELPERS = {
+    "postgresql": {("_resolve_queue", "rowpost_endpoint"), ("_resolve_queue", "rowpost_operator")},
+    "sqlserver": set(),
+}
 
 
 @pytest.mark.usefixtures("a_saga", "queue")
@@ -217,7 +222,9 @@ def test_a_deployed_database_grants_what_the_contract_says_and_nothing_else(targ
 
 
 @pytest.mark.parametrize("role", [*ROLES, None])
-def test_no_role_changes_a_table_or_makes_or_drops_anything_or_reads_more_than_it_may_call(queue, target, sql, login, role):
+def test_no_role_changes_a_table_or_makes_or_drops_anything_or_reads_more_than_it_may_call(
+    queue, target, sql, login, role
+):
     name = login.make("member")
     if role:
         sql.run(grant_role(sql.database.dialect, role, name))
@@ -275,7 +282,9 @@ def test_a_missing_right_is_named_with_its_object(queue, target, sql, login):
             with pytest.raises(PermissionDenied) as caught:
                 database.call(missing, "Sales")
             assert f"{missing}:Sales".casefold() in str(caught.value).casefold()
-            assert remedies == {each for each in ("queue grant", "rowpost_reader", "rowpost_operator") if each in str(caught.value)}, missing
+            assert remedies == {
+                each for each in ("queue grant", "rowpost_reader", "rowpost_operator") if each in str(caught.value)
+            }, missing
 
 
 def test_an_operator_vacuums_where_the_server_lets_others_than_the_owner(make_queue, target, sql, login):
@@ -307,7 +316,14 @@ def test_an_endpoint_keeps_its_sagas_with_execute_alone_and_no_others(target, sq
     other = make_ledger("pessimistic", "Ledger_of_others")
     deploy(target, make_endpoint(other))
     name = login.make("saga_keeper")
-    grant(sql.database, name, receive_from=["Sales"], send_to=["audit", "error"], sagas=[desk.table], tables=target.babelfish)
+    grant(
+        sql.database,
+        name,
+        receive_from=["Sales"],
+        send_to=["audit", "error"],
+        sagas=[desk.table],
+        tables=target.babelfish,
+    )
     desk.send(Open("A", 5))
 
     with login.open(name) as database:

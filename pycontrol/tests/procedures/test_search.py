@@ -19,18 +19,31 @@ def look(queue, wanted, **options):
 
 
 def test_messages_are_found_by_the_value_of_any_header_the_newest_first(queue):
-    store(queue, {"NServiceBus.MessageId": "m-1"}, {"NServiceBus.MessageId": "m-10"}, {"NServiceBus.RelatedTo": "m-1", "Shop.Null": None})
+    store(
+        queue,
+        {"NServiceBus.MessageId": "m-1"},
+        {"NServiceBus.MessageId": "m-10"},
+        {"NServiceBus.RelatedTo": "m-1", "Shop.Null": None},
+    )
 
     found = look(queue, "m-1", max_body_bytes=2)
 
-    assert [each.headers for each in found.messages] == [{"NServiceBus.RelatedTo": "m-1", "Shop.Null": None}, {"NServiceBus.MessageId": "m-1"}]
+    assert [each.headers for each in found.messages] == [
+        {"NServiceBus.RelatedTo": "m-1", "Shop.Null": None},
+        {"NServiceBus.MessageId": "m-1"},
+    ]
     assert [(each.message.body, each.message.body_bytes) for each in found.messages] == [(b"bo", 4)] * 2
     assert (found.unfinished, found.unseen) == ({}, ())
 
 
 @pytest.mark.parametrize("wanted", ["a+b=c 'x' \"y\"", "Zürich/42", "%_[a-z]", "x" * 300])
 def test_an_id_is_found_however_its_characters_are_written(queue, wanted):
-    escaped = encode_headers({"NServiceBus.MessageId": wanted}).replace("+", "\\u002B").replace("'", "\\u0027").replace("ü", "\\u00FC")
+    escaped = (
+        encode_headers({"NServiceBus.MessageId": wanted})
+        .replace("+", "\\u002B")
+        .replace("'", "\\u0027")
+        .replace("ü", "\\u00FC")
+    )
     store(queue, {"NServiceBus.MessageId": wanted}, escaped, {"NServiceBus.MessageId": f"{wanted}2"})
 
     found = look(queue, wanted)
@@ -65,7 +78,9 @@ def test_only_the_newest_messages_are_looked_through(queue):
 
 
 def test_more_than_a_thousand_are_found_in_several_calls(queue):
-    store(queue, *({"NServiceBus.MessageId": f"m-{number}", "NServiceBus.ConversationId": "c"} for number in range(2100)))
+    store(
+        queue, *({"NServiceBus.MessageId": f"m-{number}", "NServiceBus.ConversationId": "c"} for number in range(2100))
+    )
 
     found = look(queue, "c")
 

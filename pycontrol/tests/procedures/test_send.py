@@ -25,7 +25,9 @@ def test_a_send_is_exactly_one_row_and_row_versions_grow(queue):
 
 @pytest.mark.promise("plain-insert-is-received")
 def test_a_row_inserted_by_plain_sql_is_received(queue, sql):
-    row_id = sql.insert_minimal(queue.name, headers='{"NServiceBus.EnclosedMessageTypes":"Shop.PlaceOrder"}', body=b"{}")
+    row_id = sql.insert_minimal(
+        queue.name, headers='{"NServiceBus.EnclosedMessageTypes":"Shop.PlaceOrder"}', body=b"{}"
+    )
 
     (message,) = queue.receive()
 
@@ -123,7 +125,9 @@ def test_a_send_inside_the_callers_transaction_follows_its_end(queue, open_datab
     assert [message.body for message in queue.receive(10)] == [b"committed"]
 
 
-@pytest.mark.parametrize("time", [timedelta(milliseconds=1), timedelta(minutes=5), timedelta(days=60), timedelta(days=36500)])
+@pytest.mark.parametrize(
+    "time", [timedelta(milliseconds=1), timedelta(minutes=5), timedelta(days=60), timedelta(days=36500)]
+)
 @pytest.mark.promise("time-to-be-received-sets-expiry")
 def test_expires_is_the_servers_clock_plus_the_time_to_be_received(queue, sql, time):
     before = sql.utc_now()
@@ -240,7 +244,9 @@ def test_a_body_of_text_is_refused_with_what_to_do(queue):
 def test_the_dispatcher_sends_by_name(queue, database):
     row_id = uuid4()
 
-    database.call("send_message", queue_name=queue.name, headers='{"a":"b"}', body=b"x", id=row_id, time_to_be_received_ms=60000)
+    database.call(
+        "send_message", queue_name=queue.name, headers='{"a":"b"}', body=b"x", id=row_id, time_to_be_received_ms=60000
+    )
 
     (message,) = queue.browse()
     assert (message.id, message.headers, message.body) == (row_id, {"a": "b"}, b"x")

@@ -39,10 +39,18 @@ def stream(database, make_queue):
 
     call.queue = queue
     call.send = lambda *bodies: queue.send_many([OutgoingMessage(body, {"B": body.decode()}) for body in bodies])
-    call.read = lambda **bounds: [dict(zip(COLUMNS, row, strict=True)) for row in call("read_range", **{**ALL, **bounds})]
-    call.spool = lambda **bounds: [dict(zip(COLUMNS, row, strict=True)) for row in call("read_spool", **{**ALL, **bounds})]
+    call.read = lambda **bounds: [
+        dict(zip(COLUMNS, row, strict=True)) for row in call("read_range", **{**ALL, **bounds})
+    ]
+    call.spool = lambda **bounds: [
+        dict(zip(COLUMNS, row, strict=True)) for row in call("read_spool", **{**ALL, **bounds})
+    ]
     call.state = lambda: dict(
-        zip(("identity", "first", "last", "settled", "writers", "purged", "consumers", "on_standby"), call("describe_stream")[0], strict=True)
+        zip(
+            ("identity", "first", "last", "settled", "writers", "purged", "consumers", "on_standby"),
+            call("describe_stream")[0],
+            strict=True,
+        )
     )
     return call
 
@@ -64,7 +72,9 @@ def test_a_range_leaves_out_the_columns_and_rows_that_are_not_wanted(stream):
     stream.send(b"a", b"b")
     ids = [str(row["id"]) for row in stream.read()]
 
-    assert [(row["headers"], row["body"]) for row in stream.read(with_headers=False, with_body=False)] == [("", None)] * 2
+    assert [(row["headers"], row["body"]) for row in stream.read(with_headers=False, with_body=False)] == [
+        ("", None)
+    ] * 2
     assert [row["body"] for row in stream.read(ids=[ids[1]])] == [b"b"]
     assert [row["body"] for row in stream.read(headers_contain='"a"')] == [b"a"]
     assert stream.read(headers_contain='"A"') == []
@@ -82,7 +92,14 @@ def test_a_new_queue_has_drawn_nothing_and_a_quiet_one_is_settled(stream):
     stream.send(b"a", b"b")
     quiet = stream.state()
 
-    assert (empty["first"], empty["last"], empty["settled"], empty["purged"], empty["consumers"], empty["on_standby"]) == (None, 0, 0, None, 0, False)
+    assert (
+        empty["first"],
+        empty["last"],
+        empty["settled"],
+        empty["purged"],
+        empty["consumers"],
+        empty["on_standby"],
+    ) == (None, 0, 0, None, 0, False)
     assert (quiet["first"], quiet["last"], quiet["settled"]) == (1, 2, 2)
     assert quiet["identity"] == empty["identity"]
 
@@ -140,7 +157,8 @@ def test_what_is_not_read_yet_is_counted_up_to_a_number_and_the_oldest_is_named(
     Queue(stream.queue.name, other).send(b"not committed")
 
     counted = [
-        tuple(stream("describe_backlog", above=above, count=count)[0]) for above, count in ((0, 100), (0, 2), (second, 100), (second + 1, 100))
+        tuple(stream("describe_backlog", above=above, count=count)[0])
+        for above, count in ((0, 100), (0, 2), (second, 100), (second + 1, 100))
     ]
     other.rollback()
 
@@ -158,7 +176,14 @@ def test_the_row_version_of_a_message_is_found_by_its_place_although_row_version
 
     found = [
         stream("find_row_version", above=above, upto=upto, count=count)[0].row_version
-        for above, upto, count in ((0, 2**62, 2), (second, 2**62, 1), (0, third, 2), (0, third, 3), (last, 2**62, 1), (0, 2**62, 2**31 - 1))
+        for above, upto, count in (
+            (0, 2**62, 2),
+            (second, 2**62, 1),
+            (0, third, 2),
+            (0, third, 3),
+            (last, 2**62, 1),
+            (0, 2**62, 2**31 - 1),
+        )
     ]
     other.rollback()
 
@@ -185,7 +210,9 @@ def test_a_batch_ends_before_its_bytes_exceed_a_bound_and_a_larger_message_is_al
 
 
 def test_a_sample_measures_the_messages_of_a_small_range(stream, database, sql):
-    stream.queue.send_many([OutgoingMessage(b"abc", {}), OutgoingMessage(bytes(3000), {"x": "é"}), OutgoingMessage(b"", {})])
+    stream.queue.send_many(
+        [OutgoingMessage(b"abc", {}), OutgoingMessage(bytes(3000), {"x": "é"}), OutgoingMessage(b"", {})]
+    )
     rows = stream.read()
     first, second, third = (row["row_version"] for row in rows)
 
@@ -276,7 +303,11 @@ def test_a_spool_is_the_first_streams_until_another_takes_it_over(stream):
     stream("move_to_spool", owner="one", count=1)
     stream("confirm_spool", owner="one")
 
-    for procedure, arguments in (("move_to_spool", {"count": 1}), ("confirm_spool", {}), ("drop_spool", {"upto": 2**62})):
+    for procedure, arguments in (
+        ("move_to_spool", {"count": 1}),
+        ("confirm_spool", {}),
+        ("drop_spool", {"upto": 2**62}),
+    ):
         with pytest.raises(SpoolTaken):
             stream(procedure, owner="two", **arguments)
     stream("move_to_spool", owner="two", count=1, take_over=True)
@@ -305,7 +336,9 @@ def test_a_move_waits_for_another_so_that_numbers_grow_as_they_are_seen(stream, 
     one.begin()
     _, first = one.call("move_to_spool", stream.queue.name, owner="one", count=2)[0]
     seen = []
-    mover = threading.Thread(target=lambda: seen.append(other.call("move_to_spool", stream.queue.name, owner="one", count=1)[0]))
+    mover = threading.Thread(
+        target=lambda: seen.append(other.call("move_to_spool", stream.queue.name, owner="one", count=1)[0])
+    )
     mover.start()
     mover.join(0.3)
 
@@ -395,7 +428,9 @@ def test_a_task_that_claims_the_part_of_another_waits_for_it(ledger, open_databa
     one.begin()
     one.call("claim_ledger", job_key="job", part=0, parts=1)
     seen = []
-    task = threading.Thread(target=lambda: seen.append(other.call("claim_ledger", job_key="job", part=0, parts=1)[0][0]))
+    task = threading.Thread(
+        target=lambda: seen.append(other.call("claim_ledger", job_key="job", part=0, parts=1)[0][0])
+    )
     task.start()
     task.join(0.3)
 
@@ -407,7 +442,9 @@ def test_a_task_that_claims_the_part_of_another_waits_for_it(ledger, open_databa
     assert seen == [False]
 
 
-@pytest.mark.parametrize(("key", "part", "parts"), [("", 0, 1), (None, 0, 1), ("job", -1, 1), ("job", 0, -1), ("job", 2, 2)])
+@pytest.mark.parametrize(
+    ("key", "part", "parts"), [("", 0, 1), (None, 0, 1), ("job", -1, 1), ("job", 0, -1), ("job", 2, 2)]
+)
 def test_a_key_or_part_that_is_none_is_refused(ledger, key, part, parts):
     with pytest.raises(InvalidJobKey):
         ledger(part, parts, key)
@@ -474,15 +511,27 @@ def job(database, ledger, stream):
         return database.call_atomically(procedure, job_key="job", **arguments)
 
     call.begin = lambda run="r1", mode="staged": call("begin_job", destination=stream.queue.name, run=run, mode=mode)[0]
-    call.stage = lambda attempt, *bodies: call("stage_messages", attempt=attempt, messages=[OutgoingMessage(body) for body in bodies])
+    call.stage = lambda attempt, *bodies: call(
+        "stage_messages", attempt=attempt, messages=[OutgoingMessage(body) for body in bodies]
+    )
     call.end = lambda run="r1", done=True, **known: call("end_job", run=run, done=done, **known)[0].ended
     call.show = lambda: call("list_jobs", count=10)[0]
 
     def seal(**parts):
         """Seal with one keyword for each attempt: its number of messages, and a digest of one letter."""
-        attempts, counts, digests = list(parts), [str(count) for count, _ in parts.values()], [letter * 64 for _, letter in parts.values()]
+        attempts, counts, digests = (
+            list(parts),
+            [str(count) for count, _ in parts.values()],
+            [letter * 64 for _, letter in parts.values()],
+        )
         attempts = [each.replace("_", "/") for each in attempts]
-        return call("seal_job", attempts=attempts, messages=counts, digests=digests, digest="".join(sorted(set("".join(digests)))) * 32)
+        return call(
+            "seal_job",
+            attempts=attempts,
+            messages=counts,
+            digests=digests,
+            digest="".join(sorted(set("".join(digests)))) * 32,
+        )
 
     def send(part, attempt, count, letter):
         with database.transaction():
@@ -512,7 +561,13 @@ def test_a_job_is_sent_part_by_part_after_it_was_sealed(job, stream):
     assert sent == [True, False, True, False]  # the job cannot end before its second part is sent
     assert job.end() is True
     assert [row["body"] for row in stream.read()] == [b"a", b"b", b"c"]
-    assert (job.show().state, job.show().parts, job.show().parts_sent, job.show().messages_sent, job.show().messages_staged) == ("done", 2, 2, 3, 1)
+    assert (
+        job.show().state,
+        job.show().parts,
+        job.show().parts_sent,
+        job.show().messages_sent,
+        job.show().messages_staged,
+    ) == ("done", 2, 2, 3, 1)
 
 
 def test_a_job_that_was_sealed_gives_its_parts_to_a_later_run_of_the_same_messages_and_refuses_others(job):
@@ -707,7 +762,10 @@ def test_a_reader_streams_a_queue_and_has_no_other_right_on_its_table(stream, lo
     sql.run(grant_role(database.dialect, "rowpost_reader", name))
 
     with login.open(name) as analyst:
-        read = [batch.to_pydict() for batch in analyst.stream("read_range", queue, columns=("id", "body"), chunk_bytes=1 << 20, **ALL)]
+        read = [
+            batch.to_pydict()
+            for batch in analyst.stream("read_range", queue, columns=("id", "body"), chunk_bytes=1 << 20, **ALL)
+        ]
         assert [sorted(each["body"]) for each in read] == [[b"a", b"b"]]
         assert [UUID(id) for id in read[0]["id"]]
         for statement in (
@@ -773,7 +831,9 @@ def test_a_login_that_may_send_to_a_queue_writes_it_through_ledger_and_staging(s
     assert [row["body"] for row in stream.read()] == [b"a", b"b"]
 
 
-def test_a_range_comes_in_chunks_and_a_connection_that_is_lost_in_the_midst_is_named(stream, open_database, database, sql):
+def test_a_range_comes_in_chunks_and_a_connection_that_is_lost_in_the_midst_is_named(
+    stream, open_database, database, sql
+):
     stream.queue.send_many([OutgoingMessage(bytes(50_000)) for _ in range(400)])
     reader = open_database()
     session = reader.driver_connection.execute("SELECT @@SPID").fetchval() if reader.engine == "sqlserver" else None

@@ -257,7 +257,9 @@ def test_a_row_version_that_the_server_does_not_fill_is_a_finding(make_queue, da
         pytest.skip("SQL Server cannot take the identity from a column")
     queue = make_queue()
     queue.send(b"first")
-    sql.run(f"ALTER TABLE {sql.table(queue.name)} ALTER COLUMN seq DROP IDENTITY IF EXISTS, ALTER COLUMN seq DROP DEFAULT")
+    sql.run(
+        f"ALTER TABLE {sql.table(queue.name)} ALTER COLUMN seq DROP IDENTITY IF EXISTS, ALTER COLUMN seq DROP DEFAULT"
+    )
 
     (finding,) = database.call("check_queue", queue_name=queue.name)
     sql.run(finding.remedy)
@@ -293,7 +295,9 @@ def test_checking_a_queue_that_is_not_registered_is_refused(database):
 
 
 def test_a_table_made_by_nservicebus_is_adopted_and_works(target, database, sql, make_queue):
-    sql.run("DROP TABLE IF EXISTS Legacy") if database.engine == "sqlserver" else sql.run('DROP TABLE IF EXISTS "Legacy"')
+    sql.run("DROP TABLE IF EXISTS Legacy") if database.engine == "sqlserver" else sql.run(
+        'DROP TABLE IF EXISTS "Legacy"'
+    )
     for statement in NSERVICEBUS_TABLE[database.engine]:
         sql.run(statement)
     existing = sql.insert_minimal("Legacy", headers="", body=b'{"$type":"Shop.PlaceOrder"}')
@@ -362,7 +366,9 @@ NSERVICEBUS_TABLE = {
 }
 
 
-def test_a_queue_whose_numbers_are_used_up_says_so_and_check_says_how_many_are_left(postgresql_only, database, sql, make_queue):
+def test_a_queue_whose_numbers_are_used_up_says_so_and_check_says_how_many_are_left(
+    postgresql_only, database, sql, make_queue
+):
     sql.run('DROP TABLE IF EXISTS "Legacy"')
     for statement in NSERVICEBUS_TABLE["postgresql"]:
         sql.run(statement)
@@ -378,5 +384,9 @@ def test_a_queue_whose_numbers_are_used_up_says_so_and_check_says_how_many_are_l
     sql.run(widen)
     queue.send(b"y")
 
-    assert ("and 1,000 are left" in left, "and 0 are left" in none, exit_code(refused.value)) == (True, True, ExitCode.FAILED)
+    assert ("and 1,000 are left" in left, "and 0 are left" in none, exit_code(refused.value)) == (
+        True,
+        True,
+        ExitCode.FAILED,
+    )
     assert [message.body for message in queue.receive(5)] == [b"x", b"y"]

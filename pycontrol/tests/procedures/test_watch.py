@@ -40,7 +40,9 @@ def next_due_ms(queue):
 
 
 def delay(queue, by):
-    queue.database.call("delay_message", queue.name, headers="{}", body=b"x", delay_ms=int(by / timedelta(milliseconds=1)))
+    queue.database.call(
+        "delay_message", queue.name, headers="{}", body=b"x", delay_ms=int(by / timedelta(milliseconds=1))
+    )
 
 
 def test_watching_says_when_the_next_delayed_message_is_due(make_queue):
@@ -264,7 +266,9 @@ def test_a_session_may_send_without_waking_anybody(make_queue, listener):
     assert listener.heard() == []
 
 
-def test_a_participant_of_a_transaction_over_databases_sends_and_can_still_be_prepared(target, make_queue, sql, postgresql_only):
+def test_a_participant_of_a_transaction_over_databases_sends_and_can_still_be_prepared(
+    target, make_queue, sql, postgresql_only
+):
     """PostgreSQL refuses to prepare a transaction that has notified."""
     if sql.value("SHOW max_prepared_transactions") == "0":
         pytest.skip("max_prepared_transactions is 0 on this server")

@@ -14,7 +14,9 @@ def fail(headers, error, message_id="row-id"):
     try:
         raise error
     except type(error) as raised:
-        return failure_headers(headers, raised, queue="Billing", host=Host("Billing", "APP02"), at=AT, message_id=message_id)
+        return failure_headers(
+            headers, raised, queue="Billing", host=Host("Billing", "APP02"), at=AT, message_id=message_id
+        )
 
 
 def test_the_failure_is_described_as_a_dotnet_endpoint_describes_it():
@@ -71,7 +73,10 @@ def test_facts_about_an_error_are_headers_and_an_error_that_refuses_them_is_desc
     describe(Answering(), {"Order": "1"})
 
     data = "NServiceBus.ExceptionInfo.Data."
-    assert {name: value for name, value in fail({}, error).items() if name.startswith(data)} == {f"{data}Handler type": "a", f"{data}Order": "2"}
+    assert {name: value for name, value in fail({}, error).items() if name.startswith(data)} == {
+        f"{data}Handler type": "a",
+        f"{data}Order": "2",
+    }
     assert fail({}, Answering("y"))["NServiceBus.ExceptionInfo.Message"] == "y"
 
 

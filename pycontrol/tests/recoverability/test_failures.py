@@ -40,7 +40,11 @@ def test_a_rolled_back_count_never_was(database):
 def test_counts_nobody_touched_for_a_week_are_dropped_by_and_by(database, sql):
     stale = uuid4()
     database.call("record_failure", queue_key="Sales", id=stale)
-    eight_days_ago = "now() AT TIME ZONE 'UTC' - interval '8 days'" if database.engine == "postgresql" else "DATEADD(DAY, -8, SYSUTCDATETIME())"
+    eight_days_ago = (
+        "now() AT TIME ZONE 'UTC' - interval '8 days'"
+        if database.engine == "postgresql"
+        else "DATEADD(DAY, -8, SYSUTCDATETIME())"
+    )
     sql.run(f"UPDATE rowpost.failure SET failed_at = {eight_days_ago} WHERE id = ?", stale)
 
     database.call("record_failure", queue_key="Sales", id=uuid4())

@@ -46,7 +46,9 @@ def test_an_error_that_no_retry_can_fix_is_unrecoverable(error):
     assert Recoverability().decide(Failure(error, 1, 0, {}))[0] is Decision.ERROR
 
 
-@pytest.mark.parametrize(("said", "decided"), [(SECOND, (Decision.DELAY, SECOND)), (Decision.RETRY, (Decision.RETRY, timedelta(0)))])
+@pytest.mark.parametrize(
+    ("said", "decided"), [(SECOND, (Decision.DELAY, SECOND)), (Decision.RETRY, (Decision.RETRY, timedelta(0)))]
+)
 def test_a_policy_names_a_decision_or_a_delay(said, decided):
     assert Recoverability(policy=lambda failure: said).decide(Failure(ValueError(), 1, 0, {})) == decided
 

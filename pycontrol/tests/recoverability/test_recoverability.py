@@ -138,7 +138,9 @@ def test_header_changes_of_a_failing_handler_reach_neither_a_retry_nor_the_error
 @pytest.mark.promise("handlers-header-changes")
 def test_a_delayed_retry_has_the_headers_of_the_message(shop, database):
     send(shop)
-    pipeline = Pipeline(database, shop.name, recovery.endpoint(_raise, recoverability=Recoverability(0, 1, timedelta(hours=1))))
+    pipeline = Pipeline(
+        database, shop.name, recovery.endpoint(_raise, recoverability=Recoverability(0, 1, timedelta(hours=1)))
+    )
 
     outcome = pipeline.process_one()
 

@@ -31,7 +31,9 @@ def test_recorded_outcomes_belong_to_tests_that_exist():
 
 
 def test_a_recorded_test_either_uses_the_shared_database_or_does_not():
-    both = set(recorded().get(WITHOUT_TARGET, {})) & {name for engine, tests in recorded().items() if engine != WITHOUT_TARGET for name in tests}
+    both = set(recorded().get(WITHOUT_TARGET, {})) & {
+        name for engine, tests in recorded().items() if engine != WITHOUT_TARGET for name in tests
+    }
 
     assert both == set()
 

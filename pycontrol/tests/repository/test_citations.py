@@ -34,24 +34,39 @@ def cited(text: str, path: str) -> list[str]:
 def texts() -> list[Path]:
     """Return the text files of the repository, without this one and without the peers that a benchmark has installed."""
     inside = (path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*") if ".peers" not in path.parts)
-    return sorted(path for path in (*REPOSITORY.iterdir(), *inside) if path.name.endswith(SUFFIXES) and path != Path(__file__))
+    return sorted(
+        path for path in (*REPOSITORY.iterdir(), *inside) if path.name.endswith(SUFFIXES) and path != Path(__file__)
+    )
 
 
 def test_every_citation_can_be_opened():
-    found = [line for path in texts() for line in cited(path.read_text("utf-8"), path.relative_to(REPOSITORY).as_posix())]
+    found = [
+        line for path in texts() for line in cited(path.read_text("utf-8"), path.relative_to(REPOSITORY).as_posix())
+    ]
 
     assert found == []
 
 
 @pytest.mark.parametrize(
     "line",
-    ["# as in seed 002", "(reference C5)", "reference section 3", "statements 27 to 34", "(statement 65)", "pain #396", "(I7)", "see G3, (K11)"],
+    [
+        "# as in seed 002",
+        "(reference C5)",
+        "reference section 3",
+        "statements 27 to 34",
+        "(statement 65)",
+        "pain #396",
+        "(I7)",
+        "see G3, (K11)",
+    ],
 )
 def test_a_citation_by_number_is_found(line):
     assert cited(line, "x.py") == [f"x.py:1: {line}"]
 
 
-@pytest.mark.parametrize("line", ["docs/reference/behaviour.md", "the reference of the API", "Saga concurrency", "random.Random(seed)"])
+@pytest.mark.parametrize(
+    "line", ["docs/reference/behaviour.md", "the reference of the API", "Saga concurrency", "random.Random(seed)"]
+)
 def test_other_words_are_no_citation(line):
     assert cited(line, "x.py") == []
 

@@ -34,7 +34,9 @@ def named(part: str) -> set[str]:
 def test_the_page_names_every_package_that_an_installation_brings():
     brought = brought_by("rowpost") - {"rowpost"}
 
-    assert named(PAGE.partition("## Extras")[0]) == brought | {"typing-extensions"}  # psycopg needs it below Python 3.13
+    assert named(PAGE.partition("## Extras")[0]) == brought | {
+        "typing-extensions"
+    }  # psycopg needs it below Python 3.13
 
 
 def test_the_page_names_every_extra_and_what_it_adds():
@@ -44,5 +46,7 @@ def test_the_page_names_every_extra_and_what_it_adds():
 
     assert declared - {"postgresql", "embedded"} == extras == set(rows)
     for extra in extras - {"dev"}:
-        added = {Requirement(each).name for each in distribution("rowpost").requires if each.endswith(f'extra == "{extra}"')}
+        added = {
+            Requirement(each).name for each in distribution("rowpost").requires if each.endswith(f'extra == "{extra}"')
+        }
         assert added - {"rowpost"} <= set(re.findall(r"`([^`]+)`", rows[extra])), extra

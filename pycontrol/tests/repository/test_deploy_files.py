@@ -20,7 +20,12 @@ def test_systemd_restarts_only_what_a_restart_can_mend():
 
 
 def test_the_runbook_explains_every_code_with_which_a_service_ends():
-    runbook = (DEPLOY / "runbook.md").read_text(encoding="utf-8").partition("## Exit code of the service")[2].partition("\n## ")[0]
+    runbook = (
+        (DEPLOY / "runbook.md")
+        .read_text(encoding="utf-8")
+        .partition("## Exit code of the service")[2]
+        .partition("\n## ")[0]
+    )
 
     explained = {int(code) for code in re.findall(r"^\| (\d+) \|", runbook, re.MULTILINE)}
 

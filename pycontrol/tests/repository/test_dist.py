@@ -25,8 +25,17 @@ YEAR = 365 * 24 * 3600.0  # seconds
 def make_dist(folder: Path, **variables: str) -> dict[str, bytes]:
     """Run `make dist` in a folder, with the Python of the tests, and return what it built."""
     python = Path(sys.executable)
-    made = ["make", "dist", f"VENV={python.parents[1]}", f"BIN={python.parent}", "-o", str(python.parents[1] / ".developer")]
-    done = subprocess.run(made, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120)
+    made = [
+        "make",
+        "dist",
+        f"VENV={python.parents[1]}",
+        f"BIN={python.parent}",
+        "-o",
+        str(python.parents[1] / ".developer"),
+    ]
+    done = subprocess.run(
+        made, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return {path.name: path.read_bytes() for path in (folder / "dist").iterdir()}
 
@@ -35,7 +44,9 @@ def make_dist(folder: Path, **variables: str) -> dict[str, bytes]:
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sdist of the checkout, as it is now."""
     folder = tmp_path_factory.mktemp("sdist")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder], cwd=ROOT, check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder], cwd=ROOT, check=True, timeout=120
+    )
     return folder / SDIST
 
 
@@ -60,7 +71,14 @@ def spoil(folder: Path) -> None:
     for path in folder.rglob("*"):
         os.utime(path, (time.time() - YEAR,) * 2)
         path.chmod(path.stat().st_mode & 0o700)  # git knows whether a file is executable, and nothing else
-    for name in (".venv/bin/python", "build/x", "dist/rowpost-0.0.1.whl", ".ruff_cache/x", "tsqlt.xml", "__pycache__/x.pyc"):
+    for name in (
+        ".venv/bin/python",
+        "build/x",
+        "dist/rowpost-0.0.1.whl",
+        ".ruff_cache/x",
+        "tsqlt.xml",
+        "__pycache__/x.pyc",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("ignored")
 
@@ -75,12 +93,16 @@ def test_two_builds_in_different_folders_at_different_times_are_equal_to_the_byt
 
     del other["rowpost-0.0.1.whl"]
     assert set(one) == {SDIST, WHEEL}
-    assert {name: hash(content) for name, content in one.items()} == {name: hash(content) for name, content in other.items()}
+    assert {name: hash(content) for name, content in one.items()} == {
+        name: hash(content) for name, content in other.items()
+    }
 
 
 def test_the_sdist_holds_all_that_git_knows_and_makes_itself_again(sdist, unpack):
     try:
-        known = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+        known = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+        )
     except FileNotFoundError:
         pytest.skip("git is not installed")
     if known.returncode:
@@ -106,14 +128,18 @@ def elsewhere(sdist: Path, lasting_database, tmp_path_factory: pytest.TempPathFa
     (folder / "shop.py").write_text("def place_order(message, connection):\n    connection.execute('SELECT 1')\n")
     queues = 'queues: {Sales: {worker: {handler: "shop:place_order"}}, error: {}}\n'
     environment = environment_file(folder, rest=queues)
-    return Program(environment, folder, installed=install(wheel, folder / "venv"), SHOP_URL=lasting_database("embedded"))
+    return Program(
+        environment, folder, installed=install(wheel, folder / "venv"), SHOP_URL=lasting_database("embedded")
+    )
 
 
 def test_the_installed_package_is_the_wheels_own(elsewhere: Program):
     python = elsewhere.installed.with_name("python")
     code = "import rowpost, rowpost.database.sql_folder as sql; print(rowpost.__file__); print(sql.sql_folder())"
 
-    done = subprocess.run([python, "-c", code], cwd=elsewhere.folder, env=elsewhere.variables, capture_output=True, text=True)
+    done = subprocess.run(
+        [python, "-c", code], cwd=elsewhere.folder, env=elsewhere.variables, capture_output=True, text=True
+    )
 
     package, sql = map(Path, done.stdout.splitlines())
     assert package.is_relative_to(elsewhere.folder / "venv"), done.stderr

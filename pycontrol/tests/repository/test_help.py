@@ -24,13 +24,22 @@ ALL = dict(commands(typer.main.get_command(app)))
 
 
 def test_every_command_and_every_parameter_has_help():
-    without = [(*path, each.name) for path, command in ALL.items() for each in (command, *command.params) if not getattr(each, "help", None)]
+    without = [
+        (*path, each.name)
+        for path, command in ALL.items()
+        for each in (command, *command.params)
+        if not getattr(each, "help", None)
+    ]
 
     assert without == []
 
 
 def test_every_command_takes_an_environment_and_speaks_json():
-    options = {path: {option for each in command.params for option in each.opts} for path, command in ALL.items() if not hasattr(command, "commands")}
+    options = {
+        path: {option for each in command.params for option in each.opts}
+        for path, command in ALL.items()
+        if not hasattr(command, "commands")
+    }
 
     assert {path: found for path, found in options.items() if not {"--env", "--json"} <= found} == {}
 
@@ -67,9 +76,14 @@ def mistakes(arguments: list[str]) -> list[str]:
     return [option for option in options if option not in options_of(path) | {"--env", "--json", "--help"}]
 
 
-TOP_OPTIONS = {option for parameter in typer.main.get_command(app).params for option in parameter.opts} | {"--help", "-h"}
+TOP_OPTIONS = {option for parameter in typer.main.get_command(app).params for option in parameter.opts} | {
+    "--help",
+    "-h",
+}
 CALLS = [call for page in pages() for call in calls(page) if call[1] != ["…"]] + [
-    call for name in ("Makefile", "deploy/rowpost@.service", "deploy/Containerfile") for call in calls_of_script(ROOT / name)
+    call
+    for name in ("Makefile", "deploy/rowpost@.service", "deploy/Containerfile")
+    for call in calls_of_script(ROOT / name)
 ]
 
 
@@ -83,7 +97,9 @@ def test_pages_show_no_command_and_no_option_that_does_not_exist():
 def test_every_command_is_shown_in_a_page():
     shown = {resolve(arguments)[0] for _, arguments in CALLS if not all(word.startswith("-") for word in arguments)}
 
-    missing = [" ".join(path) for path, command in ALL.items() if not hasattr(command, "commands") and path not in shown]
+    missing = [
+        " ".join(path) for path, command in ALL.items() if not hasattr(command, "commands") and path not in shown
+    ]
 
     assert missing == []
 

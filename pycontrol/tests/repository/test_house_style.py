@@ -50,7 +50,10 @@ MESSAGES = {
     ],
 }
 ERROR = {"sqlserver": re.compile(r"\bTHROW 51(\d{3}),"), "postgresql": re.compile(r"ERRCODE = 'RP(\d{3})'")}
-CALLED = {"sqlserver": re.compile(r"EXEC rowpost\.\[?(\w+)"), "postgresql": re.compile(r'\browpost\."?(\w+)(?::\w+")?\(')}
+CALLED = {
+    "sqlserver": re.compile(r"EXEC rowpost\.\[?(\w+)"),
+    "postgresql": re.compile(r'\browpost\."?(\w+)(?::\w+")?\('),
+}
 #: a call of another procedure of the same queue
 SIBLING = re.compile(r"(\w+):\{queue_key\}")
 DISPATCHED = {
@@ -72,13 +75,19 @@ def public(engine: str) -> list[tuple[Procedure, Header]]:
 
 def test_both_dialects_have_the_same_files():
     found = {
-        engine: {path.relative_to(root).as_posix() for part in ("tables", "procedures") for path in root.glob(f"{part}/**/*.sql")}
+        engine: {
+            path.relative_to(root).as_posix()
+            for part in ("tables", "procedures")
+            for path in root.glob(f"{part}/**/*.sql")
+        }
         | {path.name for path in root.glob("*.sql")}
         for engine, root in ROOTS.items()
     }
 
     alone = {f"tables/{path}.sql": set(each.engines) for path, each in load_contract().tables.items() if each.engines}
-    assert alone == {path: {engine for engine in found if path in found[engine]} for path in found["sqlserver"] ^ found["postgresql"]}
+    assert alone == {
+        path: {engine for engine in found if path in found[engine]} for path in found["sqlserver"] ^ found["postgresql"]
+    }
     assert {"begin.sql", "commit.sql", "grants.sql"} <= found["sqlserver"]
 
 
@@ -95,7 +104,9 @@ def test_the_reading_order_names_every_procedure_once():
 
 
 def test_what_stands_in_on_babelfish_stands_in_for_something():
-    strays = [path for path in OVERLAY.glob("procedures/*/*.sql") if not (sql_folder() / path.relative_to(OVERLAY)).is_file()]
+    strays = [
+        path for path in OVERLAY.glob("procedures/*/*.sql") if not (sql_folder() / path.relative_to(OVERLAY)).is_file()
+    ]
 
     assert strays == []
 
@@ -187,7 +198,11 @@ def test_result_columns_have_the_contracts_types_in_postgresql():
 def test_a_dispatcher_returns_what_the_queues_procedure_returns():
     contract = load_contract()
     fans_out = {"publish_message"}  # calls the subscribers' procedures, and then returns its own rows
-    dispatchers = [p for p, header in public("sqlserver") if header.result is None and p.scope == "database" and p.name not in fans_out]
+    dispatchers = [
+        p
+        for p, header in public("sqlserver")
+        if header.result is None and p.scope == "database" and p.name not in fans_out
+    ]
 
     assert {procedure.name for procedure in dispatchers} == {"send_message", "receive_messages"}
     for procedure in dispatchers:
@@ -219,7 +234,9 @@ def test_a_procedure_raises_the_errors_that_the_contract_lists_and_no_others(eng
 
 
 def test_every_error_of_the_contract_has_a_class_of_its_name_and_number():
-    assert {number: error.__name__ for number, error in CATALOGUE.items()} == {number: entry.name for number, entry in load_contract().errors.items()}
+    assert {number: error.__name__ for number, error in CATALOGUE.items()} == {
+        number: entry.name for number, entry in load_contract().errors.items()
+    }
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -229,7 +246,11 @@ def test_the_header_comment_says_purpose_atomicity_and_locking_and_no_history(en
         lines = header.comment.splitlines()
         words = [line.partition(":")[0] for line in lines]
         needed = ["Atomicity", "Locking"] if header.kind == "PROCEDURE" or "Atomicity" in words else []
-        if not lines[0].endswith((".", ",")) or [w for w in words if w in needed] != needed or HISTORY.search(header.comment):
+        if (
+            not lines[0].endswith((".", ","))
+            or [w for w in words if w in needed] != needed
+            or HISTORY.search(header.comment)
+        ):
             wrong.append(key)
 
     assert wrong == []
@@ -272,14 +293,20 @@ INLINED = {"stream/read_range"}
 
 
 def test_postgresql_functions_pin_their_search_path_but_for_those_that_are_planned_with_the_query():
-    unpinned = {key for key, header in headers("postgresql").items() if "SET search_path = pg_catalog, pg_temp" not in header.options.splitlines()}
+    unpinned = {
+        key
+        for key, header in headers("postgresql").items()
+        if "SET search_path = pg_catalog, pg_temp" not in header.options.splitlines()
+    }
 
     assert unpinned == INLINED
     assert [key for key in INLINED if "SECURITY DEFINER" in headers("postgresql")[key].options] == []
 
 
 def test_security_definer_stands_nowhere_but_in_a_functions_options():
-    trigger = ROOTS["postgresql"] / "tables/queue/create_trigger.sql"  # its function is made with the trigger, and pinned like the others
+    trigger = (
+        ROOTS["postgresql"] / "tables/queue/create_trigger.sql"
+    )  # its function is made with the trigger, and pinned like the others
     elsewhere = [
         path.relative_to(sql_folder()).as_posix()
         for path in ROOTS["postgresql"].rglob("*.sql")

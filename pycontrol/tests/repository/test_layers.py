@@ -36,7 +36,12 @@ FLOORS = {
     "rowpost.archive": ((REST,), ("source",), ("standalone",)),
     "rowpost.cli": ((REST,), ("errors", "queue", "run"), ("operations", "demo", "spark"), ("app",)),
     "rowpost.database": (("sql_folder", "moments"), ("contract",), ("dialects",), (REST,)),
-    "rowpost.database.dialects": (("protocol", "relations"), ("explanations",), ("postgresql", "sqlserver"), ("choice",)),
+    "rowpost.database.dialects": (
+        ("protocol", "relations"),
+        ("explanations",),
+        ("postgresql", "sqlserver"),
+        ("choice",),
+    ),
     "rowpost.pipeline": ((REST,), ("telemetry",)),
     "rowpost.spark": ((REST,), ("archive",), ("bodies", "source"), ("jobs",)),
     "rowpost.workers": ((REST,), ("worker", "tasks", "exposition", "bridge"), ("supervision",)),
@@ -107,8 +112,15 @@ def rooms_of(package: Path) -> set[str]:
 def crossing(arrow: Arrow) -> tuple[str, str, str]:
     """The innermost room that both ends of an arrow are in, and the parts of that room at both ends."""
     ours, theirs = arrow.module.split("."), arrow.imported.split(".")
-    same = next((n for n, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other), min(len(ours), len(theirs)))
-    return ".".join(ours[:same]), "".join(ours[same : same + 1]) or "__init__", "".join(theirs[same : same + 1]) or "__init__"
+    same = next(
+        (n for n, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other),
+        min(len(ours), len(theirs)),
+    )
+    return (
+        ".".join(ours[:same]),
+        "".join(ours[same : same + 1]) or "__init__",
+        "".join(theirs[same : same + 1]) or "__init__",
+    )
 
 
 def climbs(room: str, ours: str, theirs: str) -> bool:
@@ -150,7 +162,11 @@ def test_every_room_with_sub_rooms_has_its_floors_in_the_table():
 def test_every_part_of_a_room_is_on_one_of_its_floors(room):
     places = {name for names in FLOORS[room] for name in names} - {REST}
 
-    parts = {module.removeprefix(f"{room}.").partition(".")[0] for module in modules_of(PACKAGE) if module.startswith(f"{room}.")}
+    parts = {
+        module.removeprefix(f"{room}.").partition(".")[0]
+        for module in modules_of(PACKAGE)
+        if module.startswith(f"{room}.")
+    }
 
     assert places <= {*parts, "__init__"}, "the table has a part that the package does not have"
     if REST not in (name for names in FLOORS[room] for name in names):
@@ -162,7 +178,9 @@ def test_every_import_points_downwards():
 
 
 @pytest.mark.parametrize(
-    "folder", [PACKAGE, *(REPOSITORY / each for each in ("benchmarks", "deploy", "pycontrol/tests"))], ids=lambda each: each.name
+    "folder",
+    [PACKAGE, *(REPOSITORY / each for each in ("benchmarks", "deploy", "pycontrol/tests"))],
+    ids=lambda each: each.name,
 )
 def test_no_modules_import_one_another_in_a_circle(folder):
     assert circles(arrows_of(folder)) == []
@@ -228,14 +246,20 @@ def test_an_import_that_climbs_within_a_room_is_found(package, importing, import
 def test_a_module_of_a_room_may_import_from_its_sub_room_below(package):
     write(
         package,
-        {"database/dialects/choice.py": "", "database/connection.py": "import rowpost.database.dialects.choice\nimport rowpost.database.embedded"},
+        {
+            "database/dialects/choice.py": "",
+            "database/connection.py": "import rowpost.database.dialects.choice\nimport rowpost.database.embedded",
+        },
     )
 
     assert climbing(arrows_of(package)) == []
 
 
 def test_a_circle_within_a_room_is_found(package):
-    write(package, {"wire/a.py": "def f():\n    from rowpost.wire.b import x", "wire/b.py": "from rowpost.wire.a import f"})
+    write(
+        package,
+        {"wire/a.py": "def f():\n    from rowpost.wire.b import x", "wire/b.py": "from rowpost.wire.a import f"},
+    )
 
     assert circles(arrows_of(package)) == ["rowpost.wire.a", "rowpost.wire.b"]
 

@@ -21,7 +21,11 @@ OWN_CALLS = {
 
 def procedures_in(text: str) -> set[str]:
     """The names of procedures in the arguments of calls of a connection."""
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and getattr(node.func, "attr", None) in CALLS]
+    calls = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", None) in CALLS
+    ]
     constants = [node.value for call in calls for node in ast.walk(call) if isinstance(node, ast.Constant)]
     return NAMES.intersection(value for value in constants if isinstance(value, str))
 
@@ -35,7 +39,12 @@ def test_neither_the_command_line_nor_the_dashboard_names_a_procedure():
 
 
 @pytest.mark.parametrize(
-    "text", ['database.call("list_queues")', 'self.pool.call_all([("list_queues", None, {})])', 'c.call_atomically("list_queues", count=1)']
+    "text",
+    [
+        'database.call("list_queues")',
+        'self.pool.call_all([("list_queues", None, {})])',
+        'c.call_atomically("list_queues", count=1)',
+    ],
 )
 def test_a_name_is_found_in_every_kind_of_call(text):
     assert procedures_in(text) == {"list_queues"}

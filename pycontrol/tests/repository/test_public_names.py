@@ -59,7 +59,12 @@ def test_the_package_says_that_it_is_typed():
 
 def check(command: list[str]) -> None:
     done = subprocess.run(
-        command, env={**os.environ, "MYPYPATH": str(PACKAGE.parent)}, cwd=PACKAGE.parent, capture_output=True, text=True, check=False
+        command,
+        env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -69,7 +74,18 @@ def test_a_user_s_program_passes_mypy_strict(tmp_path):
     if shutil.which("mypy") is None and importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed: pip install 'rowpost[dev]'")
 
-    check([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", str(tmp_path), str(PROGRAM)])
+    check(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--follow-imports=silent",
+            "--cache-dir",
+            str(tmp_path),
+            str(PROGRAM),
+        ]
+    )
 
 
 def test_a_user_s_program_passes_pyright():

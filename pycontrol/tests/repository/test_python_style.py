@@ -89,7 +89,9 @@ def test_the_guard_tells_sql_from_prose(text, is_sql):
 
 
 # not the names of message types, of elements in XML and of OpenTelemetry's scopes
-HEADER = re.compile(r"(NServiceBus(?!\.KeyValuePair|\.Metrics|\.Core)|ServiceControl(?!\.(Endpoint)?Plugin)|\$\.diagnostics)\.[\w.]+")
+HEADER = re.compile(
+    r"(NServiceBus(?!\.KeyValuePair|\.Metrics|\.Core)|ServiceControl(?!\.(Endpoint)?Plugin)|\$\.diagnostics)\.[\w.]+"
+)
 
 
 #: how connections are opened, and the one module for each way: it sets what the protocol depends on. ADBC's goes to where one of psycopg's went
@@ -109,7 +111,9 @@ def opened(module: ast.Module) -> Iterator[str]:
             if base.split(".")[0] in drivers or base.endswith(("psycopg.Connection", "PGconn")):
                 yield ast.unparse(node)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in drivers:
-            yield from (f"from {node.module} import {each.name}" for each in node.names if each.name.startswith("connect"))
+            yield from (
+                f"from {node.module} import {each.name}" for each in node.names if each.name.startswith("connect")
+            )
 
 
 def test_each_driver_opens_connections_in_one_module():
@@ -119,7 +123,12 @@ def test_each_driver_opens_connections_in_one_module():
 
 
 @pytest.mark.parametrize(
-    "text", ["import psycopg\npsycopg.Connection.connect('')", "from psycopg import connect", "psycopg.pq.PGconn.connect_start(b'')"]
+    "text",
+    [
+        "import psycopg\npsycopg.Connection.connect('')",
+        "from psycopg import connect",
+        "psycopg.pq.PGconn.connect_start(b'')",
+    ],
 )
 def test_the_guard_sees_other_ways_to_open_a_connection(text):
     assert list(opened(ast.parse(text)))
@@ -167,7 +176,12 @@ def unlisted(path: Path) -> list[str]:
     """The names that a module defines, that others import, and that its __all__ leaves out."""
     listed: set[str] = set()
     for node in tree(path).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__" and path != STUBBED:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id == "__all__"
+            and path != STUBBED
+        ):
             listed = set(ast.literal_eval(node.value))
     return sorted((public_definitions(path) & imported_elsewhere().get(module_of(path), set())) - listed)
 
@@ -182,10 +196,16 @@ def in_house_order(names: list[str]) -> list[str]:
 
 
 def test_all_is_sorted_and_names_what_is_there():
-    modules = [importlib.import_module(module_of(path)) for path in MODULES if path != STUBBED and "__all__" in path.read_text(encoding="utf-8")]
+    modules = [
+        importlib.import_module(module_of(path))
+        for path in MODULES
+        if path != STUBBED and "__all__" in path.read_text(encoding="utf-8")
+    ]
 
     assert [module.__name__ for module in modules if list(module.__all__) != in_house_order(module.__all__)] == []
-    assert [f"{module.__name__}.{each}" for module in modules for each in module.__all__ if not hasattr(module, each)] == []
+    assert [
+        f"{module.__name__}.{each}" for module in modules for each in module.__all__ if not hasattr(module, each)
+    ] == []
 
 
 def test_every_module_with_public_names_has_all():
@@ -194,7 +214,10 @@ def test_every_module_with_public_names_has_all():
         for path in MODULES
         if path.name not in ("__main__.py",)
         and "__all__" not in path.read_text(encoding="utf-8")
-        and any(isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_") for node in tree(path).body)
+        and any(
+            isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+            for node in tree(path).body
+        )
     ]
 
     assert without == []

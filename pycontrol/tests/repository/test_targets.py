@@ -47,7 +47,13 @@ def selects(expression: str, marks: tuple[str, ...]) -> bool:
 def places() -> list[str]:
     """Return the markers that decide where a test runs."""
     return sorted(
-        {marker for target in (*ALL, *HOURS) for call in runs(target) for marker in MARKERS if re.search(rf"\b{marker}\b", expression(call))}
+        {
+            marker
+            for target in (*ALL, *HOURS)
+            for call in runs(target)
+            for marker in MARKERS
+            if re.search(rf"\b{marker}\b", expression(call))
+        }
     )
 
 
@@ -70,7 +76,10 @@ def test_a_test_that_is_long_is_not_in_make_test(marker):
 def test_what_holds_a_promise_about_spark_is_in_make_test_and_with_all_tests_of_spark():
     marks = ("spark", "spark_promise")
 
-    assert [target for target in ALL if any(selects(expression(call), marks) for call in runs(target))] == ["test", "test/spark"]
+    assert [target for target in ALL if any(selects(expression(call), marks) for call in runs(target))] == [
+        "test",
+        "test/spark",
+    ]
 
 
 def test_no_target_of_all_names_a_folder_or_a_test():
@@ -89,4 +98,7 @@ def test_all_makes_make_test_and_the_other_targets():
 def test_the_command_of_the_project_calls_make_test_and_then_the_others():
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
 
-    assert [line.removeprefix("exec ") for line in lines if re.match(r"(exec )?make ", line)] == ["make test", "make test/rest"]
+    assert [line.removeprefix("exec ") for line in lines if re.match(r"(exec )?make ", line)] == [
+        "make test",
+        "make test/rest",
+    ]

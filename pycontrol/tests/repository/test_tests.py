@@ -49,13 +49,22 @@ def imports_of_tests(module: ast.Module) -> list[str]:
     """Return the imports of test modules."""
     parts = {each: each.strip(".").split(".") for each in imported(module)}
     return [
-        each for each, words in parts.items() if (words[0] == "tests" or each.startswith(".")) and any(word.startswith("test_") for word in words[:3])
+        each
+        for each, words in parts.items()
+        if (words[0] == "tests" or each.startswith(".")) and any(word.startswith("test_") for word in words[:3])
     ]
 
 
 def helpers(path: Path) -> list[Path]:
     """Return the modules whose functions a test module can call: its own, conftest modules, and what they import."""
-    found = [path, *(folder / "conftest.py" for folder in path.parents if (folder / "conftest.py").is_file() and folder.is_relative_to(TESTS))]
+    found = [
+        path,
+        *(
+            folder / "conftest.py"
+            for folder in path.parents
+            if (folder / "conftest.py").is_file() and folder.is_relative_to(TESTS)
+        ),
+    ]
     for each in found:  # grows while it is read
         for module in imported(tree(each)):
             place = TESTS.parent.joinpath(*module.split("."))
@@ -104,7 +113,9 @@ def without_assertion(tests: list[Facts], scope: list[Facts]) -> list[str]:
     asserting = {each.name for each in helping if each.asserts}
     while more := {each.name for each in helping if each.calls & asserting} - asserting:
         asserting |= more
-    return [each.name for each in tests if each.name.startswith("test_") and not each.asserts and not each.calls & asserting]
+    return [
+        each.name for each in tests if each.name.startswith("test_") and not each.asserts and not each.calls & asserting
+    ]
 
 
 @cache
@@ -118,14 +129,18 @@ def test_outside_of_support_there_are_tests_and_nothing_else():
     others = [
         name(path)
         for path in MODULES
-        if not path.is_relative_to(SUPPORT) and not path.name.startswith("test_") and path.name not in ("conftest.py", "__init__.py")
+        if not path.is_relative_to(SUPPORT)
+        and not path.name.startswith("test_")
+        and path.name not in ("conftest.py", "__init__.py")
     ]
 
     assert others == []
 
 
 def test_support_holds_no_tests():
-    found = [name(path) for path in MODULES if path.is_relative_to(SUPPORT) and path.name.startswith(("test_", "conftest"))]
+    found = [
+        name(path) for path in MODULES if path.is_relative_to(SUPPORT) and path.name.startswith(("test_", "conftest"))
+    ]
     found += [
         f"{name(path)}:{function.name}"
         for path in MODULES

@@ -25,7 +25,10 @@ from tests.support.documents import blocks, pages
 from tests.support.tsql.compiler import Finding, Source, compile_sets, operations, read_sources, tree_sets
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
-pytestmark = [pytest.mark.lint, pytest.mark.timeout(900)]  # every procedure is compiled several times, which takes minutes beside other tests
+pytestmark = [
+    pytest.mark.lint,
+    pytest.mark.timeout(900),
+]  # every procedure is compiled several times, which takes minutes beside other tests
 SETTINGS = "SET NOCOUNT, XACT_ABORT ON;"
 COLUMN = re.compile(r"(?<=\b[a-z]\.)[A-Za-z_]+\b(?!\()")
 PARAMETER = re.compile(r"(?<=@)\w+(?= \w+.*,? ?(?:--.*)?\n)")
@@ -129,17 +132,26 @@ def renamed(text: str, suffix: str) -> str:
 
 def copies_with_mistakes() -> list[Source]:
     return [
-        Source(f"{source.path} {mistake.__name__}", renamed(mistake(source), mistake.__name__)) for mistake in MISTAKES for source in procedures()
+        Source(f"{source.path} {mistake.__name__}", renamed(mistake(source), mistake.__name__))
+        for mistake in MISTAKES
+        for source in procedures()
     ]
 
 
 def trials() -> list[Source]:
     head = "CREATE OR ALTER PROCEDURE rowpost.[{name}]\n    @json nvarchar(max)\nAS\n"
-    return [Source(statement, head.replace("{name}", f"trial {number}") + statement + "\nGO\n") for number, statement in enumerate(EASILY_MISSED)]
+    return [
+        Source(statement, head.replace("{name}", f"trial {number}") + statement + "\nGO\n")
+        for number, statement in enumerate(EASILY_MISSED)
+    ]
 
 
 def without_table() -> list[Source]:
-    return [source for source in read_sources(sql_folder()) if Path(source.path).name != "create.sql" and "tests/" not in source.path]
+    return [
+        source
+        for source in read_sources(sql_folder())
+        if Path(source.path).name != "create.sql" and "tests/" not in source.path
+    ]
 
 
 WRONG_PAGE = Source("wrong.md", "SELECT FROM WHERE;", ruled=False)
@@ -220,7 +232,9 @@ def test_the_statements_that_pages_show_have_no_syntax_error(findings):
     named = {source.path for source in shown()}
 
     assert len(named) > 1
-    assert {finding.path for finding in findings if finding.path in named and finding.message.startswith("syntax:")} == {WRONG_PAGE.path}
+    assert {
+        finding.path for finding in findings if finding.path in named and finding.message.startswith("syntax:")
+    } == {WRONG_PAGE.path}
 
 
 def around_transactions() -> dict[str, str]:
@@ -228,7 +242,9 @@ def around_transactions() -> dict[str, str]:
     first = SessionState(5496, "us_english", 7, "20030102", -1, "shop", "dbo")
     other = SessionState(~5496 & 0x7FFE, "Deutsch", 1, "20030201", 5, "shop", "guest")
     found = {f"begin {how}": f"{opening(how, first, reads_state=True)} SELECT {is_whole(how)};" for how in BEGIN}
-    found |= {f"commit {how}": f"BEGIN TRY {CHECK_OPEN} {COMMIT[how]} END TRY BEGIN CATCH THROW; END CATCH;" for how in COMMIT}
+    found |= {
+        f"commit {how}": f"BEGIN TRY {CHECK_OPEN} {COMMIT[how]} END TRY BEGIN CATCH THROW; END CATCH;" for how in COMMIT
+    }
     return found | {
         "session": SESSION,
         "restore": restore(first, other),
@@ -243,7 +259,9 @@ def test_what_is_sent_around_a_transaction_compiles():
         return f"CREATE OR ALTER PROCEDURE dbo.around\nAS\nBEGIN\n{text}\nEND;\n"
 
     found = compile_sets([[Source(f"{name}.sql", procedure(text))] for name, text in texts.items()])
-    (broken,) = compile_sets([[Source("broken.sql", procedure("SELECT @@TRANSCOUNT AS n, CURRENT_TRANSACTION_ID( AS m;"))]])
+    (broken,) = compile_sets(
+        [[Source("broken.sql", procedure("SELECT @@TRANSCOUNT AS n, CURRENT_TRANSACTION_ID( AS m;"))]]
+    )
 
     assert [findings for findings in found if findings] == []
     assert broken

@@ -42,7 +42,11 @@ def misspelt_columns(path: Path) -> list[str]:
     of_queue = re.search(r"\{(?:queue|delayed)_table\} AS (\w)\b", text)
     found = [(match[0][0], match[1]) for match in COLUMN.finditer(text)]
 
-    return [column for alias, column in found if column not in COLUMNS and (column not in OWN or (of_queue and alias == of_queue[1]))]
+    return [
+        column
+        for alias, column in found
+        if column not in COLUMNS and (column not in OWN or (of_queue and alias == of_queue[1]))
+    ]
 
 
 def test_a_column_of_a_queue_table_is_spelt_as_the_table_spells_it():

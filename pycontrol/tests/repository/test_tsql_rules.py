@@ -36,9 +36,21 @@ SAMPLES = [
         "UPDATE h SET h.version = 9223372036854775807 FROM dbo.heap AS h WHERE h.number = 1;",
         "UPDATE h SET h.version = 2147483647 FROM dbo.heap AS h WHERE h.number = 1;",
     ),
-    ("bounded_change", "DELETE FROM dbo.keyed WHERE name = @name;", "DELETE FROM dbo.keyed WHERE name = @name AND part = 1;"),
-    ("bounded_change", "DELETE h FROM dbo.heap AS h WHERE h.due = 1;", "DELETE h FROM dbo.heap AS h WHERE h.number = @count;"),
-    ("bounded_change", "UPDATE k SET k.due = 1 FROM dbo.keyed AS k;", "UPDATE TOP (100) k SET k.due = 1 FROM dbo.keyed AS k;"),
+    (
+        "bounded_change",
+        "DELETE FROM dbo.keyed WHERE name = @name;",
+        "DELETE FROM dbo.keyed WHERE name = @name AND part = 1;",
+    ),
+    (
+        "bounded_change",
+        "DELETE h FROM dbo.heap AS h WHERE h.due = 1;",
+        "DELETE h FROM dbo.heap AS h WHERE h.number = @count;",
+    ),
+    (
+        "bounded_change",
+        "UPDATE k SET k.due = 1 FROM dbo.keyed AS k;",
+        "UPDATE TOP (100) k SET k.due = 1 FROM dbo.keyed AS k;",
+    ),
     ("bounded_change", BETWEEN.format(10000) + ORDERED, BETWEEN.format(4000) + ORDERED),
     (
         "bounded_change",
@@ -126,7 +138,9 @@ def findings() -> list[Finding]:
     except UnsupportedMachine as reason:
         pytest.skip(str(reason))
     samples = [
-        sample(f"{rule} {number} {kind}", body) for number, (rule, *bodies) in enumerate(SAMPLES) for kind, body in zip("wr", bodies, strict=True)
+        sample(f"{rule} {number} {kind}", body)
+        for number, (rule, *bodies) in enumerate(SAMPLES)
+        for kind, body in zip("wr", bodies, strict=True)
     ]
     samples += [sample(f"exception {name}", body) for name, body in EXCUSES.items()]
     samples += [sample(f"{TESTS}/{name}", body) for name, body in (("sorted", ODD), ("printed", "PRINT N'Done.';"))]
@@ -146,14 +160,18 @@ def test_every_rule_has_a_sample_a_reason_and_a_document():
     assert all(rule.reason and rule.document for rule in RULES)
 
 
-@pytest.mark.parametrize("number", range(len(SAMPLES)), ids=[f"{rule}-{number}" for number, (rule, _, _) in enumerate(SAMPLES)])
+@pytest.mark.parametrize(
+    "number", range(len(SAMPLES)), ids=[f"{rule}-{number}" for number, (rule, _, _) in enumerate(SAMPLES)]
+)
 def test_a_rule_finds_the_wrong_sample_and_nothing_in_the_right_one(findings, number):
     rule = SAMPLES[number][0]
 
     wrong, right = (said(findings, f"{rule} {number} {kind}") for kind in "wr")
 
     assert any(message.startswith(f"rule {rule}:") for message in wrong), wrong
-    assert [message for message in right if not message.startswith("rule bounded_change:") or rule == "bounded_change"] == []
+    assert [
+        message for message in right if not message.startswith("rule bounded_change:") or rule == "bounded_change"
+    ] == []
 
 
 def test_a_file_of_operations_begins_with_the_options_of_its_session(findings):

@@ -64,7 +64,11 @@ def test_every_test_says_in_its_name_what_it_is_about():
 def test_every_class_of_a_procedure_shows_that_the_callers_session_stays_as_it_was():
     public = [each for each in CLASSES if "__" not in each.name]
 
-    without = [each.name for each in public if not any("leaves the callers session as it was" in test.name for test in each.tests)]
+    without = [
+        each.name
+        for each in public
+        if not any("leaves the callers session as it was" in test.name for test in each.tests)
+    ]
 
     assert without == []
 
@@ -81,7 +85,11 @@ def test_what_a_test_stores_of_a_result_has_the_contracts_columns():
     ]
 
     assert wrong == []
-    assert [each.name for each in CLASSES if len(STORED.findall(each.text)) != len(re.findall(r"\)\nEXEC rowpost", each.text))] == []
+    assert [
+        each.name
+        for each in CLASSES
+        if len(STORED.findall(each.text)) != len(re.findall(r"\)\nEXEC rowpost", each.text))
+    ] == []
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +199,9 @@ def test_a_download_is_compared_before_it_is_installed():
 
 
 @needs_engine
-@pytest.mark.parametrize("pack", [lambda text: text, lambda text: zipped({"tSQLt/tSQLt.class.sql": text})], ids=["sql", "zip"])
+@pytest.mark.parametrize(
+    "pack", [lambda text: text, lambda text: zipped({"tSQLt/tSQLt.class.sql": text})], ids=["sql", "zip"]
+)
 def test_what_has_the_checksum_is_installed(request, tmp_path, pack):
     file = tmp_path / "tSQLt"
     file.write_bytes(pack(b"CREATE TABLE dbo.installed (a int);\nGO\n"))

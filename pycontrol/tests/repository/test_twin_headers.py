@@ -30,7 +30,10 @@ DIFFERENT = {
     ("delayed/browse_delayed", "Locking"): NO_SHARED_LOCKS,
     ("delayed/move_due_messages", "Order"): DUE_ORDER,
     ("delayed/receive_due_messages", "Order"): DUE_ORDER,
-    ("monitoring/maintain_queue", "Atomicity"): "PostgreSQL cannot run VACUUM in a function, so the caller runs the statements",
+    (
+        "monitoring/maintain_queue",
+        "Atomicity",
+    ): "PostgreSQL cannot run VACUUM in a function, so the caller runs the statements",
     ("monitoring/maintain_queue", "Locking"): "index rebuilds and VACUUM take different locks",
     ("monitoring/queue_metrics", "Locking"): NO_SHARED_LOCKS,
     ("queue/browse_messages", "Locking"): NO_SHARED_LOCKS,
@@ -55,11 +58,17 @@ DIFFERENT = {
     ("stream/move_to_spool", "Locking"): "outside of a transaction, SQL Server commits each of its two statements",
     ("stream/move_to_spool", "Order"): TWO_STATEMENTS,
     ("stream/read_range", "Locking"): NO_SHARED_LOCKS,
-    ("stream/read_range", "Order"): "SQL Server's text adds a remark on the column Recoverable, which PostgreSQL does not have",
+    (
+        "stream/read_range",
+        "Order",
+    ): "SQL Server's text adds a remark on the column Recoverable, which PostgreSQL does not have",
     ("stream/read_spool", "Locking"): NO_SHARED_LOCKS,
     ("stream/send_staged", "Atomicity"): TWO_STATEMENTS,
     ("stream/stage_messages", "Order"): INPUT,
-    ("transaction/probe_transaction", "Locking"): "APPLOCK_TEST takes no lock; PostgreSQL can test a lock only by taking it",
+    (
+        "transaction/probe_transaction",
+        "Locking",
+    ): "APPLOCK_TEST takes no lock; PostgreSQL can test a lock only by taking it",
 }
 
 
@@ -90,14 +99,19 @@ def test_a_listed_difference_is_of_a_procedure_that_exists():
 
 def test_a_listed_difference_is_a_section_that_both_twins_have():
     missing = [
-        (key, name, engine) for key, name in DIFFERENT for engine in ("sqlserver", "postgresql") if name not in sections(headers(engine)[key].comment)
+        (key, name, engine)
+        for key, name in DIFFERENT
+        for engine in ("sqlserver", "postgresql")
+        if name not in sections(headers(engine)[key].comment)
     ]
 
     assert missing == []
 
 
 def test_engines_words_for_the_same_thing_are_equal_and_others_are_not():
-    here = sections("Receives.\nLocking: waits for an application lock, at most @ms\n    (error 1222).\nOrder: by RowVersion.")
+    here = sections(
+        "Receives.\nLocking: waits for an application lock, at most @ms\n    (error 1222).\nOrder: by RowVersion."
+    )
     there = sections("Receives.\nLocking: waits for an advisory lock, at most p_ms (55P03).\nOrder: by id.")
 
     assert here["Locking"] == there["Locking"] == "waits for an lock, at most p_ms (timeout)."

@@ -13,7 +13,9 @@ from tests.support.documents import ROOT
 
 def test_package_and_changelog_have_the_version_of_the_program():
     package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    released = re.findall(r"^## (\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    released = re.findall(
+        r"^## (\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
 
     assert package == __version__
     assert __version__ in released
@@ -48,7 +50,10 @@ class Installed:
     [
         (None, "pip install 'rowpost[spark]'"),
         ({"url": "file:///home/a%20b/rowpost", "dir_info": {}}, "pip install '/home/a b/rowpost[spark]'"),
-        ({"url": "file:///srv/rowpost", "dir_info": {"editable": True}}, "pip install --editable '/srv/rowpost[spark]'"),
+        (
+            {"url": "file:///srv/rowpost", "dir_info": {"editable": True}},
+            "pip install --editable '/srv/rowpost[spark]'",
+        ),
         ({"url": "file:///srv/r.whl", "archive_info": {}}, "pip install 'rowpost[spark] @ file:///srv/r.whl'"),
         ({"url": "https://host/r", "vcs_info": {"vcs": "git"}}, "pip install 'rowpost[spark] @ git+https://host/r'"),
     ],

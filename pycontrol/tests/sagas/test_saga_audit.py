@@ -44,7 +44,11 @@ def desk(make_desk, control):
 
 
 def reported(control):
-    return [json.loads(message.body) for message in control.browse(100) if message.headers["NServiceBus.EnclosedMessageTypes"] == TYPE]
+    return [
+        json.loads(message.body)
+        for message in control.browse(100)
+        if message.headers["NServiceBus.EnclosedMessageTypes"] == TYPE
+    ]
 
 
 def assert_same_form(ours, theirs, at=""):
@@ -68,7 +72,9 @@ def test_a_change_is_reported_as_the_recorded_one(desk, control, target):
     if target.settings.engine == "sqlserver":
         pytest.skip("the rows were recorded on PostgreSQL: their addresses have its form")
     GATES["late"] = lambda saga, context: context.request_timeout(timedelta(seconds=2), Nudge())
-    desk.handle(Open("A", 1), **{"NServiceBus.MessageId": "first", "NServiceBus.ReplyToAddress": '"public"."Net.Sales"'})
+    desk.handle(
+        Open("A", 1), **{"NServiceBus.MessageId": "first", "NServiceBus.ReplyToAddress": '"public"."Net.Sales"'}
+    )
     before = datetime.now(UTC)
 
     desk.handle(Add("A", 2, "late"), **{"NServiceBus.MessageId": "second"})
@@ -92,8 +98,16 @@ def test_a_change_is_reported_as_the_recorded_one(desk, control, target):
         "OriginatingMachine": None, "OriginatingEndpoint": "Sales", "Intent": "Send",
     }  # fmt: skip
     noted, late = ours["ResultingMessages"]
-    assert (noted["MessageType"], noted["DeliveryDelay"], noted["Destination"]) == (type_name(Noted), None, '"public"."audit"')
-    assert (late["MessageType"], late["DeliveryDelay"], late["Destination"]) == (type_name(Nudge), "00:00:02", '"public"."Sales"')
+    assert (noted["MessageType"], noted["DeliveryDelay"], noted["Destination"]) == (
+        type_name(Noted),
+        None,
+        '"public"."audit"',
+    )
+    assert (late["MessageType"], late["DeliveryDelay"], late["Destination"]) == (
+        type_name(Nudge),
+        "00:00:02",
+        '"public"."Sales"',
+    )
     assert noted["ResultingMessageId"] == Queue("audit", desk.database).browse(10)[-1].message_id
     times = [datetime.fromisoformat(ours[name]) for name in ("StartTime", "FinishTime")]
     assert before <= times[0] <= datetime.fromisoformat(late["TimeSent"]) <= times[1] <= datetime.now(UTC)
@@ -186,7 +200,11 @@ def test_each_change_within_a_batch_is_reported(desk, control):
     pipeline.close()
 
     assert [each.kind for each in outcomes] == [Kind.HANDLED] * 3
-    assert sorted((json.loads(each["SagaState"])["Account"], each["IsNew"]) for each in reported(control)) == [("A", False), ("A", True), ("B", True)]
+    assert sorted((json.loads(each["SagaState"])["Account"], each["IsNew"]) for each in reported(control)) == [
+        ("A", False),
+        ("A", True),
+        ("B", True),
+    ]
 
 
 def test_the_copy_in_the_audit_queue_says_what_changed(make_desk, control):
@@ -197,8 +215,16 @@ def test_the_copy_in_the_audit_queue_says_what_changed(make_desk, control):
         desk.handle(message)
 
     (saga_id,) = {each["SagaId"] for each in reported(control)}
-    headers = [message.headers for message in Queue("audit", desk.database).browse(20) if "NServiceBus.ProcessingEnded" in message.headers]
-    assert [each["ServiceControl.SagaStateChange"] for each in headers] == [f"{saga_id}:New", f"{saga_id}:Updated", f"{saga_id}:Completed"]
+    headers = [
+        message.headers
+        for message in Queue("audit", desk.database).browse(20)
+        if "NServiceBus.ProcessingEnded" in message.headers
+    ]
+    assert [each["ServiceControl.SagaStateChange"] for each in headers] == [
+        f"{saga_id}:New",
+        f"{saga_id}:Updated",
+        f"{saga_id}:Completed",
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ what it costs, and what may be wrong
@@ -233,7 +259,9 @@ def test_a_missing_queue_is_logged_and_sagas_go_on_without_reports(make_desk, ca
     assert "Sales" in record.getMessage()
 
 
-def test_without_the_queue_that_was_there_a_change_fails_with_its_name_until_it_is_there_again(make_desk, make_queue, sql):
+def test_without_the_queue_that_was_there_a_change_fails_with_its_name_until_it_is_there_again(
+    make_desk, make_queue, sql
+):
     desk, name = make_desk("pessimistic"), "Gone.ServiceControl"
     make_queue(name)
     report_to(desk, f'"{name}"')
@@ -267,9 +295,14 @@ def test_a_state_that_cannot_be_written_completes_all_the_same(desk, control):
 def test_workers_report_as_the_environment_says(shop, target, control, audit):
     deploy(target, audited_endpoint)
     settings = shop.settings()
-    one = {"handler": "tests.support.sagas:audited", "limit": 1}  # a second worker may handle Add before Open, when no saga has begun
+    one = {
+        "handler": "tests.support.sagas:audited",
+        "limit": 1,
+    }  # a second worker may handle Add before Open, when no saga has begun
     queues = tuple(replace(each, worker=each.worker and replace(each.worker, **one)) for each in settings.queues)
-    settings = replace(settings, queues=queues, service_control=ServiceControlSettings(named(CONTROL), 0, 0, saga_audit=audit))
+    settings = replace(
+        settings, queues=queues, service_control=ServiceControlSettings(named(CONTROL), 0, 0, saga_audit=audit)
+    )
     account = shop.name
 
     with audited_endpoint.open(shop.queue.database) as bus:

@@ -32,7 +32,9 @@ def visits():
 
 
 @pytest.mark.parametrize("concurrency", KINDS)
-def test_two_batches_that_want_the_same_instances_the_other_way_round_end_in_no_deadlock(make_desk, visits, concurrency):
+def test_two_batches_that_want_the_same_instances_the_other_way_round_end_in_no_deadlock(
+    make_desk, visits, concurrency
+):
     desk = make_desk(concurrency)
     for account in ("A", "B"):
         desk.handle(Open(account))
@@ -95,7 +97,9 @@ def test_a_failing_message_takes_no_neighbour_with_it_wherever_it_stands(make_de
     GATES["fail"] = fail
     for account, gate in (("C", ""), ("B", ""), ("A", "fail"), ("D", "")):
         desk.send(Open(account, 1, gate))
-    Queue("Sales", desk.database).send_many([OutgoingMessage(b"{", {"NServiceBus.EnclosedMessageTypes": "Ledger.Open"})])
+    Queue("Sales", desk.database).send_many(
+        [OutgoingMessage(b"{", {"NServiceBus.EnclosedMessageTypes": "Ledger.Open"})]
+    )
     pipeline = Pipeline(desk.database, "Sales", desk.endpoint, reconnect=desk.target.connect)
     batches, seen = Batches(pipeline, BatchSize(10, None, now=10)), []
     while (outcomes := batches.process())[0].kind is not Kind.EMPTY:

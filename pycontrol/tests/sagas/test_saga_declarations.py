@@ -76,7 +76,10 @@ class ByFloat:
         ({"correlate": {Go: "number", Stop: "number"}, "by": "order_id"}, "Stop, but no method handles it"),
         ({"correlate": {Go: "nothing"}, "by": "order_id"}, "Go.nothing, but there is no such field"),
         ({"members": {"go": handles(Go)(nothing)}}, "started by no message"),
-        ({"members": {"a": starts(Go)(lambda s, m, c: None), "b": handles(Go)(lambda s, m, c: None)}}, "in two methods"),
+        (
+            {"members": {"a": starts(Go)(lambda s, m, c: None), "b": handles(Go)(lambda s, m, c: None)}},
+            "in two methods",
+        ),
         ({"correlate": {}, "by": "order_id"}, "is started by Go"),
     ],
 )
@@ -111,7 +114,9 @@ def test_a_class_that_says_nothing_of_correlation_is_no_saga_yet():
 def test_the_table_is_named_by_endpoint_and_class_and_its_columns_by_the_properties():
     declared = declare(transitional="order_number_2")
 
-    assert declared.settings_for("Shop.Sales") == SagaSettings("Shop_Sales_Policy", "OrderId", "string", "OrderNumber2", "integer")
+    assert declared.settings_for("Shop.Sales") == SagaSettings(
+        "Shop_Sales_Policy", "OrderId", "string", "OrderNumber2", "integer"
+    )
     assert declare(table="Mine").settings_for("Shop.Sales").name == "Mine"
 
 
@@ -145,7 +150,10 @@ def test_properties_are_spelt_as_bodies_spell_them():
 def test_a_conflict_is_tried_again_at_once_after_a_random_wait_that_grows(error):
     waits, bounds = [], []
     policy = ConflictPolicy(
-        retries=20, jitter=timedelta(milliseconds=10), sleep=waits.append, uniform=lambda low, high: bounds.append((low, high)) or high
+        retries=20,
+        jitter=timedelta(milliseconds=10),
+        sleep=waits.append,
+        uniform=lambda low, high: bounds.append((low, high)) or high,
     )
 
     decisions = {policy(Failure(error, attempt, 0, {})) for attempt in (1, 2, 20)}

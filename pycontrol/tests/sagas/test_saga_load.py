@@ -33,7 +33,9 @@ def many(target):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("concurrency", KINDS)
 @pytest.mark.promise("saga-updates-are-not-lost")
-def test_eight_workers_leave_fifty_instances_as_one_would_and_lose_no_message(target, sql, database, make_queue, concurrency, many):
+def test_eight_workers_leave_fifty_instances_as_one_would_and_lose_no_message(
+    target, sql, database, make_queue, concurrency, many
+):
     endpoint = ENDPOINTS[concurrency]
     queue = make_queue(endpoint.name)
     deploy(target, endpoint)
@@ -67,7 +69,9 @@ def test_eight_workers_leave_fifty_instances_as_one_would_and_lose_no_message(ta
     assert notes(database) == Counter((account, str(amount)) for account, amount in sent)
     assert (queue.peek(), Queue("error", database).peek()) == (0, 0)
     if WHOLE:
-        print(f"\n{target.label}, {concurrency}: {many} messages in {seconds:.1f} s, {many / seconds:.0f}/s, {conflicts} conflicts")
+        print(
+            f"\n{target.label}, {concurrency}: {many} messages in {seconds:.1f} s, {many / seconds:.0f}/s, {conflicts} conflicts"
+        )
 
 
 def message(number: int, account: str, amount: int) -> OutgoingMessage:

@@ -65,7 +65,10 @@ def test_a_second_correlation_is_stored_while_sagas_move_and_then_finds_them(mak
 
     assert [each.kind for each in outcomes] == [Kind.HANDLED, Kind.HANDLED, Kind.FAILED, Kind.HANDLED]
     assert "SagaConflict" in outcomes[2].error
-    assert [(row[0], row[2]) for row in after.rows] == [("7", {"Number": 7, "Account": "A!"}), ("8", {"Number": 8, "Account": "B"})]
+    assert [(row[0], row[2]) for row in after.rows] == [
+        ("7", {"Number": 7, "Account": "A!"}),
+        ("8", {"Number": 8, "Account": "B"}),
+    ]
 
 
 # ------------------------------------------------------------------ instances that no message comes to meanwhile
@@ -85,7 +88,14 @@ class Table:
 
     def start(self, value, data):
         self.database.call(
-            "insert_saga", FIRST.name, id=uuid4(), correlation_value=value, data=data, metadata="{}", persistence_version="1", saga_type_version="1"
+            "insert_saga",
+            FIRST.name,
+            id=uuid4(),
+            correlation_value=value,
+            data=data,
+            metadata="{}",
+            persistence_version="1",
+            saga_type_version="1",
         )
 
     def find(self, value):

@@ -244,7 +244,9 @@ def test_optimistic_only_one_message_either_changes_the_state_or_completes_the_s
     assert len(desk.rows) == (1 if first == "change first" else 0)
 
 
-def test_a_change_leaves_the_state_updated_a_completion_deletes_it_and_its_messages_are_dispatched(completed_while_changed):
+def test_a_change_leaves_the_state_updated_a_completion_deletes_it_and_its_messages_are_dispatched(
+    completed_while_changed,
+):
     desk, first, _ = completed_while_changed
 
     if first == "change first":

@@ -111,7 +111,13 @@ def test_a_handler_that_changes_the_correlation_value_fails_and_nothing_is_store
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(None, "missing"), ("", "empty"), ("x" * 201, "201 characters"), (17, "int"), ("a\0b", "the database cannot store")],
+    [
+        (None, "missing"),
+        ("", "empty"),
+        ("x" * 201, "201 characters"),
+        (17, "int"),
+        ("a\0b", "the database cannot store"),
+    ],
 )
 @pytest.mark.promise("saga-correlation-values")
 def test_an_impossible_correlation_value_is_refused_and_not_retried(make_desk, value, said):
@@ -239,7 +245,9 @@ def test_a_state_that_cannot_be_stored_fails_and_leaves_what_was(make_desk):
     desk = make_desk()
     desk.handle(Open("A"))
     for name, value in (("object", object()), ("type", "many"), ("set", {1}), ("NUL", ["a\0b"])):
-        GATES[name] = lambda saga, context, value=value: setattr(saga.state, "seen" if isinstance(value, list | set) else "total", value)
+        GATES[name] = lambda saga, context, value=value: setattr(
+            saga.state, "seen" if isinstance(value, list | set) else "total", value
+        )
 
     outcomes = [desk.handle(Add("A", 1, name)) for name in ("object", "type", "NUL")]
 
@@ -377,9 +385,18 @@ def test_what_a_saga_sends_has_the_headers_of_the_recorded_rows(make_desk, targe
 
     (request,) = headers_of(desk, "Billing")
     ((timeout,),) = sql.run(f"SELECT headers FROM {sql.table('Sales.Delayed')}")
-    own = {"NServiceBus.EnclosedMessageTypes", "NServiceBus.SagaType", "NServiceBus.OriginatingSagaType"}  # names of other classes
-    found = {name: differences(ours, recorded_headers(name)) for name, ours in (("saga-request", request), ("saga-timeout", json.loads(timeout)))}
-    assert {name: {header: pair for header, pair in each.items() if header not in own} for name, each in found.items()} == {
+    own = {
+        "NServiceBus.EnclosedMessageTypes",
+        "NServiceBus.SagaType",
+        "NServiceBus.OriginatingSagaType",
+    }  # names of other classes
+    found = {
+        name: differences(ours, recorded_headers(name))
+        for name, ours in (("saga-request", request), ("saga-timeout", json.loads(timeout)))
+    }
+    assert {
+        name: {header: pair for header, pair in each.items() if header not in own} for name, each in found.items()
+    } == {
         "saga-request": {},
         # the timeout waits in the table of its own queue
         "saga-timeout": {"NServiceBus.SqlServer.ForwardDestination": (False, "address")},
@@ -413,7 +430,11 @@ def test_a_timeout_of_a_saga_that_is_complete_is_discarded_as_expected(make_desk
 
 @pytest.mark.promise("nothing-vanishes")
 def test_a_message_for_another_saga_that_nobody_hosts_is_discarded(make_desk):
-    named = {"NServiceBus.SagaId": str(uuid4()), "NServiceBus.SagaType": "Another.Saga", "NServiceBus.IsSagaTimeoutMessage": "True"}
+    named = {
+        "NServiceBus.SagaId": str(uuid4()),
+        "NServiceBus.SagaType": "Another.Saga",
+        "NServiceBus.IsSagaTimeoutMessage": "True",
+    }
     desk = make_desk()
 
     outcome = desk.handle(Nudge("mark"), **named)
@@ -476,7 +497,9 @@ def test_the_audits_copy_says_which_instance_a_message_came_to(make_desk):
 
     desk.handle(Open("A", 1))
 
-    named = [each["NServiceBus.InvokedSagas"] for each in headers_of(desk, "audit") if "NServiceBus.InvokedSagas" in each]
+    named = [
+        each["NServiceBus.InvokedSagas"] for each in headers_of(desk, "audit") if "NServiceBus.InvokedSagas" in each
+    ]
     assert named == [f"{desk.saga.declaration.name}:{the_id(desk)}"]
 
 
@@ -486,7 +509,9 @@ def test_what_a_sagas_handler_adds_to_the_audits_copy_is_in_it(make_desk):
 
     desk.handle(Open("A", 1, "mark"))
 
-    assert [each.get("Shop.Region") for each in headers_of(desk, "audit") if "NServiceBus.InvokedSagas" in each] == ["north"]
+    assert [each.get("Shop.Region") for each in headers_of(desk, "audit") if "NServiceBus.InvokedSagas" in each] == [
+        "north"
+    ]
 
 
 def test_a_message_that_finds_nothing_may_go_elsewhere(make_desk):
@@ -566,11 +591,19 @@ def test_a_table_that_is_gone_or_lost_a_column_is_named_by_messages_and_by_verif
     saga = make_ledger("pessimistic", f"Damaged_{damage[5:]}")
     desk = make_desk(saga=saga)
     table = sql.table(desk.table)
-    sql.run(f"DROP TABLE {table}" if damage == "drop table" else f"ALTER TABLE {table} DROP COLUMN {sql.database.dialect.quote('Metadata')}")
+    sql.run(
+        f"DROP TABLE {table}"
+        if damage == "drop table"
+        else f"ALTER TABLE {table} DROP COLUMN {sql.database.dialect.quote('Metadata')}"
+    )
 
     outcome = desk.handle(Open("A"))
-    settings = replace(target.settings, sagas=tuple(replace(each, name=named(each.name)) for each in desk.endpoint.sagas))
-    found = {finding.kind for finding in verify(desk.database, plan(settings)) if f"Damaged_{damage[5:]}" in finding.subject}
+    settings = replace(
+        target.settings, sagas=tuple(replace(each, name=named(each.name)) for each in desk.endpoint.sagas)
+    )
+    found = {
+        finding.kind for finding in verify(desk.database, plan(settings)) if f"Damaged_{damage[5:]}" in finding.subject
+    }
 
     assert outcome.kind is Kind.FAILED
     assert "SagaNotDeployed" in outcome.error

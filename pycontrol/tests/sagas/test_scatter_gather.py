@@ -80,7 +80,9 @@ class Bench:
         for saga in self.sales.sagas:
             sql.run(f"DELETE FROM {sql.table(saga.name)}")
         self.billing = make_endpoint(make_asker(gathering), "Billing")
-        self.billing.handles("Scatter.Square", Square)(lambda message, context: context.reply(Squared(message.number, message.number**2)))
+        self.billing.handles("Scatter.Square", Square)(
+            lambda message, context: context.reply(Squared(message.number, message.number**2))
+        )
         self.tables = {saga.name: 0 for saga in self.sales.sagas}
         self.most_waiting = 0
 
@@ -173,7 +175,10 @@ def test_two_gatherings_side_by_side_do_not_mix(bench):
 
     desk.run()
 
-    assert {order: sorted(squares) for order, (squares, _) in desk.squares().items()} == {"A1": [0, 1, 4, 9, 16], "B2": [25, 36, 49, 64]}
+    assert {order: sorted(squares) for order, (squares, _) in desk.squares().items()} == {
+        "A1": [0, 1, 4, 9, 16],
+        "B2": [25, 36, 49, 64],
+    }
 
 
 def test_a_name_that_is_under_way_is_refused(bench):

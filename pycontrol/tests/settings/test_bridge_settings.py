@@ -21,7 +21,9 @@ sides:
 @pytest.fixture
 def bridge_file(tmp_path):
     """Writes the file of a bridge beside two environments, and returns its path."""
-    (tmp_path / "shop.yml").write_text('engine: postgresql\nurl: "postgresql://app@db01/shop"\nqueues: {Sales: {}, error: {}}\n')
+    (tmp_path / "shop.yml").write_text(
+        'engine: postgresql\nurl: "postgresql://app@db01/shop"\nqueues: {Sales: {}, error: {}}\n'
+    )
     (tmp_path / "warehouse.yml").write_text(
         'engine: sqlserver\nurl: "Server=sql01;Database=warehouse"\ndefault_schema: nsb\nqueues: {Stock: {worker: {handler: "a:b"}}, error: {}}\n'
     )
@@ -53,11 +55,23 @@ def test_a_queue_may_have_another_name_than_its_endpoint(bridge_file):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("environment: warehouse.yml", "environment: shop.yml", "both sides are postgresql db01/shop: endpoints of one database need no bridge"),
+        (
+            "environment: warehouse.yml",
+            "environment: shop.yml",
+            "both sides are postgresql db01/shop: endpoints of one database need no bridge",
+        ),
         ("environment: warehouse.yml", "environment: absent.yml", "no such environment file"),
-        ("Sales: {}", "Stock: {}", "sides.warehouse.endpoints.Stock: lives on the side shop too|sides.shop.endpoints.Stock: lives on the side"),
+        (
+            "Sales: {}",
+            "Stock: {}",
+            "sides.warehouse.endpoints.Stock: lives on the side shop too|sides.shop.endpoints.Stock: lives on the side",
+        ),
         ("Sales: {}", "Sales: {subscribes: [A]}", "sides.shop.endpoints.Sales.subscribes: .*did you mean subscribe"),
-        ("Sales: {}", "Sales: {}\n      error: {}", "sides.warehouse.error_queue: error.* crosses the bridge: name another queue"),
+        (
+            "Sales: {}",
+            "Sales: {}\n      error: {}",
+            "sides.warehouse.error_queue: error.* crosses the bridge: name another queue",
+        ),
         ("sides:", "batch_size: 501\nsides:", "batch_size: 501 is too large"),
     ],
 )
@@ -72,9 +86,14 @@ def test_a_bridge_has_two_sides(bridge_file):
 
 
 def test_a_queue_with_a_worker_is_no_proxy(bridge_file):
-    text = GOOD.replace("Sales: {}", "Stock: {}").replace("Stock: {subscribe: [Shop.Messages.OrderPlaced]}", "Sales: {}")
+    text = GOOD.replace("Sales: {}", "Stock: {}").replace(
+        "Stock: {subscribe: [Shop.Messages.OrderPlaced]}", "Sales: {}"
+    )
 
-    with pytest.raises(SettingsError, match=r"warehouse has a worker for the queue Stock@\[nsb\], from which the bridge receives for Stock"):
+    with pytest.raises(
+        SettingsError,
+        match=r"warehouse has a worker for the queue Stock@\[nsb\], from which the bridge receives for Stock",
+    ):
         load_bridge(bridge_file(text))
 
 

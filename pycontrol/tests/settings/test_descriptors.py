@@ -82,7 +82,11 @@ def client(target):
     if target.babelfish:
         pytest.skip("Babelfish has no HAS_PERMS_BY_NAME for objects")
     others = tuple(queue for queue in target.settings.queues if queue.name != "Sales")
-    types = (MessageTypeSettings(name="Shop.Messages.PlaceOrder", owner="Team Web", description="A customer orders", runbook=WIKI),)
+    types = (
+        MessageTypeSettings(
+            name="Shop.Messages.PlaceOrder", owner="Team Web", description="A customer orders", runbook=WIKI
+        ),
+    )
     settings = replace(target.settings, queues=(QueueSettings("Sales", **SAID), *others), message_types=types)
     with serving(app(settings, access=LoopbackAccess())) as client:
         yield client
@@ -111,10 +115,13 @@ def test_the_interface_returns_them(client):
 def test_metrics_carry_them(target):
     figures = dict.fromkeys(("handled", "failed", "delayed", "moved_to_error", "expired", "poison", "died"), 0)
     queues = tuple(
-        QueueSnapshot(queue=name, depth=0, workers=1, busy=0, limit=4, target=1, rate=0.0, critical=False, **figures) for name in ("Sales", "Billing")
+        QueueSnapshot(queue=name, depth=0, workers=1, busy=0, limit=4, target=1, rate=0.0, critical=False, **figures)
+        for name in ("Sales", "Billing")
     )
     types = (MessageTypeSettings(name="Shop.Placed", owner="Team Web"),)
-    settings = replace(target.settings, queues=(QueueSettings("Sales", **SAID), QueueSettings("Billing")), message_types=types)
+    settings = replace(
+        target.settings, queues=(QueueSettings("Sales", **SAID), QueueSettings("Billing")), message_types=types
+    )
     registry = CollectorRegistry()
     registry.register(Families(lambda: Status(settings, Snapshot(queues), {}, {}, 0.0), Observations()))
 

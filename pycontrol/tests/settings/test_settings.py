@@ -167,7 +167,20 @@ def test_the_target_of_a_url_is_told_without_its_secrets(url, target):
 
 
 @pytest.mark.parametrize(
-    "password", ["hun#ter2", "hun?ter2", "hun%ter2", "hun/ter2", "hun@ter2", "12/ter2", "1@2/ter2", "hun:ter2", "hun ter2", "hun[ter2", "hun&ter2"]
+    "password",
+    [
+        "hun#ter2",
+        "hun?ter2",
+        "hun%ter2",
+        "hun/ter2",
+        "hun@ter2",
+        "12/ter2",
+        "1@2/ter2",
+        "hun:ter2",
+        "hun ter2",
+        "hun[ter2",
+        "hun&ter2",
+    ],
 )
 @pytest.mark.parametrize(
     "url",
@@ -236,11 +249,31 @@ def test_a_missing_secret_is_named(write, monkeypatch, value, state):
             "a&b%41#=?c@",
             "postgresql://h/d?user=u&password=a%26b%2541%23%3D%3Fc%40",
         ),
-        ("postgresql", "postgresql://h/d?password=${SHOP_PASSWORD}&user=u", "a b", "postgresql://h/d?password=a%20b&user=u"),
+        (
+            "postgresql",
+            "postgresql://h/d?password=${SHOP_PASSWORD}&user=u",
+            "a b",
+            "postgresql://h/d?password=a%20b&user=u",
+        ),
         ("postgresql", "postgresql://h/${SHOP_PASSWORD}", "a?b%41/c", "postgresql://h/a%3Fb%2541%2Fc"),
-        ("postgresql", "postgresql://h/d?${SHOP_PASSWORD}", "user=u&sslmode=require", "postgresql://h/d?user=u&sslmode=require"),
-        ("sqlserver", "Server=a;Database=d;PWD={${SHOP_PASSWORD}};App=b", "p;w}d", "Server=a;Database=d;PWD={p;w}}d};App=b"),
-        ("sqlserver", "Server=tcp:${SHOP_PASSWORD},1433;Database=d;App=b", "sql01", "Server=tcp:sql01,1433;Database=d;App=b"),
+        (
+            "postgresql",
+            "postgresql://h/d?${SHOP_PASSWORD}",
+            "user=u&sslmode=require",
+            "postgresql://h/d?user=u&sslmode=require",
+        ),
+        (
+            "sqlserver",
+            "Server=a;Database=d;PWD={${SHOP_PASSWORD}};App=b",
+            "p;w}d",
+            "Server=a;Database=d;PWD={p;w}}d};App=b",
+        ),
+        (
+            "sqlserver",
+            "Server=tcp:${SHOP_PASSWORD},1433;Database=d;App=b",
+            "sql01",
+            "Server=tcp:sql01,1433;Database=d;App=b",
+        ),
     ],
 )
 def test_a_secret_is_escaped_for_the_place_where_it_stands(write, monkeypatch, engine, template, value, url):
@@ -258,7 +291,9 @@ def test_a_value_of_an_odbc_string_that_nothing_can_escape_is_refused(write, mon
 
 
 @pytest.mark.parametrize("value", ["a&b%41#=?c@", "p@s:/?", "%zz ü"])
-@pytest.mark.parametrize("template", ["postgresql://app:${SHOP_PASSWORD}@h/d", "postgresql://h/d?user=app&password=${SHOP_PASSWORD}"])
+@pytest.mark.parametrize(
+    "template", ["postgresql://app:${SHOP_PASSWORD}@h/d", "postgresql://h/d?user=app&password=${SHOP_PASSWORD}"]
+)
 def test_the_server_gets_the_password_of_a_variable_wherever_it_stands(write, monkeypatch, template, value):
     monkeypatch.setenv("SHOP_PASSWORD", value)
 
@@ -299,7 +334,9 @@ def test_a_parameter_behind_the_variable_of_a_password_is_named_too(write, monke
     assert "geheim" not in said + str(raised.value)
 
 
-@pytest.mark.parametrize("url", ["postgresql://h/d?password=ge&heim=1", "postgresql://h/d?password=ge${SHOP_PASSWORD}&heim=1"])
+@pytest.mark.parametrize(
+    "url", ["postgresql://h/d?password=ge&heim=1", "postgresql://h/d?password=ge${SHOP_PASSWORD}&heim=1"]
+)
 def test_what_follows_a_password_that_is_written_out_is_not_named(write, monkeypatch, url):
     monkeypatch.setenv("SHOP_PASSWORD", "x")
 
@@ -354,8 +391,14 @@ def test_a_question_of_what_was_meant_ends_its_sentence(write, tmp_path, monkeyp
             f"queues: {{Sales: {{worker: {{handler: 'a:b', limit: {10**30}}}}}}}",
             ("worker.limit: 1000000000000000000000000000000 is too large: write 10000 or less",),
         ),
-        (f"queues: {{Sales: {{worker: {{handler: 'a:b', attempts: {2**31}}}}}}}", ("worker.attempts: 2147483648 is too large",)),
-        ("supervisor: {stop_timeout: 1.0e+300}", ("supervisor.stop_timeout: 1e+300 s is too long: write 2000000 or less",)),
+        (
+            f"queues: {{Sales: {{worker: {{handler: 'a:b', attempts: {2**31}}}}}}}",
+            ("worker.attempts: 2147483648 is too large",),
+        ),
+        (
+            "supervisor: {stop_timeout: 1.0e+300}",
+            ("supervisor.stop_timeout: 1e+300 s is too long: write 2000000 or less",),
+        ),
         ("queues: {Sales: {worker: {handler: 'a:b', limit: 2.5}}}", ("worker.limit: must be a whole number",)),
         ("queues: {Sales: {worker: {handler: 'a:b', limit: true}}}", ("worker.limit: must be a whole number",)),
         ("queues: {Sales: {worker: {handler: 'a:b', attempts: 0}}}", ("worker.attempts: 0 is too small",)),
@@ -366,10 +409,16 @@ def test_a_question_of_what_was_meant_ends_its_sentence(write, tmp_path, monkeyp
         ("queues: {Sales: {worker: {handler: 'a:b', peek_delay: .nan}}}", ("peek_delay: must be a number of seconds",)),
         ("queues: {Sales: {worker: {handler: 'a:b', strategy: pek}}}", ("did you mean peek?",)),
         ("queues: {Sales: {owner: ''}}", ("queues.Sales.owner: must be a text",)),
-        ("queues: {Sales: {runbook: 'javascript:alert(1)'}}", ("queues.Sales.runbook: 'javascript:alert(1)' is not the address of a page",)),
+        (
+            "queues: {Sales: {runbook: 'javascript:alert(1)'}}",
+            ("queues.Sales.runbook: 'javascript:alert(1)' is not the address of a page",),
+        ),
         ("external: {Sales: {runbook: wiki}}", ("external.Sales.runbook: 'wiki' is not the address of a page",)),
         ("message_types: {'Shop.Placed, Shop': {}}", ("message_types.Shop.Placed, Shop: is no message type",)),
-        ("message_types: {Shop.Placed: {owners: x}}", ("message_types.Shop.Placed.owners: unknown key: did you mean owner?",)),
+        (
+            "message_types: {Shop.Placed: {owners: x}}",
+            ("message_types.Shop.Placed.owners: unknown key: did you mean owner?",),
+        ),
         ("supervisor: {metrics: 70000}", ("supervisor.metrics: 70000 is no address for metrics",)),
         ("log: {level: loud}", ("log.level",)),
         ("log: {levels: info}", ("log.levels",)),
@@ -377,15 +426,24 @@ def test_a_question_of_what_was_meant_ends_its_sentence(write, tmp_path, monkeyp
         ("supervisor: {error_queu: e}", ("supervisor.error_queu: unknown key: did you mean error_queue?",)),
         ("7: x", ("7: YAML reads this key as int: put it into quotes",)),
         ("queues: {7: {}}", ("queues.7: YAML reads this key as int",)),
-        ("queues: {Sales: {worker: {handler: 'a:b', limits: 8}}}", ("Sales.worker.limits: unknown key: did you mean limit?",)),
+        (
+            "queues: {Sales: {worker: {handler: 'a:b', limits: 8}}}",
+            ("Sales.worker.limits: unknown key: did you mean limit?",),
+        ),
         ("queues: {Sales: {kind: external}}", ("queues.Sales.kind: 'external' is not one of own, adopted: declare",)),
-        ("queues: {Sales: {partitions: {by: Shop.Key, count: 1}}}", ("partitions.count: 1 is too small: write 2 or more",)),
+        (
+            "queues: {Sales: {partitions: {by: Shop.Key, count: 1}}}",
+            ("partitions.count: 1 is too small: write 2 or more",),
+        ),
         (
             f"queues: {{Sales: {{partitions: {{by: Shop.Key, count: {10**30}}}}}}}",
             ("partitions.count: 1000000000000000000000000000000 is too large: write 1000 or less",),
         ),
         ("queues: {Sales: {partitions: {count: 4}}}", ("queues.Sales.partitions.by: missing: write a value",)),
-        ("sagas: {Orders: {correlation: 'order id'}}", ("sagas.Orders.correlation: 'order id' is not a property's name",)),
+        (
+            "sagas: {Orders: {correlation: 'order id'}}",
+            ("sagas.Orders.correlation: 'order id' is not a property's name",),
+        ),
         ("supervisor: {stop_timeout: .inf}", ("supervisor.stop_timeout: must be a number of seconds",)),
         (f"supervisor: {{stop_timeout: {10**400}}}", ("supervisor.stop_timeout: must be a number of seconds",)),
         (
@@ -417,7 +475,9 @@ def test_a_mistake_is_told_with_file_and_key_and_remedy(write, text, expected):
         f"engine: {'x' * 30_000}",
         f"{'x' * 30_000}: 1",
         f"queues: {{Sales: {{worker: {{handler: 'a:b', {'x' * 30_000}: 1}}}}}}",
-        "a: &a [x, x, x, x, x, x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 6)}]\n" for a, b in pairwise("abcdefghi")) + "engine: *i",
+        "a: &a [x, x, x, x, x, x]\n"
+        + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 6)}]\n" for a, b in pairwise("abcdefghi"))
+        + "engine: *i",
         f"supervisor: {{stop_timeout: 'a{'b' * 30_000}'}}",
     ],
     ids=["value", "key", "inner key", "aliases of aliases", "wrong type"],
@@ -441,7 +501,9 @@ def test_an_own_queue_cannot_lie_in_another_database(write):
 def test_names_that_differ_only_in_how_an_accent_is_composed_are_one_queue(write, engine):
     composed, decomposed = "Caf\u00e9", "Cafe\u0301"
 
-    assert "is the same queue as" in complaint(write(f"engine: {engine}\nqueues: {{{composed}: {{}}, {decomposed}: {{}}}}"))
+    assert "is the same queue as" in complaint(
+        write(f"engine: {engine}\nqueues: {{{composed}: {{}}, {decomposed}: {{}}}}")
+    )
 
 
 def test_names_that_differ_in_case_are_one_queue_on_sql_server_and_two_on_postgresql(write):
@@ -491,7 +553,10 @@ def test_every_default_name_is_in_the_default_schema_as_a_written_one(write):
     by_default = load_settings(write("default_schema: nsb\nqueues: {error: {}, audit: {}}\n"))
     as_written = load_settings(write("default_schema: nsb\nqueues: {error: {}, audit: {}}\n" + written))
 
-    assert (by_default.supervisor, by_default.subscription_table) == (as_written.supervisor, as_written.subscription_table)
+    assert (by_default.supervisor, by_default.subscription_table) == (
+        as_written.supervisor,
+        as_written.subscription_table,
+    )
     assert by_default.supervisor.error_queue == "error@[nsb]"
     assert by_default.queue(by_default.supervisor.error_queue) is not None
 
@@ -581,7 +646,9 @@ def test_wake_ups_are_on_off_or_for_everybody(write, written, expected):
 
 @pytest.mark.parametrize("written", ["everyone", "1", "[everybody]"])
 def test_any_other_wake_up_is_refused_with_what_can_be_written(write, written):
-    assert "supervisor.wake_up: must be true, false or everybody, not " in complaint(write(SERVER + f"supervisor: {{wake_up: {written}}}\n"))
+    assert "supervisor.wake_up: must be true, false or everybody, not " in complaint(
+        write(SERVER + f"supervisor: {{wake_up: {written}}}\n")
+    )
 
 
 def test_wake_up_for_everybody_is_refused_on_sql_server(write):
@@ -597,7 +664,9 @@ def test_every_number_of_settings_has_a_smallest_and_a_largest_value():
     read_from_others, free = {MetricsAddress, BridgeSettings}, []
     for module in pkgutil.iter_modules(rowpost.settings.__path__, "rowpost.settings."):
         classes = vars(importlib.import_module(module.name)).values()
-        for cls in {each for each in classes if dataclasses.is_dataclass(each) and each.__module__ == module.name} - read_from_others:
+        for cls in {
+            each for each in classes if dataclasses.is_dataclass(each) and each.__module__ == module.name
+        } - read_from_others:
             for name, hint in get_type_hints(cls, include_extras=True).items():
                 for each in (hint, *get_args(hint)) if get_origin(hint) is not Annotated else (hint,):
                     bounds = getattr(each, "__metadata__", None)
@@ -605,4 +674,6 @@ def test_every_number_of_settings_has_a_smallest_and_a_largest_value():
                     if number and (bounds is None or bounds[0].le is None or bounds[0].ge is None):
                         free.append(f"{cls.__name__}.{name}")
 
-    assert sorted(free) == ["SupervisorSettings.metrics", "WorkerSettings.batch"], "which read_metrics_address and check_batch check"
+    assert sorted(free) == ["SupervisorSettings.metrics", "WorkerSettings.batch"], (
+        "which read_metrics_address and check_batch check"
+    )

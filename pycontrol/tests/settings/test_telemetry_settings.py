@@ -46,7 +46,10 @@ def test_it_says_what_goes_where(read, section, expected):
         ("telemetry: {traces: console, endpoint: 'http://x'}", "telemetry.endpoint: nothing goes there"),
         ("telemetry: {traces: otlp, endpoint: 'collector:4318'}", "telemetry.endpoint: must be the URL of a collector"),
         ("telemetry: {traces: otlp, endpoint: 'http://x:99999'}", "telemetry.endpoint: must be the URL of a collector"),
-        ("telemetry: {traces: otlp, endpoint: 'http://app:hunter2@x'}", "telemetry.endpoint: must name no user and no password"),
+        (
+            "telemetry: {traces: otlp, endpoint: 'http://app:hunter2@x'}",
+            "telemetry.endpoint: must name no user and no password",
+        ),
         ("telemetry: {meters: otlp, interval: 0}", "telemetry.interval: 0 s is too short: write 0.1 or more"),
     ],
 )

@@ -29,7 +29,11 @@ def spark_url(lasting_database: Callable[[str], str]) -> str:
 @pytest.fixture(scope="package")
 def spark(spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two cores and two attempts for each task, because retries are tested too. Its shuffles are in a folder of its own."""
-    config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.local.dir": str(tmp_path_factory.mktemp("shuffles"))}
+    config = {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.local.dir": str(tmp_path_factory.mktemp("shuffles")),
+    }
     with serving():
         spark = session("rowpost tests", master="local[2,2]", config=config)
         yield spark

@@ -21,7 +21,19 @@ from tests.support.spark.object_store import BUCKET, ObjectStore, object_store
 
 QUERY = "11111111-0000-0000-0000-000000000000"
 LITERAL = ["a b", "ä#x", "100%", "%zz", "x:y", "a+b&c=d;e", "~a'b\"", "é", " blank "]
-AMBIGUOUS = ["alone%20here", "a%20b", "50%25 ä#x", "c%2fd", "a\\b", "a[b]", "c?d", "e*", "{x}", "tab\tname", "line\nname"]
+AMBIGUOUS = [
+    "alone%20here",
+    "a%20b",
+    "50%25 ä#x",
+    "c%2fd",
+    "a\\b",
+    "a[b]",
+    "c?d",
+    "e*",
+    "{x}",
+    "tab\tname",
+    "line\nname",
+]
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +159,11 @@ def test_spark_reads_what_was_written_and_names_its_files_alike(spark, tmp_path,
     table = create_table(str(tmp_path / name))
     batch_of(table, 0)
 
-    rows = read_files(spark, open_table(str(tmp_path / name)), table.files(), with_file=True).select("queue", "_file").collect()
+    rows = (
+        read_files(spark, open_table(str(tmp_path / name)), table.files(), with_file=True)
+        .select("queue", "_file")
+        .collect()
+    )
 
     assert [(row.queue, relative(table, row["_file"])) for row in rows] == [("a%20b ä", table.files()[0].path)] * 3
 
@@ -165,14 +181,20 @@ def test_the_key_of_an_object_store_is_what_was_written(store, variables, name):
     assert f"keys/{name}/{LOG_FOLDER}/00000000000000000001.json" in own
     assert [f"keys/{name}/{file.path}" in own for file in again.files()] == [True]
     assert find_leftovers(again) == []
-    assert {path for path, _ in ArchiveFolder(address).contents() if path.endswith(".parquet")} == {file.path for file in again.files()}
+    assert {path for path, _ in ArchiveFolder(address).contents() if path.endswith(".parquet")} == {
+        file.path for file in again.files()
+    }
 
 
 @pytest.mark.parametrize("name", [*AMBIGUOUS, "a//b", "a/../b", "a/./b"])
 def test_a_key_that_libraries_read_differently_is_refused(store, variables, name):
     before = store.stored()
 
-    for address in (f"s3a://{BUCKET}/{name}", f"abfss://c@account.dfs.core.windows.net/{name}", f"gs://{BUCKET}/{name}"):
+    for address in (
+        f"s3a://{BUCKET}/{name}",
+        f"abfss://c@account.dfs.core.windows.net/{name}",
+        f"gs://{BUCKET}/{name}",
+    ):
         with pytest.raises(SettingsError):
             create_table(address)
 

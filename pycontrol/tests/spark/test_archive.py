@@ -24,7 +24,9 @@ from tests.support.spark.messages import NOON, audit_row, error_row, messages, r
 
 DIGITS, UPPER, LOWER = "0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 #: From the alphabet of Python's base 85 to that of ZeroMQ, which Delta's protocol uses.
-TO_Z85 = str.maketrans(f"{DIGITS}{UPPER}{LOWER}!#$%&()*+-;<=>?@^_`{{|}}~", f"{DIGITS}{LOWER}{UPPER}.-:+=^!/*?&<>()[]{{}}@%$#")
+TO_Z85 = str.maketrans(
+    f"{DIGITS}{UPPER}{LOWER}!#$%&()*+-;<=>?@^_`{{|}}~", f"{DIGITS}{LOWER}{UPPER}.-:+=^!/*?&<>()[]{{}}@%$#"
+)
 FAR = datetime(2999, 1, 1, tzinfo=UTC)
 
 
@@ -96,7 +98,9 @@ def test_a_batch_that_is_written_twice_is_there_once_and_verbatim(spark, tmp_pat
         write(batch.where(f"row_version % 2 = {number}"), number)
 
     kept = read_archive(spark, str(tmp_path / "out")).collect()
-    assert sorted((row.id, row.headers, bytes(row.body), row.row_version) for row in kept) == sorted((r[0], r[5], r[6], r[7]) for r in rows)
+    assert sorted((row.id, row.headers, bytes(row.body), row.row_version) for row in kept) == sorted(
+        (r[0], r[5], r[6], r[7]) for r in rows
+    )
     assert {row.queue for row in kept} == {"Shop.audit@[odd/schema]"}
 
 
@@ -123,8 +127,16 @@ def test_the_table_tells_its_files_and_the_log_the_batch(spark, tmp_path, checkp
 
 def test_the_log_has_ranges_of_times_and_row_versions_and_no_value_of_a_message(spark, tmp_path, checkpoint):
     marker = "Ada-Lovelace-1815"
-    personal = {"ReplyToAddress": marker, "OriginatingMachine": marker, "ProcessingMachine": marker, "ConversationId": marker, "x.Customer": marker}
-    BatchWriter(str(tmp_path / "out"), checkpoint)(archive(messages(spark, audit_row(marker, body=marker.encode(), **personal)), "audit"), 0)
+    personal = {
+        "ReplyToAddress": marker,
+        "OriginatingMachine": marker,
+        "ProcessingMachine": marker,
+        "ConversationId": marker,
+        "x.Customer": marker,
+    }
+    BatchWriter(str(tmp_path / "out"), checkpoint)(
+        archive(messages(spark, audit_row(marker, body=marker.encode(), **personal)), "audit"), 0
+    )
 
     log = "".join(path.read_text() for path in (tmp_path / "out" / "_delta_log").glob("*.json"))
 
@@ -134,7 +146,9 @@ def test_the_log_has_ranges_of_times_and_row_versions_and_no_value_of_a_message(
 
 def test_a_table_has_statistics_of_columns_that_it_has(spark, tmp_path):
     """Delta's own writers refuse every change of a table that names another one."""
-    tables = {name: create_table(str(tmp_path / name), schema) for name, schema in (("archive", ARCHIVE), ("live", LIVE))}
+    tables = {
+        name: create_table(str(tmp_path / name), schema) for name, schema in (("archive", ARCHIVE), ("live", LIVE))
+    }
 
     for name, table in tables.items():
         named = DeltaTable(tmp_path / name).metadata().configuration["delta.dataSkippingStatsColumns"].split(",")
@@ -147,7 +161,12 @@ def test_duckdb_reads_the_table_with_delta_scan(spark, tmp_path, checkpoint):
     extension = pytest.importorskip("duckdb_extension_delta", reason="needs pip install duckdb duckdb-extension-delta")
     write = BatchWriter(str(tmp_path / "out"), checkpoint)
     for number in range(2):
-        write(archive(messages(spark, *(audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n)) for n in range(3))), "audit"), number)
+        write(
+            archive(
+                messages(spark, *(audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n)) for n in range(3))), "audit"
+            ),
+            number,
+        )
     (file,) = Path(extension.__file__).parent.glob("extensions/*/delta.duckdb_extension")
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
     connection.execute(f"LOAD '{file}'")
@@ -167,7 +186,10 @@ def test_deltas_own_readers_see_the_same_rows(spark, tmp_path, checkpoint):
 
     read = table.to_pyarrow_table(columns=["id", "queue", "day"]).to_pylist()
     queried = pa.table(
-        QueryBuilder().register("archive", table).execute("SELECT count(*) AS n FROM archive WHERE time_sent >= '2024-05-18'").read_all()
+        QueryBuilder()
+        .register("archive", table)
+        .execute("SELECT count(*) AS n FROM archive WHERE time_sent >= '2024-05-18'")
+        .read_all()
     )
 
     assert sorted(row["id"] for row in read) == sorted(row[0] for row in rows)
@@ -180,7 +202,10 @@ def test_a_column_that_another_program_adds_is_read_and_does_not_end_the_archive
 
     made.batch(1, [audit_row("m2")])
 
-    assert {(row.message_id, row.team) for row in read_archive(spark, made.address).collect()} == {("m1", None), ("m2", None)}
+    assert {(row.message_id, row.team) for row in read_archive(spark, made.address).collect()} == {
+        ("m1", None),
+        ("m2", None),
+    }
 
 
 def test_files_that_another_program_wrote_to_other_folders_have_their_queue_and_day(spark, made):
@@ -188,7 +213,9 @@ def test_files_that_another_program_wrote_to_other_folders_have_their_queue_and_
     (file,) = table.files()
     (made.path / "7f").mkdir()
     (made.path / file.path).rename(made.path / "7f" / "x.parquet")
-    assert table.commit([NewFile("7f/x.parquet", file.queue, file.day, file.bytes, file.rows, "{}")], [file], note={"job": "test"})
+    assert table.commit(
+        [NewFile("7f/x.parquet", file.queue, file.day, file.bytes, file.rows, "{}")], [file], note={"job": "test"}
+    )
 
     (row,) = read_archive(spark, made.address).where("day = '2024-05-17'").collect()
 
@@ -212,8 +239,13 @@ def with_column_mapping(out) -> None:
     for number, column in enumerate(schema["fields"], 1):
         column["metadata"] |= {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": column["name"]}
     metadata["schemaString"] = json.dumps(schema)
-    metadata["configuration"] |= {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": str(len(schema["fields"]))}
-    changed_by_another_program(out, {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": metadata})
+    metadata["configuration"] |= {
+        "delta.columnMapping.mode": "name",
+        "delta.columnMapping.maxColumnId": str(len(schema["fields"])),
+    }
+    changed_by_another_program(
+        out, {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": metadata}
+    )
 
 
 def with_deletion_vectors(out) -> None:
@@ -221,12 +253,19 @@ def with_deletion_vectors(out) -> None:
     # the first row, as a portable roaring bitmap: magic, one bitmap, its key, cookie, containers, key, cardinality - 1, offset, value
     bitmap = struct.pack("<IQIIIHHIH", 1681511377, 1, 0, 12346, 1, 0, 0, 16, 0)
     encoded = base64.b85encode(bitmap + b"\0" * (-len(bitmap) % 4)).decode().translate(TO_Z85)
-    add["deletionVector"] = {"storageType": "i", "pathOrInlineDv": encoded, "sizeInBytes": len(bitmap), "cardinality": 1}
+    add["deletionVector"] = {
+        "storageType": "i",
+        "pathOrInlineDv": encoded,
+        "sizeInBytes": len(bitmap),
+        "cardinality": 1,
+    }
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
     changed_by_another_program(out, {"protocol": protocol}, {"add": add})
 
 
-@pytest.mark.parametrize(("change", "named"), [(with_column_mapping, "column mapping"), (with_deletion_vectors, "deletion vectors")])
+@pytest.mark.parametrize(
+    ("change", "named"), [(with_column_mapping, "column mapping"), (with_deletion_vectors, "deletion vectors")]
+)
 def test_a_table_that_needs_deltas_jar_is_refused_in_one_sentence(spark, made, tmp_path, change, named):
     change(made.path)
 
@@ -251,11 +290,15 @@ def with_row_tracking(out) -> None:
 def with_a_constraint(out) -> None:
     metadata = first_entry(out, 0, "metaData")
     metadata["configuration"] |= {"delta.constraints.small": "body_bytes < 1"}
-    changed_by_another_program(out, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 3}}, {"metaData": metadata})
+    changed_by_another_program(
+        out, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 3}}, {"metaData": metadata}
+    )
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(("change", "named"), [(with_row_tracking, "RowTracking"), (with_a_constraint, "constraint small")])
+@pytest.mark.parametrize(
+    ("change", "named"), [(with_row_tracking, "RowTracking"), (with_a_constraint, "constraint small")]
+)
 def test_a_table_that_rowpost_cannot_write_is_read_and_refuses_a_batch_in_one_sentence(spark, made, change, named):
     """A refused commit is no conflict: it was tried again without end."""
     change(made.path)

@@ -8,7 +8,10 @@ from pyspark.errors import PySparkException
 from rowpost.errors import SparkFailed
 from rowpost.spark.explain import short_errors
 
-LONG = "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted\n" + "\tat some.Java.line(File.scala:1)\n" * 1000
+LONG = (
+    "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted\n"
+    + "\tat some.Java.line(File.scala:1)\n" * 1000
+)
 
 
 def test_an_error_of_a_batch_has_its_reason_and_no_stack_of_java():

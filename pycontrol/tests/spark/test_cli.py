@@ -22,7 +22,11 @@ OK, FINDING, USAGE, SETTINGS, UNAVAILABLE, NOT_FOUND, FAILED = 0, 1, 2, 3, 4, 6,
 def made(tmp_path_factory):
     made = ArchiveMaker(tmp_path_factory.mktemp("cli"))
     for number in range(2):
-        made.batch(number, [audit_row(f"m{number}{n}", ConversationId=f"c{number}") for n in range(3)] + [error_row(f"e{number}", at=NOON)])
+        made.batch(
+            number,
+            [audit_row(f"m{number}{n}", ConversationId=f"c{number}") for n in range(3)]
+            + [error_row(f"e{number}", at=NOON)],
+        )
     return made.path
 
 
@@ -201,7 +205,10 @@ def test_schemas_are_proposed_checked_and_used_to_decode(cli, out, tmp_path):
 
     (folder / "Shop.PlaceOrder.ddl").write_text("Missing INT")
     code, counts, _ = cli("schemas", out, "--check", folder, "--json")
-    assert (code, [(each["kind"], each["field"]) for each in counts["details"]]) == (FINDING, [("never seen", "Missing")])
+    assert (code, [(each["kind"], each["field"]) for each in counts["details"]]) == (
+        FINDING,
+        [("never seen", "Missing")],
+    )
 
     (folder / "Shop.PlaceOrder.ddl").write_text("Missing INTT")
     code, _, said = cli("decode", out, tables, "--schemas", folder)

@@ -86,7 +86,14 @@ def job(queues, spark_url, tmp_path):
     def run(*command: str, master: str | None = None, program: str = sys.executable, **variables: str) -> dict:
         environment = {**python_of(PYCONTROL), "ROWPOST_SPARK_TEST_URL": spark_url, **variables}
         arguments = [str(script), queue, target, str(out), queues.environment, *([master] if master else [])]
-        done = subprocess.run([*(command or (program,)), *arguments], env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=600)
+        done = subprocess.run(
+            [*(command or (program,)), *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=600,
+        )
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]
         kept = sorted(int(bytes(row.body)) for row in read_archive(queues.spark, str(out)).collect())
         assert kept == list(range(50)) and queues.depth(target) == 50
@@ -124,10 +131,13 @@ def test_an_executor_that_is_killed_above_the_sink_loses_and_doubles_nothing(que
     assert marker.exists()
     assert "Lost executor" in done.stderr
     with queues.connect() as database:
-        stored = [int(body) for (body,) in database.driver_connection.execute(f'SELECT body FROM public."{target}"').fetchall()]
-        left = database.driver_connection.execute("SELECT count(*) FROM rowpost.staged_message WHERE job_key = %s", (f"struck@{target}",)).fetchone()[
-            0
+        stored = [
+            int(body)
+            for (body,) in database.driver_connection.execute(f'SELECT body FROM public."{target}"').fetchall()
         ]
+        left = database.driver_connection.execute(
+            "SELECT count(*) FROM rowpost.staged_message WHERE job_key = %s", (f"struck@{target}",)
+        ).fetchone()[0]
     assert sorted(stored) == list(range(4000))
     assert left == 0
 
@@ -137,7 +147,11 @@ def test_spark_submit_gives_the_session(job):
 
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
-    assert job(str(submit), "--master", "local[2]", PYSPARK_PYTHON=sys.executable) == {"archived": 50, "sent": 50, "connect": False}
+    assert job(str(submit), "--master", "local[2]", PYSPARK_PYTHON=sys.executable) == {
+        "archived": 50,
+        "sent": 50,
+        "connect": False,
+    }
 
 
 @pytest.fixture
@@ -181,7 +195,23 @@ def test_every_command_over_an_archive_runs_over_spark_connect(queues, spark_url
 def test_a_machine_without_java_runs_on_that_of_the_wheel(job, tmp_path):
     programs = tmp_path / "programs"
     programs.mkdir()
-    for name in ("bash", "sh", "dirname", "ps", "uname", "env", "readlink", "basename", "cat", "rm", "mkdir", "ls", "chmod", "id", "sleep"):
+    for name in (
+        "bash",
+        "sh",
+        "dirname",
+        "ps",
+        "uname",
+        "env",
+        "readlink",
+        "basename",
+        "cat",
+        "rm",
+        "mkdir",
+        "ls",
+        "chmod",
+        "id",
+        "sleep",
+    ):
         if shutil.which(name):
             (programs / name).symlink_to(shutil.which(name))
 

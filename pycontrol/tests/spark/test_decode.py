@@ -68,9 +68,17 @@ def rows_of(schemas, *bodies: bytes | None, content_type: str | None = None) -> 
 def test_a_json_body_becomes_typed_columns(spark, schemas):
     body = b'{"OrderId": 7, "Amount": 19.90, "Placed": "2026-11-22T10:00:00.1234567+02:00", "Lines": [{"Sku": "x", "Count": 2}], "Tags": {"a b": "c"}, "Queue": "q"}'
 
-    (row,) = decode(archive(messages(spark, audit_row(body=body)), "audit"), schemas(Shop__PlaceOrder=DDL))[ORDER].collect()
+    (row,) = decode(archive(messages(spark, audit_row(body=body)), "audit"), schemas(Shop__PlaceOrder=DDL))[
+        ORDER
+    ].collect()
 
-    assert (row.OrderId, row.Amount, row.Tags, row._rescued, row._error) == (7, Decimal("19.90"), {"a b": "c"}, None, None)
+    assert (row.OrderId, row.Amount, row.Tags, row._rescued, row._error) == (
+        7,
+        Decimal("19.90"),
+        {"a b": "c"},
+        None,
+        None,
+    )
     assert [each.asDict() for each in row.Lines] == [{"Sku": "x", "Count": 2}]
     assert (row.body_Queue, row.queue, row.body) == ("q", "audit", bytearray(body))
 
@@ -113,7 +121,9 @@ def test_a_broken_body_is_kept_whole_beside_the_others(schemas, body, says):
 
 
 def test_a_message_without_body_and_one_without_a_required_field_have_an_error(schemas):
-    none, missing, null, wrong = rows_of(schemas(Shop__PlaceOrder=DDL), None, b"{}", b'{"OrderId": null}', b'{"OrderId": "x"}')
+    none, missing, null, wrong = rows_of(
+        schemas(Shop__PlaceOrder=DDL), None, b"{}", b'{"OrderId": null}', b'{"OrderId": "x"}'
+    )
 
     assert [row._error for row in (none, missing, null, wrong)] == [
         "there is no body", "$.OrderId is missing", "$.OrderId is missing", "$.OrderId is not BIGINT",
@@ -131,8 +141,18 @@ HARD = [  # of each: the type, the JSON of a value that fits and what it becomes
     ("BOOLEAN", "true", True, ["1", '"true"']),
     ("STRING", '"a"', "a", ["1", '"\\ud800"', '"\\udfff x"', "{}"]),
     ("DATE", '"2026-11-22"', date(2026, 11, 22), ['"2026-11-31"', '"20261122"', "5", '"2026-W01-1"']),
-    ("TIMESTAMP", '"2026-11-22T10:00:00"', datetime(2026, 11, 22, 10, tzinfo=UTC), ['"2026-11-22"', '"0001-01-01T00:00:00+14:00"', '"soon"', "0"]),
-    ("TIMESTAMP_NTZ", '"2026-11-22T10:00"', datetime(2026, 11, 22, 10), ['"2026-11-22T10:00:00Z"', '"2026-13-22T10:00:00"']),
+    (
+        "TIMESTAMP",
+        '"2026-11-22T10:00:00"',
+        datetime(2026, 11, 22, 10, tzinfo=UTC),
+        ['"2026-11-22"', '"0001-01-01T00:00:00+14:00"', '"soon"', "0"],
+    ),
+    (
+        "TIMESTAMP_NTZ",
+        '"2026-11-22T10:00"',
+        datetime(2026, 11, 22, 10),
+        ['"2026-11-22T10:00:00Z"', '"2026-13-22T10:00:00"'],
+    ),
     ("BINARY", '"YWJj"', bytearray(b"abc"), ['"Y"', '"*"', "1"]),
     ("ARRAY<INT>", "[1, null]", [1, None], ["{}", "1", '[1, "x"]']),
     ("MAP<STRING, INT>", '{"a": 1}', {"a": 1}, ["[]", '{"a": "x"}', '{"\\ud800": 1}']),
@@ -141,7 +161,9 @@ HARD = [  # of each: the type, the JSON of a value that fits and what it becomes
 
 
 @pytest.mark.spark_promise
-@pytest.mark.parametrize(("kind", "fits", "becomes", "rest"), HARD, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("kind", "fits", "becomes", "rest"), HARD, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_no_value_fails_the_job_and_none_is_lost(schemas, kind, fits, becomes, rest):
     bodies = [f'{{"V": {each}}}'.encode() for each in (fits, *rest)]
 
@@ -157,23 +179,43 @@ def test_every_value_that_nservicebus_wrote_fits(spark, schemas, name):
     known = schemas(Shop__PlaceOrder=VALUES.format(colour="STRING" if "xml" in name else "INT"))
     row = recorded(name)
 
-    df = archive(messages(spark, raw(row["headers"].replace("Shop.Messages.Values", ORDER), row["body"].encode())), "audit")
+    df = archive(
+        messages(spark, raw(row["headers"].replace("Shop.Messages.Values", ORDER), row["body"].encode())), "audit"
+    )
     (found,) = decode(df, known)[ORDER].collect()
 
     assert (found._rescued, found._error) == (None, None)
-    assert (found.OrderId, found.Echo, found.Amount, found.At) == (1, False, Decimal("19.90"), datetime(2026, 11, 22, 10, 0, 0, 123456))
-    assert (found.Data, found.Ratio, found.Big, found.Yes, found.Numbers) == (bytearray(b"abc"), 1e-7, 2**62, True, [1, 2])
+    assert (found.OrderId, found.Echo, found.Amount, found.At) == (
+        1,
+        False,
+        Decimal("19.90"),
+        datetime(2026, 11, 22, 10, 0, 0, 123456),
+    )
+    assert (found.Data, found.Ratio, found.Big, found.Yes, found.Numbers) == (
+        bytearray(b"abc"),
+        1e-7,
+        2**62,
+        True,
+        [1, 2],
+    )
     assert found.Line.asDict() == {"Sku": "x", "Count": 2, "Price": Decimal("3.00")}
     assert found.body_Id == "01234567-89ab-cdef-0123-456789abcdef"
 
 
 def test_sparks_own_readers_lose_what_decode_keeps(spark, schemas):
     """Why bodies are read in Python. If this test fails on a newer Spark, its readers may do."""
-    lost = [("STRING", "1.10"), ("DECIMAL(4,2)", "1.234"), ("TIMESTAMP", "0"), ("BIGINT", '1, "New": 2'), ("BIGINT", "1} {")]
+    lost = [
+        ("STRING", "1.10"),
+        ("DECIMAL(4,2)", "1.234"),
+        ("TIMESTAMP", "0"),
+        ("BIGINT", '1, "New": 2'),
+        ("BIGINT", "1} {"),
+    ]
     bodies = [f'{{"V": {text}}}' for _, text in lost]
     several = "<Messages><Other/><PlaceOrder><V>1</V></PlaceOrder></Messages>"
     columns = [
-        F.from_json(F.lit(body), f"V {kind}, _c STRING", {"columnNameOfCorruptRecord": "_c"}) for (kind, _), body in zip(lost, bodies, strict=True)
+        F.from_json(F.lit(body), f"V {kind}, _c STRING", {"columnNameOfCorruptRecord": "_c"})
+        for (kind, _), body in zip(lost, bodies, strict=True)
     ]
     xml = F.from_xml(F.lit(several), "V BIGINT, _c STRING", {"rowTag": "PlaceOrder", "columnNameOfCorruptRecord": "_c"})
 
@@ -193,11 +235,24 @@ def test_xml_has_lists_dictionaries_nil_attributes_and_several_messages(schemas)
     odd = f'{start}<OrderId kind="n">7</OrderId><Amount>many</Amount><New><A>1</A><A>2</A></New><New>3</New><Lines>\n</Lines></PlaceOrder>'
     several = '<Messages xmlns="http://tempuri.net/Shop"><Other><A>1</A></Other><PlaceOrder><OrderId>8</OrderId></PlaceOrder></Messages>'
 
-    first, second, third = rows_of(schemas(Shop__PlaceOrder=DDL), one.encode(), odd.encode(), several.encode(), content_type="text/xml")
+    first, second, third = rows_of(
+        schemas(Shop__PlaceOrder=DDL), one.encode(), odd.encode(), several.encode(), content_type="text/xml"
+    )
 
-    assert (first.OrderId, first.Amount, first.Lines[0].Count, first.Tags, first._rescued) == (7, None, 2, {"a b": "c"}, None)
+    assert (first.OrderId, first.Amount, first.Lines[0].Count, first.Tags, first._rescued) == (
+        7,
+        None,
+        2,
+        {"a b": "c"},
+        None,
+    )
     assert (second.OrderId, second.Lines) == (None, [])
-    assert json.loads(second._rescued) == {"$.OrderId": {"@kind": "n", "#text": "7"}, "$.Amount": "many", "$.New": {"A": ["1", "2"]}, "$.New[2]": "3"}
+    assert json.loads(second._rescued) == {
+        "$.OrderId": {"@kind": "n", "#text": "7"},
+        "$.Amount": "many",
+        "$.New": {"A": ["1", "2"]},
+        "$.New[2]": "3",
+    }
     assert (third.OrderId, json.loads(third._rescued)) == (8, {"$.Other[0]": {"A": "1"}})
 
 
@@ -218,13 +273,18 @@ def test_a_type_without_a_schema_is_counted_and_the_first_of_several_types_decid
     known = schemas(Shop__PlaceOrder=DDL)
 
     assert [row.OrderId for row in decode(df, known)[ORDER].collect()] == [1]
-    assert sorted((row.message_type or "", row.messages) for row in undecoded(df, known).collect()) == [("", 1), ("Shop.IOrder", 1)]
+    assert sorted((row.message_type or "", row.messages) for row in undecoded(df, known).collect()) == [
+        ("", 1),
+        ("Shop.IOrder", 1),
+    ]
 
 
 def test_a_stream_is_decoded_too(spark, schemas, queues, tmp_path):
     queue = queues.make()
     queues.send(queue, [b'{"OrderId": 7}'], json.dumps({"NServiceBus.EnclosedMessageTypes": ORDER}))
-    decoded = decode_type(queues.stream(queue, startingOffsets="earliest"), schemas(Shop__PlaceOrder=DDL)[ORDER]).select("OrderId")
+    decoded = decode_type(
+        queues.stream(queue, startingOffsets="earliest"), schemas(Shop__PlaceOrder=DDL)[ORDER]
+    ).select("OrderId")
 
     query = (
         decoded.writeStream.format("parquet")
@@ -283,7 +343,14 @@ def test_avro_bodies_are_read_with_the_schema_of_their_type(spark, tmp_path):
     rows = rows_of(read_schemas(tmp_path), *bodies, bodies[0] + b"x", b"\x80", content_type="avro/binary")
 
     for row in rows[:3]:
-        assert (row.OrderId, row.Amount, row.Colour, row.Lines[0].Sku, row.Tags, row._rescued) == (7, Decimal("19.90"), "GREEN", "x", {"a": 1}, None)
+        assert (row.OrderId, row.Amount, row.Colour, row.Lines[0].Sku, row.Tags, row._rescued) == (
+            7,
+            Decimal("19.90"),
+            "GREEN",
+            "x",
+            {"a": 1},
+            None,
+        )
     assert [row._error.partition(":")[0] for row in rows[3:]] == ["the body is not Avro of this schema"] * 2
     assert all("$" in json.loads(row._rescued) for row in rows[3:])
 
@@ -302,8 +369,16 @@ def test_avro_bodies_are_read_with_the_schema_of_their_type(spark, tmp_path):
         ("a.ddl", "STRING", "a.ddl"),
         ("a.avsc", "{", "a.avsc: line 1, column 2"),
         ("a.avsc", '{"type": "rekord", "name": "A"}', "a.avsc: is not an Avro schema"),
-        ("a.avsc", '{"type": "record", "name": "A", "fields": [{"name": "u", "type": ["int", "string"]}]}', "a.avsc: u: a union of 2 types"),
-        ("a.avsc", '{"type": "record", "name": "A", "fields": [{"name": "u", "type": ["null", "A"]}]}', "u: A contains itself"),
+        (
+            "a.avsc",
+            '{"type": "record", "name": "A", "fields": [{"name": "u", "type": ["int", "string"]}]}',
+            "a.avsc: u: a union of 2 types",
+        ),
+        (
+            "a.avsc",
+            '{"type": "record", "name": "A", "fields": [{"name": "u", "type": ["null", "A"]}]}',
+            "u: A contains itself",
+        ),
         ("a.txt", "", "has no schema"),
     ],
 )

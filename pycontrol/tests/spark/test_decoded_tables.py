@@ -31,7 +31,13 @@ class Shop:
     """An archive, a folder of schemas, and `decode`, which returns what a run did for ORDER."""
 
     def __init__(self, spark, made: ArchiveMaker) -> None:
-        self.spark, self.made, self.path, self.out, self.folder = spark, made, made.address, made.folder / "decoded", made.folder / "schemas"
+        self.spark, self.made, self.path, self.out, self.folder = (
+            spark,
+            made,
+            made.address,
+            made.folder / "decoded",
+            made.folder / "schemas",
+        )
 
     def schema(self, text: str, name: str = ORDER) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -83,7 +89,13 @@ def test_each_type_has_a_table_that_any_reader_of_delta_can_read(fresh):
 
     assert (done.added, done.rescued, done.errors) == (3, 1, 0)
     first, _, third = shop.rows()
-    assert (first["message_id"], first["OrderId"], first["queue"], first["endpoint"], first["time_sent"]) == ("m1", 1, "audit", "Sales", NOON)
+    assert (first["message_id"], first["OrderId"], first["queue"], first["endpoint"], first["time_sent"]) == (
+        "m1",
+        1,
+        "audit",
+        "Sales",
+        NOON,
+    )
     assert (first["day"].isoformat(), first["_rescued"], third["_rescued"]) == ("2024-05-17", None, '{"$.Extra":5}')
     assert [row["OrderId"] for row in shop.rows("Shop.Paid")] == [1]
 
@@ -198,7 +210,12 @@ MARKER = "Grace-Hopper-1906"
 
 
 def holding(*folders) -> list[str]:
-    found = [(str(folder), name) for folder in folders for name, info in ArchiveFolder(str(folder)).contents() if info.is_file]
+    found = [
+        (str(folder), name)
+        for folder in folders
+        for name, info in ArchiveFolder(str(folder)).contents()
+        if info.is_file
+    ]
     return [name for folder, name in found if contains(folder, name, MARKER)]
 
 
@@ -224,11 +241,18 @@ def test_erase_reaches_the_tables_and_no_byte_of_the_message_is_left(spark, mark
     shop = Shop(spark, marked.made.copy(tmp_path / "made"))
 
     selection = (
-        erase.Erasure(where=f"contains(cast(body as string), '{MARKER}')") if by == "where" else erase.Erasure(ids=("m4", "m5", "M7", "m8", "m9"))
+        erase.Erasure(where=f"contains(cast(body as string), '{MARKER}')")
+        if by == "where"
+        else erase.Erasure(ids=("m4", "m5", "M7", "m8", "m9"))
     )
     receipt = erase.run(spark, shop.path, selection, "request 17", NOW)
 
-    assert (receipt["erased"], receipt["copies_erased"], receipt["copies_missing"], receipt["unfinished"]) == (5, 5, [], 0)
+    assert (receipt["erased"], receipt["copies_erased"], receipt["copies_missing"], receipt["unfinished"]) == (
+        5,
+        5,
+        [],
+        0,
+    )
     assert holding(shop.out, shop.path) == []
     assert [row["OrderId"] for row in shop.rows()] == [1, 2, 3, 6]
     assert shop.decode().added == 0 and len(archived_rows(shop.path, "id")) == 5
@@ -241,10 +265,16 @@ LONG = f"{Random(7).randbytes(5000).hex()}{MARKER}"
 def test_a_search_finds_a_text_within_lists_and_maps(fresh):
     nested = ({"Lines": [{"Sku": LONG}]}, {"Tags": {LONG: {"A": "x"}}}, {"Tags": {"a": {"A": LONG}}})
     fresh.schema(f"{DDL},\nTags MAP<STRING, STRUCT<A: STRING>>")
-    fresh.made.batch(2, [order(4 + number, day=10 + number, **fields) for number, fields in enumerate(nested)])  # a file for each day
+    fresh.made.batch(
+        2, [order(4 + number, day=10 + number, **fields) for number, fields in enumerate(nested)]
+    )  # a file for each day
     fresh.decode()
 
-    assert [name.partition("day=")[2][:10] for name in sorted(holding(fresh.out))] == ["2024-05-27", "2024-05-28", "2024-05-29"]
+    assert [name.partition("day=")[2][:10] for name in sorted(holding(fresh.out))] == [
+        "2024-05-27",
+        "2024-05-28",
+        "2024-05-29",
+    ]
 
 
 def test_erase_says_which_copies_it_does_not_find(spark, shop):

@@ -132,7 +132,10 @@ def test_deletion_vectors_are_read_with_the_jar_and_refused_without_it_until_the
     with pytest.raises(SparkFailed, match="deletion vectors"):
         made.batch(3, [audit_row("m30")])
 
-    delta("ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = false)", "REORG TABLE {table} APPLY (PURGE)")
+    delta(
+        "ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = false)",
+        "REORG TABLE {table} APPLY (PURGE)",
+    )
     made.batch(3, [audit_row("m30")])
     assert archived(spark, made) == names(delta()["delta"]) == ["m00", "m01", "m10", "m20", "m21", "m30"]
 
@@ -159,7 +162,9 @@ def test_erase_reaches_the_change_data_of_deltas_own_deletions(spark, made, delt
     )
     assert verify.absent(spark, str(made.path), [person])
 
-    erase.run(spark, str(made.path), erase.Erasure(where=f"message_id = '{person}'"), reason="a test", now=datetime.now(UTC))
+    erase.run(
+        spark, str(made.path), erase.Erasure(where=f"message_id = '{person}'"), reason="a test", now=datetime.now(UTC)
+    )
 
     left = [finding.what for finding in verify.absent(spark, str(made.path), [person])]
     assert all(path.startswith("_delta_log/") for path in left), left  # the condition of Delta's own DELETE

@@ -53,7 +53,9 @@ def made(whole, tmp_path) -> ArchiveMaker:
 
 def holding(path: Path, text: str = MARKER) -> list[str]:
     """Return all files below a folder that hold a text, in their bytes or in a decompressed value."""
-    return [name for name, info in ArchiveFolder(str(path)).contents() if info.is_file and contains(str(path), name, text)]
+    return [
+        name for name, info in ArchiveFolder(str(path)).contents() if info.is_file and contains(str(path), name, text)
+    ]
 
 
 def by_condition() -> erase.Erasure:
@@ -68,7 +70,9 @@ EXPECTED = sorted(f"m{number}{n}" for number in range(3) for n in range(6))
 
 
 @pytest.mark.spark_promise
-def test_only_files_with_the_messages_are_rewritten_no_byte_of_them_is_left_and_the_receipt_does_not_say_what_they_were(spark, made):
+def test_only_files_with_the_messages_are_rewritten_no_byte_of_them_is_left_and_the_receipt_does_not_say_what_they_were(
+    spark, made
+):
     before = {file.path for file in open_table(made.address).files()}
     assert holding(made.path) and len(bloom_filters_with(spark, made.path, MARKER)) == 2
 
@@ -82,7 +86,12 @@ def test_only_files_with_the_messages_are_rewritten_no_byte_of_them_is_left_and_
     assert (report.findings, report.notes) == ([], [])
     (path,) = (made.path / "_rowpost" / "erasures").iterdir()
     stored = json.loads(path.read_text())
-    assert (stored["reason"], stored["time"], stored["erased"], stored["selected_by"]) == ("request 17", "2026-11-20T12:00:00+00:00", 2, ["where"])
+    assert (stored["reason"], stored["time"], stored["erased"], stored["selected_by"]) == (
+        "request 17",
+        "2026-11-20T12:00:00+00:00",
+        2,
+        ["where"],
+    )
     assert MARKER not in path.read_text() and "conversation_id" not in path.read_text()
 
 
@@ -108,7 +117,8 @@ def test_files_that_an_earlier_merge_replaced_go_too(spark, made):
 def test_the_messages_of_a_stopped_replay_go_and_the_others_are_still_to_be_sent(spark, made):
     rows = made.path / "_rowpost" / "replays" / "k" / "attempt-1" / "rows"
     plan = replay.number(
-        replay.choose(read_archive(spark, made.address), replay.Replay("k", "Sales", ramp=(5,))), replay.Replay("k", "Sales", ramp=(5,))
+        replay.choose(read_archive(spark, made.address), replay.Replay("k", "Sales", ramp=(5,))),
+        replay.Replay("k", "Sales", ramp=(5,)),
     )
     plan.drop("day").write.partitionBy("step").parquet(str(rows))
     chosen = spark.read.parquet(str(rows)).count()
@@ -124,7 +134,9 @@ def test_the_messages_of_a_stopped_replay_go_and_the_others_are_still_to_be_sent
 def test_a_replay_goes_on_although_a_step_of_it_was_erased_or_all_of_them_were(spark, made):
     rows = str(made.path / "_rowpost" / "replays" / "k" / "attempt-1" / "rows")
     asked = replay.Replay("k", "Sales", ramp=(1,))
-    replay.number(replay.choose(read_archive(spark, made.address), asked), asked).drop("day").write.partitionBy("step").parquet(rows)
+    replay.number(replay.choose(read_archive(spark, made.address), asked), asked).drop("day").write.partitionBy(
+        "step"
+    ).parquet(rows)
     (first,) = replay.stored(spark, rows).where("step = 0").collect()
     left = []
 
@@ -161,7 +173,9 @@ def test_the_change_data_of_deltas_own_writers_goes_and_what_one_may_be_about_to
     for name in ("committed", "written"):
         parquet.write_table(pa.table({"body": [MARKER]}), changes / f"{name}.parquet")
     entry = {"cdc": {"path": "_change_data/committed.parquet", "partitionValues": {}, "size": 1, "dataChange": False}}
-    (made.path / "_delta_log" / f"{2:020}.json").write_text(f'{{"commitInfo": {{"operation": "DELETE"}}}}\n{json.dumps(entry)}\n')
+    (made.path / "_delta_log" / f"{2:020}.json").write_text(
+        f'{{"commitInfo": {{"operation": "DELETE"}}}}\n{json.dumps(entry)}\n'
+    )
 
     erase.run(spark, str(made.path), erase.Erasure(where=f"message_id LIKE '{MARKER}%'"), "a test", NOW)
 
@@ -183,7 +197,9 @@ def test_a_file_that_the_archiver_may_be_about_to_commit_is_kept_and_told(spark,
 
 def test_what_is_not_there_is_proved_and_what_is_there_is_named(spark, made):
     found = verify.absent(spark, made.address, [MARKER, "never"])
-    assert {finding.kind for finding in found} == {"not erased"} and [finding.what for finding in found] == holding(made.path)
+    assert {finding.kind for finding in found} == {"not erased"} and [finding.what for finding in found] == holding(
+        made.path
+    )
 
     erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
@@ -246,13 +262,22 @@ def test_what_is_redacted_in_the_archive_is_redacted_in_its_copies_and_not_decod
 
     done = copied.retain(ALL)
 
-    assert (done["redacted"], done["copies_redacted"], done["copies_deleted"], len(copied.rows())) == (3, 2, 0, 3)  # the third one's body is empty
-    assert {(row["name"], row["action"], row["_error"], row["endpoint"]) for row in copied.rows()} == {(None, None, None, "Sales")}
+    assert (done["redacted"], done["copies_redacted"], done["copies_deleted"], len(copied.rows())) == (
+        3,
+        2,
+        0,
+        3,
+    )  # the third one's body is empty
+    assert {(row["name"], row["action"], row["_error"], row["endpoint"]) for row in copied.rows()} == {
+        (None, None, None, "Sales")
+    }
     assert holding(copied.out) == [] and copied.decode() == 0
     assert copied.retain(ALL)["copies_redacted"] == 0
 
 
-@pytest.mark.parametrize("policy", [Retention(rules=(Rule("delete", larger_than=2),)), Retention(limits=(Limit(1),))], ids=["rule", "limit"])
+@pytest.mark.parametrize(
+    "policy", [Retention(rules=(Rule("delete", larger_than=2),)), Retention(limits=(Limit(1),))], ids=["rule", "limit"]
+)
 def test_what_is_deleted_from_the_archive_is_deleted_from_its_copies(copied, policy):
     done = copied.retain(policy)
 
@@ -262,7 +287,9 @@ def test_what_is_deleted_from_the_archive_is_deleted_from_its_copies(copied, pol
 
 def test_erase_after_a_redaction_leaves_nothing_of_the_person_in_a_copy(spark, copied):
     copied.change_only_the_archive(ALL)
-    assert {Path(finding.what).is_relative_to(copied.out) for finding in verify.absent(spark, copied.made.address, [MARKER])} == {True}
+    assert {
+        Path(finding.what).is_relative_to(copied.out) for finding in verify.absent(spark, copied.made.address, [MARKER])
+    } == {True}
 
     assert copied.erase(OF_HEADERS) == (0, 0, 2, {})
     assert holding(copied.out) == [] and verify.absent(spark, copied.made.address, [MARKER]) == []
@@ -273,7 +300,9 @@ def test_erase_says_to_which_copies_its_condition_cannot_be_applied(spark, copie
     table = str(copied.out / "Shop.PlaceOrder")
 
     assert copied.erase(OF_HEADERS) == (0, 0, 0, {table: 2})
-    assert {Path(finding.what).is_relative_to(table) for finding in verify.absent(spark, copied.made.address, [MARKER])} == {True}
+    assert {
+        Path(finding.what).is_relative_to(table) for finding in verify.absent(spark, copied.made.address, [MARKER])
+    } == {True}
     assert copied.erase(erase.Erasure(where="message_id LIKE 'c%'")) == (0, 2, 0, {})
     assert verify.absent(spark, copied.made.address, [MARKER]) == [] and holding(copied.out) == []
 
@@ -291,7 +320,9 @@ def test_a_place_that_is_gone_is_not_taken_for_one_without_the_text(spark, copie
     shutil.move(copied.out, copied.out.with_name("moved"))
 
     assert copied.retain(ALL)["copies_missing"] == [str(copied.out)]
-    assert [(finding.kind, finding.what) for finding in verify.absent(spark, copied.made.address, ["never"])] == [("not searched", str(copied.out))]
+    assert [(finding.kind, finding.what) for finding in verify.absent(spark, copied.made.address, ["never"])] == [
+        ("not searched", str(copied.out))
+    ]
 
 
 def test_a_table_whose_log_may_have_ids_is_refused_before_anything_is_changed(spark, made):

@@ -56,7 +56,11 @@ def test_each_row_group_has_bloom_filters_of_the_ids_and_the_log_has_no_id(tmp_p
 
     (file,) = table.files()
     footer = parquet.read_metadata(tmp_path / file.path)
-    columns = [footer.row_group(group).column(number) for group in range(footer.num_row_groups) for number in range(footer.num_columns)]
+    columns = [
+        footer.row_group(group).column(number)
+        for group in range(footer.num_row_groups)
+        for number in range(footer.num_columns)
+    ]
     filtered = {column.path_in_schema for column in columns if column.bloom_filter_length}
     assert footer.num_row_groups > 10 and filtered == set(SEARCHED)
     assert all(column.bloom_filter_length for column in columns if column.path_in_schema in SEARCHED)
@@ -72,7 +76,9 @@ def test_a_small_file_has_small_filters(tmp_path):
     footer = parquet.read_metadata(tmp_path / file.path)
 
     assert footer.num_row_groups == 1
-    assert {footer.row_group(0).column(n).bloom_filter_length for n in range(footer.num_columns)} - {None} <= set(range(64, 256))
+    assert {footer.row_group(0).column(n).bloom_filter_length for n in range(footer.num_columns)} - {None} <= set(
+        range(64, 256)
+    )
 
 
 @pytest.mark.parametrize("most_runs", [64, 3])
@@ -81,7 +87,11 @@ def test_merging_sorts_by_conversation_and_row_version_and_keeps_every_row(small
     monkeypatch.setattr(clustering, "_MOST_RUNS", most_runs)
     numbers = random.Random(4)
     sizes = [
-        audit_row(f"m-{n}", body=b"x" * (100_000 if n == 700 else n % 50), ConversationId=numbers.choice((None, "c-all", f"c-{n}")))
+        audit_row(
+            f"m-{n}",
+            body=b"x" * (100_000 if n == 700 else n % 50),
+            ConversationId=numbers.choice((None, "c-all", f"c-{n}")),
+        )
         for n in range(1000)
     ]
     given = [message_batch(sizes[start : start + 40]) for start in range(0, len(sizes), 40)]
@@ -142,13 +152,17 @@ def test_spark_reads_only_the_row_group_that_has_the_conversation_and_erase_does
     steps = one_conversation(read_archive(spark, str(damaged.path)), LOST)
     damaged.first.write_bytes(damaged.content)  # erase rewrites it
 
-    receipt = erase.run(spark, str(damaged.path), erase.Erasure(where="message_id = 'm-17'"), "request 17", datetime.now(UTC))
+    receipt = erase.run(
+        spark, str(damaged.path), erase.Erasure(where="message_id = 'm-17'"), "request 17", datetime.now(UTC)
+    )
 
     assert (len(steps), receipt["erased"], receipt["files_rewritten"]) == (MESSAGES // CONVERSATIONS, 1, 1)
 
 
 def test_find_prints_messages_with_their_headers_and_says_if_there_are_more(tmp_path):
-    add_file(tmp_path, [message_batch(audit_row(f"m-{n}", ConversationId=LOST, body=f"body {n}".encode()) for n in range(3))])
+    add_file(
+        tmp_path, [message_batch(audit_row(f"m-{n}", ConversationId=LOST, body=f"body {n}".encode()) for n in range(3))]
+    )
 
     code, shown, _ = run("spark", "find", tmp_path, LOST, "-n", 2)
     as_json = json.loads(run("--json", "spark", "find", tmp_path, "m-2")[1])
@@ -156,5 +170,10 @@ def test_find_prints_messages_with_their_headers_and_says_if_there_are_more(tmp_
 
     assert code == ExitCode.OK and "body 1" in shown and "body 2" not in shown and "audit, 2024-05-17" in shown
     assert json.loads(shown.splitlines()[-1]) == {"id": LOST, "messages": 2, "more": True}
-    assert (as_json["messages"], as_json["more"], as_json["found"][0]["body"], as_json["found"][0]["queue"]) == (1, False, "body 2", "audit")
+    assert (as_json["messages"], as_json["more"], as_json["found"][0]["body"], as_json["found"][0]["queue"]) == (
+        1,
+        False,
+        "body 2",
+        "audit",
+    )
     assert missing == ExitCode.NOT_FOUND and "it's not there" in said

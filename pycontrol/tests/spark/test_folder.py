@@ -35,7 +35,13 @@ def fill(made: ArchiveMaker) -> None:
             "$.diagnostics.originating.hostid": SECRET,
         }
         rows = [
-            audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n % 2), body=SECRET.encode(), ConversationId=f"c{4 - n}", **personal)
+            audit_row(
+                f"m{number}{n}",
+                sent=NOON + timedelta(days=n % 2),
+                body=SECRET.encode(),
+                ConversationId=f"c{4 - n}",
+                **personal,
+            )
             for n in range(4)
         ]
         made.batch(number, rows)
@@ -85,10 +91,17 @@ def test_compact_merges_the_files_of_a_day_and_keeps_the_old_ones_for_a_day(spar
     counts = compact.run(spark, out, datetime.now(UTC))
 
     assert ids(out) == before
-    assert {day: count for day, count in files(out).items() if day[0] == "audit"} == {("audit", "2024-05-17"): 1, ("audit", "2024-05-18"): 1}
+    assert {day: count for day, count in files(out).items() if day[0] == "audit"} == {
+        ("audit", "2024-05-17"): 1,
+        ("audit", "2024-05-18"): 1,
+    }
     assert counts == {"days": 2, "files_before": 8, "files_after": 2, "messages": 16, "skipped": 0, "vacuumed": 0}
     assert len(open_table(out).replaced()) == 8
-    merged = [parquet.read_table(root(out) / file.path, columns=["conversation_id"]) for file in open_table(out).files() if file.queue == "audit"]
+    merged = [
+        parquet.read_table(root(out) / file.path, columns=["conversation_id"])
+        for file in open_table(out).files()
+        if file.queue == "audit"
+    ]
     assert [rows.column(0).to_pylist() for rows in merged] == [["c2"] * 4 + ["c4"] * 4, ["c1"] * 4 + ["c3"] * 4]
     report = verify.run(spark, out)
     assert (report.findings, report.notes) == ([], [])
@@ -104,7 +117,11 @@ def test_only_files_of_similar_size_are_merged_by_the_archiver_and_none_beyond_t
     def made(number: int, megabytes: float) -> DataFile:
         return DataFile(f"f{number}", "audit", "2024-05-17", int(megabytes * (1 << 20)), 1, number)
 
-    tiny, medium, large = [made(n, 0.1) for n in range(10)], [made(10 + n, 20) for n in range(9)], [made(20 + n, 100) for n in range(12)]
+    tiny, medium, large = (
+        [made(n, 0.1) for n in range(10)],
+        [made(10 + n, 20) for n in range(9)],
+        [made(20 + n, 100) for n in range(12)],
+    )
 
     assert small_files([*tiny, *medium, *large], 10) == [tuple(tiny)]
     groups = small_files([*medium], 2)
@@ -119,7 +136,9 @@ def test_retain_shows_first_and_changes_nothing(spark, out):
 
     steps, counts = retain.run(spark, out, policy, NOW)
 
-    assert steps == [{"queue": "audit", "day": "2024-05-17", "action": "delete", "messages": 8, "bytes": 8 * len(SECRET)}]
+    assert steps == [
+        {"queue": "audit", "day": "2024-05-17", "action": "delete", "messages": 8, "bytes": 8 * len(SECRET)}
+    ]
     assert counts["deleted"] == 0 and ids(out) == before
 
 
@@ -199,7 +218,10 @@ def test_a_whole_archive_has_no_finding(spark, out):
     assert (report.findings, report.notes) == ([], [])
     expected = {"messages": 18, "files": 10, "unreadable": 0, "duplicates": 0, "findings": 0, "leftovers": 0}
     assert {name: report.counts[name] for name in expected} == expected
-    assert [(queue, day, rows) for queue, day, rows, _ in report.days][:2] == [("audit", "2024-05-17", 8), ("audit", "2024-05-18", 8)]
+    assert [(queue, day, rows) for queue, day, rows, _ in report.days][:2] == [
+        ("audit", "2024-05-17", 8),
+        ("audit", "2024-05-18", 8),
+    ]
 
 
 def test_what_killed_writers_left_is_a_note_that_readers_never_see(spark, out):

@@ -43,7 +43,9 @@ def made(spark, queues, tmp_path_factory) -> Path:
         queues.make(queue)
         queues.send(queue, [b"{}"], audit_row()[5])
     body = b'{"Customer": "Ada", "Amount": 7}'
-    made.batch(0, [audit_row(f"m{n}", body=body, ConversationId=f"c-{n}", EnclosedMessageTypes=ORDER) for n in range(20)])
+    made.batch(
+        0, [audit_row(f"m{n}", body=body, ConversationId=f"c-{n}", EnclosedMessageTypes=ORDER) for n in range(20)]
+    )
     failed = [error_row("e1"), error_row("e2", **{"ExceptionInfo.ExceptionType": "TimeoutError"})]
     made.batch(1, failed, queue="error")
     return made.path
@@ -53,7 +55,11 @@ def made(spark, queues, tmp_path_factory) -> Path:
 def folder(made, tmp_path, monkeypatch) -> Path:
     """The current folder, with the files that the commands name."""
     monkeypatch.chdir(tmp_path)
-    for name, text in {"ids.txt": "m1\n", "names.txt": "Nobody Nowhere\n", "policy.yml": "rules: [{older_than: 30d, action: redact}]\n"}.items():
+    for name, text in {
+        "ids.txt": "m1\n",
+        "names.txt": "Nobody Nowhere\n",
+        "policy.yml": "rules: [{older_than: 30d, action: redact}]\n",
+    }.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "Shop.Messages.PlaceOrder.ddl").write_text("Customer STRING, Amount BIGINT")
@@ -72,7 +78,9 @@ def arguments_of(line: str, folder: Path) -> list[str]:
     if "--prometheus" in words:
         with socket.create_server(("127.0.0.1", 0)) as found:
             words[words.index("--prometheus") + 1] = str(found.getsockname()[1])
-    words = [f"{folder}/{word}" if word.endswith("/") else word for word in words]  # the JVM has a current folder of its own
+    words = [
+        f"{folder}/{word}" if word.endswith("/") else word for word in words
+    ]  # the JVM has a current folder of its own
     return [*words, "--yes"] if "forget" in words else words
 
 
@@ -88,7 +96,9 @@ def test_the_guides_commands_and_code_run(page, spark, made, folder, queues, run
     failed = {}
 
     for block in blocks(page):
-        lines = [line for line in typed_lines(block) if is_run(line) and line.replace(" --every 10s", "") not in run_before]
+        lines = [
+            line for line in typed_lines(block) if is_run(line) and line.replace(" --every 10s", "") not in run_before
+        ]
         run_before.update(line.replace(" --every 10s", "") for line in lines)
         if any(line.startswith("rowpost spark archive ") for line in lines):  # these commands make the archive
             shutil.rmtree(folder / "archive", ignore_errors=True)
@@ -99,7 +109,9 @@ def test_the_guides_commands_and_code_run(page, spark, made, folder, queues, run
             if ended.exit_code not in (OK, FINDING):
                 failed[line] = ended.output
         if block.language == "python" and is_run(block.text):
-            text = block.text.replace('.format("rowpost")', f'.format("rowpost").option("environment", {queues.environment!r})')
+            text = block.text.replace(
+                '.format("rowpost")', f'.format("rowpost").option("environment", {queues.environment!r})'
+            )
             exec(compile(text, f"<{block.name}>", "exec"), names)
 
     assert failed == {}

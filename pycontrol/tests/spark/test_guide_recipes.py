@@ -40,9 +40,14 @@ def recipe(spark, tmp_path) -> Callable[..., dict[str, Any]]:
     def run(title: str, queues: Any = None, url: str = "", **places: str) -> dict[str, Any]:
         names: dict[str, Any] = {"spark": spark, "url": url}
         for text in RECIPES[title]:
-            text = re.sub(r'"(?=[\w/.-]+(?:/|\.parquet)")', f'"{tmp_path}/', text)  # the JVM has a current folder of its own
+            text = re.sub(
+                r'"(?=[\w/.-]+(?:/|\.parquet)")', f'"{tmp_path}/', text
+            )  # the JVM has a current folder of its own
             for name, queue in places.items():
-                text = text.replace(f'.option("queue", "{name}")', f'.option("queue", "{queue}").option("environment", {queues.environment!r})')
+                text = text.replace(
+                    f'.option("queue", "{name}")',
+                    f'.option("queue", "{queue}").option("environment", {queues.environment!r})',
+                )
             exec(compile(text, f"<{title}>", "exec"), names)
         return names
 
@@ -50,8 +55,19 @@ def recipe(spark, tmp_path) -> Callable[..., dict[str, Any]]:
 
 
 def test_quality(archive, recipe, tmp_path):
-    bodies = [{"OrderId": 1, "Amount": 7}, {"OrderId": 2, "Amount": 2000}, {"OrderId": 3, "Amount": 5}, {"OrderId": 3, "Amount": None, "New": 1}]
-    archive.batch(0, [audit_row(f"m{n}", body=json.dumps(body).encode(), EnclosedMessageTypes=ORDER) for n, body in enumerate(bodies)])
+    bodies = [
+        {"OrderId": 1, "Amount": 7},
+        {"OrderId": 2, "Amount": 2000},
+        {"OrderId": 3, "Amount": 5},
+        {"OrderId": 3, "Amount": None, "New": 1},
+    ]
+    archive.batch(
+        0,
+        [
+            audit_row(f"m{n}", body=json.dumps(body).encode(), EnclosedMessageTypes=ORDER)
+            for n, body in enumerate(bodies)
+        ],
+    )
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "Shop.Messages.PlaceOrder.ddl").write_text("OrderId BIGINT, Amount BIGINT")
 
@@ -64,8 +80,14 @@ def test_quality(archive, recipe, tmp_path):
 
 def test_service_targets(archive, recipe):
     slow = [audit_row(f"s{n}", waited=3.0 if n < 2 else 0.1, ProcessingEndpoint="Shop.Sales") for n in range(100)]
-    fast = [audit_row(f"f{n}", waited=3.0 if n < 1 else 0.1, ProcessingEndpoint="Shop.Sales", EnclosedMessageTypes=ORDER) for n in range(101)]
-    failed = [audit_row("b", waited=0.0, took=0.1, ProcessingEndpoint="Shop.Billing"), error_row("e", ProcessingEndpoint="Shop.Billing")]
+    fast = [
+        audit_row(f"f{n}", waited=3.0 if n < 1 else 0.1, ProcessingEndpoint="Shop.Sales", EnclosedMessageTypes=ORDER)
+        for n in range(101)
+    ]
+    failed = [
+        audit_row("b", waited=0.0, took=0.1, ProcessingEndpoint="Shop.Billing"),
+        error_row("e", ProcessingEndpoint="Shop.Billing"),
+    ]
     archive.batch(0, [*slow, *fast, *failed])
 
     breaches = recipe("Measure service targets")["breaches"].collect()
@@ -77,7 +99,9 @@ def test_service_targets(archive, recipe):
 
 
 def test_a_picture_of_the_metrics(archive, recipe, tmp_path):
-    archive.batch(0, [audit_row("m1"), audit_row("m2", sent=NOON + timedelta(hours=2)), audit_row("m3", ProcessingEndpoint=None)])
+    archive.batch(
+        0, [audit_row("m1"), audit_row("m2", sent=NOON + timedelta(hours=2)), audit_row("m3", ProcessingEndpoint=None)]
+    )
 
     axes = recipe("Draw metrics")["figure"].axes
 
@@ -98,8 +122,12 @@ def test_rows_are_loaded_once(spark, queues, recipe, tmp_path):
         rows = database.driver_connection.execute(f'SELECT id, headers, body FROM public."{sales}"').fetchall()
     namespace = uuid.uuid5(uuid.NAMESPACE_OID, "rowpost load import-1")
     bodies = {row[0]: json.loads(bytes(row[2])) for row in rows}
-    assert len(rows) == 20 and bodies == {uuid.uuid5(namespace, str(n)): {"order_id": n, "amount": 2 * n} for n in range(20)}
-    assert Counter(json.loads(row[1])["NServiceBus.EnclosedMessageTypes"] for row in rows) == {"Shop.Messages.PlaceOrder": 20}
+    assert len(rows) == 20 and bodies == {
+        uuid.uuid5(namespace, str(n)): {"order_id": n, "amount": 2 * n} for n in range(20)
+    }
+    assert Counter(json.loads(row[1])["NServiceBus.EnclosedMessageTypes"] for row in rows) == {
+        "Shop.Messages.PlaceOrder": 20
+    }
     assert all(json.loads(row[1])["NServiceBus.MessageId"] == str(row[0]) for row in rows)
 
 
@@ -157,7 +185,10 @@ def test_a_stream_writes_to_a_queue_beside_a_table_once(queues, recipe, repeated
         recipe("Write a stream to a queue beside a table", queues, error=error, Support=support)
         table = DeltaTable(tmp_path / "failed").to_pyarrow_table().to_pylist()
         with queues.connect() as database:
-            sent = [json.loads(body) for (body,) in database.driver_connection.execute(f'SELECT body FROM public."{support}"').fetchall()]
+            sent = [
+                json.loads(body)
+                for (body,) in database.driver_connection.execute(f'SELECT body FROM public."{support}"').fetchall()
+            ]
         return sorted(row["message_id"] for row in table), sorted(each["message_id"] for each in sent)
 
     assert written() == (["m0", "m1", "m2"], ["m0", "m1", "m2"])

@@ -14,7 +14,17 @@ from rowpost.spark.jobs.archive import archive
 from rowpost.wire.message import decode_headers
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
-BROKEN = ["{", "null", "[1]", '"text"', "no JSON at all", "\x01", "{'NServiceBus.MessageId': 'a'}", '{"a": NaN}', '{"a": "\\ud800"}']
+BROKEN = [
+    "{",
+    "null",
+    "[1]",
+    '"text"',
+    "no JSON at all",
+    "\x01",
+    "{'NServiceBus.MessageId': 'a'}",
+    '{"a": NaN}',
+    '{"a": "\\ud800"}',
+]
 TWICE = '{"NServiceBus.MessageId": "a", "x": "1", "NServiceBus.MessageId": "b"}'
 #: Headers whose values are not all texts, and what becomes of MessageId, ConversationId and TimeSent.
 UNUSUAL = {
@@ -50,7 +60,9 @@ def read(*rows: tuple) -> list[dict]:
     """Parse messages as the archiver's tasks do."""
     columns = zip(*rows, strict=True) if rows else [()] * len(MESSAGE)
     schema = arrow_schema(MESSAGE)
-    batch = pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], names=schema.names)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], names=schema.names
+    )
     batch = batch.append_column("archived_at", pa.array([NOON] * len(rows), pa.timestamp("us", "UTC")))
     return archived(batch.append_column("queue", pa.array(["audit"] * len(rows), pa.string()))).to_pylist()
 
@@ -64,8 +76,17 @@ def on_the_wire(wire_messages, queue: str) -> dict:
 def test_an_audited_message_of_the_wire_is_read_whole(wire_messages):
     row = on_the_wire(wire_messages, "audit")
 
-    assert (row["message_id"], row["intent"], row["message_type"]) == ("43e9c0c6-57a8-4513-b15a-b43b0169b465", "Send", "Shop.Messages.PlaceOrder")
-    assert [row[name] for name in ("sending_endpoint", "endpoint", "sending_machine", "machine")] == ["Sales", "Billing", "WEB01", "APP02"]
+    assert (row["message_id"], row["intent"], row["message_type"]) == (
+        "43e9c0c6-57a8-4513-b15a-b43b0169b465",
+        "Send",
+        "Shop.Messages.PlaceOrder",
+    )
+    assert [row[name] for name in ("sending_endpoint", "endpoint", "sending_machine", "machine")] == [
+        "Sales",
+        "Billing",
+        "WEB01",
+        "APP02",
+    ]
     assert row["processing_ended"] == datetime(2026, 4, 29, 21, 56, 55, 647662, UTC)
     assert row["body_bytes"] == len(row["body_of_test"]) and row["headers_valid"]
 
@@ -82,14 +103,26 @@ def test_a_failed_message_says_where_and_why(wire_messages):
 def test_headers_that_are_no_object_are_marked_and_kept_verbatim(text):
     (row,) = read(raw(text, b"\xff\x00"))
 
-    assert (row["headers"], row["headers_valid"], row["body"], row["message_type"], row["time_sent"]) == (text, False, b"\xff\x00", None, None)
+    assert (row["headers"], row["headers_valid"], row["body"], row["message_type"], row["time_sent"]) == (
+        text,
+        False,
+        b"\xff\x00",
+        None,
+        None,
+    )
     assert row["message_id"] == row["id"]
 
 
 def test_no_headers_at_all_are_valid_and_empty():
     (row,) = read(raw("", None))
 
-    assert (row["headers_valid"], row["message_id"], row["conversation_id"], row["body_bytes"], row["day"]) == (True, row["id"], None, 0, NOON.date())
+    assert (row["headers_valid"], row["message_id"], row["conversation_id"], row["body_bytes"], row["day"]) == (
+        True,
+        row["id"],
+        None,
+        0,
+        NOON.date(),
+    )
 
 
 @pytest.mark.parametrize(("text", "found"), UNUSUAL.items())
@@ -155,8 +188,12 @@ def test_a_batch_without_rows_has_all_columns():
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
 def test_a_dataframe_has_what_the_archiver_writes_in_every_time_zone(spark, wire_messages, zone):
-    rows = [raw(json.dumps(each["headers"]), each["body"].encode()) for each in wire_messages] + [raw(text) for text in ["", *BROKEN, *UNUSUAL]]
-    rows += [audit_row(TimeSent=text) for text in TIMES] + [error_row(TimeOfFailure=text, TimeSent=text) for text in TIMES]
+    rows = [raw(json.dumps(each["headers"]), each["body"].encode()) for each in wire_messages] + [
+        raw(text) for text in ["", *BROKEN, *UNUSUAL]
+    ]
+    rows += [audit_row(TimeSent=text) for text in TIMES] + [
+        error_row(TimeOfFailure=text, TimeSent=text) for text in TIMES
+    ]
     names = [column.name for column in PARSED]
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)

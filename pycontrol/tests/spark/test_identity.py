@@ -14,7 +14,9 @@ def numbered(first: int, end: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
-def test_a_checkpoint_that_is_older_than_its_table_is_refused_and_the_way_out_loses_and_doubles_nothing(queues, cli, tmp_path, mode):
+def test_a_checkpoint_that_is_older_than_its_table_is_refused_and_the_way_out_loses_and_doubles_nothing(
+    queues, cli, tmp_path, mode
+):
     queue, out, checkpoint, snapshot = queues.make(), tmp_path / "out", tmp_path / "c", tmp_path / "snapshot"
     asked = ("archive", queue, out, mode, "--checkpoint", checkpoint)
     queues.send(queue, numbered(0, 10))
@@ -54,10 +56,14 @@ def test_a_table_that_is_older_than_its_checkpoint_is_said_with_the_number_of_ba
     assert code == FAILED and "2 batches" in said and str(checkpoint) in said and "Traceback" not in said
     shutil.rmtree(checkpoint)
     assert cli(*asked)[0] == OK
-    assert queues.archived(out) == (list(range(10)) if mode == "--tail" else [0, 1, 2, 9])  # a drained message is in no queue any more
+    assert queues.archived(out) == (
+        list(range(10)) if mode == "--tail" else [0, 1, 2, 9]
+    )  # a drained message is in no queue any more
 
 
-def test_a_queue_that_is_archived_with_others_later_continues_where_it_was_whatever_the_order_of_names(queues, cli, tmp_path):
+def test_a_queue_that_is_archived_with_others_later_continues_where_it_was_whatever_the_order_of_names(
+    queues, cli, tmp_path
+):
     one, other, out = queues.make(), queues.make(), tmp_path / "out"
     for queue in (one, other):
         queues.send(queue, numbered(0, 4), audit_row()[5])

@@ -9,7 +9,16 @@ from deltalake import DeltaTable, Field
 
 from rowpost.archive import identity
 from rowpost.archive.address import located
-from rowpost.archive.identity import CheckpointProgress, Recorded, StreamBatch, by_epoch, check_known, check_start, is_new, recorded_after
+from rowpost.archive.identity import (
+    CheckpointProgress,
+    Recorded,
+    StreamBatch,
+    by_epoch,
+    check_known,
+    check_start,
+    is_new,
+    recorded_after,
+)
 from rowpost.archive.table import create_table, open_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.jobs.archive import default_checkpoint
@@ -89,7 +98,11 @@ def test_a_batch_that_starts_where_the_table_ends_is_written(following, records,
         (batch(0, {}, tail(30), OTHER), WRITTEN, -1),  # a second query
         (batch(1, drain(3), drain(9)), after(batch(0, {}, drain(3, "another owner"))), 0),
         (batch(0, {}, drain(3), OTHER), WRITTEN, -1),  # tail, then drain
-        (batch(2, tail(20) | tail(5, ERROR), tail(30) | tail(6, ERROR)), WRITTEN | after(batch(9, {}, tail(8, ERROR), OTHER)), 1),
+        (
+            batch(2, tail(20) | tail(5, ERROR), tail(30) | tail(6, ERROR)),
+            WRITTEN | after(batch(9, {}, tail(8, ERROR), OTHER)),
+            1,
+        ),
         (batch(3, {}, {}), {}, 5),  # without offsets: the number alone
     ],
 )
@@ -121,7 +134,11 @@ def progress(committed: int, planned: int, *ends: dict, query: str | None = QUER
         (progress(1, 2, tail(10), tail(20), tail(30)), WRITTEN, 1),  # killed before the table's commit
         (progress(-1, 0, tail(10)), {}, -1),
         (progress(-1, 0, tail(30), query=OTHER), WRITTEN, -1),  # a new checkpoint was killed in its first batch
-        (progress(2, 2, tail(10), tail(20), tail(20, polls=[[25, [7]]])), WRITTEN, 1),  # an empty batch that only keeps polls
+        (
+            progress(2, 2, tail(10), tail(20), tail(20, polls=[[25, [7]]])),
+            WRITTEN,
+            1,
+        ),  # an empty batch that only keeps polls
         (
             progress(1, 1, tail(10) | tail(3, ERROR), tail(20) | tail(3, ERROR)),
             WRITTEN | after(batch(0, {}, tail(8, ERROR), OTHER)),
@@ -141,7 +158,12 @@ def test_a_checkpoint_that_belongs_to_its_table_may_start(stored, records, last)
         (progress(2, 2, tail(10), tail(20), tail(30)), WRITTEN, 1, "1 batch that"),
         (progress(3, 4, tail(10), tail(20), tail(30), tail(40), tail(50)), WRITTEN, 1, "2 batches"),
         (progress(1, 1, tail(10), tail(20)), {}, -1, "2 batches"),  # the table was deleted
-        (progress(0, 0, tail(10), query=OTHER), WRITTEN | after(batch(1, tail(10), tail(20))), 0, "row version 10 of audit.*row version 20"),
+        (
+            progress(0, 0, tail(10), query=OTHER),
+            WRITTEN | after(batch(1, tail(10), tail(20))),
+            0,
+            "row version 10 of audit.*row version 20",
+        ),
         (progress(0, 1, tail(10), tail(25), query=OTHER), WRITTEN, 0, "row version 10 of audit.*row version 20"),
         (progress(-1, 0, tail(15), query=OTHER), WRITTEN, -1, "no offset of audit.*row version 20"),
         (progress(0, 0, drain(3)), after(batch(0, {}, drain(3, "another owner"))), 0, "number 3 of the spool"),
@@ -168,7 +190,9 @@ def test_a_new_checkpoint_of_a_queue_whose_offset_is_not_known_is_refused():
     check_known(running, {}, {"audit"}, "archive")
     check_known(new, WRITTEN, {"audit"}, "archive")
 
-    with pytest.raises(SparkFailed, match=r"has messages of audit, but not the offset.*The new checkpoint /c would archive them again"):
+    with pytest.raises(
+        SparkFailed, match=r"has messages of audit, but not the offset.*The new checkpoint /c would archive them again"
+    ):
         check_known(new, {}, {"audit"}, "archive")
 
 
@@ -213,6 +237,8 @@ def test_the_default_checkpoint_does_not_depend_on_the_order_of_the_queues(tmp_p
 
 def test_the_guard_imports_no_pyspark():
     """An archiver without Spark uses it too."""
-    imported = {node.module for node in ast.walk(ast.parse(inspect.getsource(identity))) if isinstance(node, ast.ImportFrom)}
+    imported = {
+        node.module for node in ast.walk(ast.parse(inspect.getsource(identity))) if isinstance(node, ast.ImportFrom)
+    }
 
     assert imported == {"__future__", "collections.abc", "dataclasses", "typing", "rowpost.errors"}

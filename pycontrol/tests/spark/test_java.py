@@ -22,7 +22,9 @@ def fake_java(folder: Path, version: str) -> Path:
     """A program that reports a Java version and prints its arguments."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2 && exit 0\nfor a do echo "<$a>"; done\n')
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2 && exit 0\nfor a do echo "<$a>"; done\n'
+    )
     program.chmod(0o755)
     return program
 
@@ -102,7 +104,10 @@ def test_without_pyspark_the_session_says_what_to_install(monkeypatch):
 
 
 def test_the_doctor_names_what_changes_spark_and_hides_what_may_be_secret():
-    found = {check.name: check for check in check_environment({"SPARK_HOME": "/opt/spark", "JAVA_TOOL_OPTIONS": "-Dpassword=marker -Xmx1g"})}
+    found = {
+        check.name: check
+        for check in check_environment({"SPARK_HOME": "/opt/spark", "JAVA_TOOL_OPTIONS": "-Dpassword=marker -Xmx1g"})
+    }
 
     assert found["SPARK_HOME"].state == found["JAVA_TOOL_OPTIONS"].state == "note"
     assert "marker" not in found["JAVA_TOOL_OPTIONS"].found and "-Xmx1g" in found["JAVA_TOOL_OPTIONS"].found
@@ -112,7 +117,11 @@ def test_the_doctor_names_what_changes_spark_and_hides_what_may_be_secret():
 @pytest.mark.parametrize(
     ("text", "kind", "says"),
     [
-        ("Py4JJavaError: x\n  File y\nrowpost.errors.QueueNotFound: There is no queue 'x'.\n at java", "QueueNotFound", "There is no queue 'x'."),
+        (
+            "Py4JJavaError: x\n  File y\nrowpost.errors.QueueNotFound: There is no queue 'x'.\n at java",
+            "QueueNotFound",
+            "There is no queue 'x'.",
+        ),
         ("pyspark.x: rowpost.errors.NoSuchThing: words", "SparkFailed", "Spark failed"),
         ("java.lang.OutOfMemoryError: Java heap space", "SparkFailed", "spark.driver.memory"),
         ("[DIVIDE_BY_ZERO] Division by zero. More\n at java", "SparkFailed", "Division by zero"),

@@ -46,7 +46,11 @@ def test_the_doctor_finds_nothing_wrong_with_a_machine_that_runs_these_tests(que
 
     assert (code, found["healthy"]) == (OK, True), found
     states = {check["name"]: check["found"] for check in found["checks"]}
-    assert states["session"].startswith("Spark 4.") and "pyarrow" in states["worker"] and "can be streamed" in states["database"]
+    assert (
+        states["session"].startswith("Spark 4.")
+        and "pyarrow" in states["worker"]
+        and "can be streamed" in states["database"]
+    )
 
 
 # ---------------------------------------------------------------------------------------------- archive
@@ -64,7 +68,13 @@ def test_a_tail_archives_what_came_since_and_leaves_the_queue_alone(queues, cli,
     assert queues.archived(out) == list(range(60)) and queues.depth(queue) == 60
     queues.send(queue, [b"late"])
     code, counts, _ = cli("verify", out, queue)
-    assert (code, counts["messages"], counts["missed"], counts["not_archived_yet"], counts["duplicates"]) == (OK, 60, 0, 1, 0)
+    assert (code, counts["messages"], counts["missed"], counts["not_archived_yet"], counts["duplicates"]) == (
+        OK,
+        60,
+        0,
+        1,
+        0,
+    )
 
 
 @pytest.mark.spark_promise
@@ -123,7 +133,9 @@ def test_a_checkpoint_of_another_queue_is_refused_in_words(queues, cli, tmp_path
     code, counts, said = cli("archive", other, tmp_path / "out", "--checkpoint", tmp_path / "checkpoint")
 
     assert (code, counts) == (FAILED, None)
-    assert one in said and other in said and "checkpoint" in said and "Traceback" not in said and "Exception" not in said
+    assert (
+        one in said and other in said and "checkpoint" in said and "Traceback" not in said and "Exception" not in said
+    )
 
 
 def test_a_queue_that_is_not_there_is_said_before_anything_is_made(cli, queues, tmp_path):
@@ -168,12 +180,27 @@ def archived(queues, forty, tmp_path):
 @pytest.mark.spark_promise
 def test_a_replay_sends_what_is_asked_for_once_however_often_it_runs(queues, cli, archived):
     out, sales = archived
-    asked = ("replay", out, sales, "--job", "k1", "--where", "cast(cast(body as string) as int) < 30", "--ramp", "1,5", "--pause", "0s")
+    asked = (
+        "replay",
+        out,
+        sales,
+        "--job",
+        "k1",
+        "--where",
+        "cast(cast(body as string) as int) < 30",
+        "--ramp",
+        "1,5",
+        "--pause",
+        "0s",
+    )
 
     first = cli(*asked)
     second = cli(*asked)
 
-    assert [(code, counts["sent_now"], counts["steps"]) for code, counts, _ in (first, second)] == [(OK, 30, 3), (OK, 0, 3)]
+    assert [(code, counts["sent_now"], counts["steps"]) for code, counts, _ in (first, second)] == [
+        (OK, 30, 3),
+        (OK, 0, 3),
+    ]
     assert bodies(queues, sales) == list(range(30))
 
 
@@ -192,19 +219,31 @@ def test_a_replay_that_was_stopped_sends_the_rest_of_what_it_chose(queues, archi
         return {name: name for name in names}
 
     with pytest.raises(KeyboardInterrupt):
-        replaying.run(queues.spark, str(out), asked, environment=queues.environment, resolve_queues=found, clock=lambda: 0.0, sleep=stop_after_two)
+        replaying.run(
+            queues.spark,
+            str(out),
+            asked,
+            environment=queues.environment,
+            resolve_queues=found,
+            clock=lambda: 0.0,
+            sleep=stop_after_two,
+        )
     # as if it had been killed after a step was sent, and before that was noted
     sent = out / "_rowpost" / "replays" / "k2" / "sent.json"
     sent.write_text(json.dumps({"steps": 1, "messages": 10}))
     archive_without_spark(failed(7), out)  # the archive has grown meanwhile
-    done = replaying.run(queues.spark, str(out), asked, environment=queues.environment, resolve_queues=found, sleep=lambda seconds: None)
+    done = replaying.run(
+        queues.spark, str(out), asked, environment=queues.environment, resolve_queues=found, sleep=lambda seconds: None
+    )
 
     assert waits == [5.0, 10.0]
     assert (done["messages"], done["sent_before"]) == (40, 10)
     assert bodies(queues, sales) == list(range(40))
 
 
-def test_a_replay_sends_what_its_rehearsal_said_although_a_run_with_another_filter_was_killed_before(queues, cli, archived, monkeypatch):
+def test_a_replay_sends_what_its_rehearsal_said_although_a_run_with_another_filter_was_killed_before(
+    queues, cli, archived, monkeypatch
+):
     out, sales = archived
     create = ArchiveFolder.create
 
@@ -216,7 +255,9 @@ def test_a_replay_sends_what_its_rehearsal_said_although_a_run_with_another_filt
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(ArchiveFolder, "create", killed)
         wrong = replaying.Replay("d0", sales, ramp=(1, 10))
-        replaying.run(queues.spark, str(out), wrong, environment=queues.environment, resolve_queues=lambda names: {sales: sales})
+        replaying.run(
+            queues.spark, str(out), wrong, environment=queues.environment, resolve_queues=lambda names: {sales: sales}
+        )
     left = [each.state for each in list_replays(ArchiveFolder(str(out)))]
     asked = ("replay", out, sales, "--job", "d0", "--where", "cast(cast(body as string) as int) < 5")
     said = cli(*asked, "--dry-run")[1]
@@ -228,7 +269,9 @@ def test_a_replay_sends_what_its_rehearsal_said_although_a_run_with_another_filt
     assert [path.name for path in (out / "_rowpost" / "replays" / "d0").iterdir() if path.is_dir()] == []
 
 
-def test_a_rehearsal_counts_by_destination_and_type_and_stores_nothing_and_the_replay_sends_back_to_where_the_messages_failed(queues, cli, archived):
+def test_a_rehearsal_counts_by_destination_and_type_and_stores_nothing_and_the_replay_sends_back_to_where_the_messages_failed(
+    queues, cli, archived
+):
     out, sales = archived
     where = ("--where", "cast(cast(body as string) as int) < 30")
 
@@ -238,7 +281,9 @@ def test_a_rehearsal_counts_by_destination_and_type_and_stores_nothing_and_the_r
     sent = cli("replay", out, "--to-original", "--job", "d1", *where)[1]
 
     assert (code, counts["messages"], counts["sent_before"], counts["dry_run"]) == (OK, 30, 0, True)
-    assert counts["would_send"] == [{"queue": sales, "message_type": "Shop.PlaceOrder", "messages": 30, "body_bytes": 50}]
+    assert counts["would_send"] == [
+        {"queue": sales, "message_type": "Shop.PlaceOrder", "messages": 30, "body_bytes": 50}
+    ]
     assert (after_the_rehearsal, stored) == ([], False)
     assert (sent["queues"], sent["sent_now"], bodies(queues, sales)) == ([sales], 30, list(range(30)))
     assert cli("replay", out, "--to-original", "--job", "d1", *where, "--dry-run")[1]["sent_before"] == 30
@@ -253,7 +298,13 @@ def test_a_rehearsal_of_a_replay_that_was_stopped_counts_the_rest_also_if_all_of
 
     with pytest.raises(KeyboardInterrupt):
         replaying.run(
-            queues.spark, str(out), asked, environment=queues.environment, resolve_queues=lambda names: {sales: sales}, clock=lambda: 0.0, sleep=stop
+            queues.spark,
+            str(out),
+            asked,
+            environment=queues.environment,
+            resolve_queues=lambda names: {sales: sales},
+            clock=lambda: 0.0,
+            sleep=stop,
         )
     _, counts, _ = cli("replay", out, sales, "--job", "d2", "--rate", 2, "--dry-run")
     code, _, said = cli("replay", out, sales, "--job", "d2", "--rate", 3, "--dry-run")
@@ -280,7 +331,13 @@ def test_a_replay_waits_while_its_destination_has_too_many_messages_waiting(queu
 
     asked = replaying.Replay("d3", sales, limit=15, max_depth=10)
     done = replaying.run(
-        queues.spark, str(out), asked, environment=queues.environment, resolve_queues=lambda names: {sales: sales}, depth=depth, sleep=receive
+        queues.spark,
+        str(out),
+        asked,
+        environment=queues.environment,
+        resolve_queues=lambda names: {sales: sales},
+        depth=depth,
+        sleep=receive,
     )
 
     assert (done["sent_now"], done["steps"]) == (15, 3)
@@ -316,7 +373,9 @@ def test_a_used_key_with_other_data_is_refused_by_the_plan_and_by_the_ledger(que
     assert len(bodies(queues, sales)) == 5
 
 
-def test_a_replay_into_a_queue_that_does_not_exist_sends_nothing(cli, archive_without_spark, archived, failed, tmp_path):
+def test_a_replay_into_a_queue_that_does_not_exist_sends_nothing(
+    cli, archive_without_spark, archived, failed, tmp_path
+):
     out, _ = archived
     code, _, said = cli("replay", out, "NoSuch", "--job", "k4")
     assert code == NOT_FOUND and "'NoSuch'" in said

@@ -71,7 +71,9 @@ def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, seed, t
 
     rows = read_archive(queues.spark, str(out)).select("body").collect()
     numbers = {int(bytes(row.body)) for row in rows}
-    print(f"{mode}, {victims[-1]}: killed {sum(killed.values())} times: {dict(killed)}; {len(rows)} rows, {len(numbers)} messages")
+    print(
+        f"{mode}, {victims[-1]}: killed {sum(killed.values())} times: {dict(killed)}; {len(rows)} rows, {len(numbers)} messages"
+    )
     assert sum(killed.values()) >= KILLS
     assert (len(rows), numbers) == (MESSAGES, set(range(1, MESSAGES + 1)))
     assert (queues.depth(queue), queues.spooled(queue)) == ((MESSAGES, 0) if mode == "tail" else (0, 0))
@@ -89,7 +91,9 @@ def test_a_replay_survives_kills(queues, environment, seed, tmp_path):
     folder = out / "_rowpost" / "replays" / "k"
 
     def seen() -> int:
-        return sum((folder / name).stat().st_mtime_ns for name in ("plan.json", "sent.json") if (folder / name).exists())
+        return sum(
+            (folder / name).stat().st_mtime_ns for name in ("plan.json", "sent.json") if (folder / name).exists()
+        )
 
     killed = kill_until_done(
         ["--env", queues.environment, "spark", "replay", str(out), target, "--job", "k", "--ramp", ramp, "--pause", "0s", *COMMON],
@@ -118,13 +122,27 @@ def test_decoded_tables_survive_kills(spark, environment, seed, tmp_path):
         for name in types:
             first = len(numbers[name])
             numbers[name] += range(first, first + ROUND)
-            rows = [audit_row(f"{name}-{n}", body=b'{"Number": %d}' % n, EnclosedMessageTypes=name) for n in range(first, first + ROUND)]
+            rows = [
+                audit_row(f"{name}-{n}", body=b'{"Number": %d}' % n, EnclosedMessageTypes=name)
+                for n in range(first, first + ROUND)
+            ]
             made.batch(sum(map(len, numbers.values())), rows)
         some = min(chooses.randint(1, 4), KILLS - sum(killed.values()))
         killed += kill_until_done(
-            command, environment, time.monotonic, kills=some, longest=12, log=tmp_path / "log", seed=seed + len(numbers[types[0]])
+            command,
+            environment,
+            time.monotonic,
+            kills=some,
+            longest=12,
+            log=tmp_path / "log",
+            seed=seed + len(numbers[types[0]]),
         )
 
-    print(f"decode: killed {sum(killed.values())} times: {dict(killed)}; {ROUND} messages a round, {len(numbers[types[0]]) // ROUND} rounds")
+    print(
+        f"decode: killed {sum(killed.values())} times: {dict(killed)}; {ROUND} messages a round, {len(numbers[types[0]]) // ROUND} rounds"
+    )
     for name in types:
-        assert sorted(row.Number for row in read_archive(spark, str(out / name)).select("Number").collect()) == numbers[name]
+        assert (
+            sorted(row.Number for row in read_archive(spark, str(out / name)).select("Number").collect())
+            == numbers[name]
+        )

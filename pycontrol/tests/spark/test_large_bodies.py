@@ -38,7 +38,9 @@ def program(queues):
 
     def run(code: str, *arguments: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-c", code, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=600, env=python_of(Path(__file__).parents[2]), check=False)
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=600, env=python_of(Path(__file__).parents[2]), check=False
+        )
 
     return run
 
@@ -71,7 +73,9 @@ def test_a_body_of_256_mb_goes_through_source_archive_and_replay(queues, large, 
     assert hashlib.sha256(kept["body"][0].as_buffer()).hexdigest() == digest
     assert replayed.returncode == 0, replayed.stderr[-2000:]
     with queues.connect() as database:
-        rows = database.driver_connection.execute(f"SELECT encode(sha256(body), 'hex') FROM public.\"{back}\"").fetchall()
+        rows = database.driver_connection.execute(
+            f"SELECT encode(sha256(body), 'hex') FROM public.\"{back}\""
+        ).fetchall()
     assert rows == [(digest,)]
 
 

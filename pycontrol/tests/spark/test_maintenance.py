@@ -61,7 +61,9 @@ def phases(spark, made: ArchiveMaker, kind: str) -> Iterator[str]:
         return compact.phases(spark, table, lambda files: small_files(files, 2), counts)
     if kind == "erase":
         return erase.phases(spark, table, erase.Erasure(where="message_type = 'Shop.Pay'"), counts)
-    return retain.phases(spark, table, Retention(rules=(Rule(kind, message_type="Shop.Pay"),)), datetime.now(UTC), counts, [])
+    return retain.phases(
+        spark, table, Retention(rules=(Rule(kind, message_type="Shop.Pay"),)), datetime.now(UTC), counts, []
+    )
 
 
 def advance(job: Iterator[str], steps: int) -> bool:
@@ -81,7 +83,11 @@ def check(spark, made: ArchiveMaker, batches: int, kinds: set[str]) -> None:
     report = verify.run(spark, made.address)
     assert (report.findings, report.notes) == ([], [])
     if kinds - {"compact"}:
-        assert not [path for path, info in ArchiveFolder(str(made.path)).contents() if info.is_file and contains(str(made.path), path, SECRET)]
+        assert not [
+            path
+            for path, info in ArchiveFolder(str(made.path)).contents()
+            if info.is_file and contains(str(made.path), path, SECRET)
+        ]
 
 
 def in_order(spark, made: ArchiveMaker, first: str, second: str, of_first: int, of_second: int) -> bool:
@@ -193,7 +199,11 @@ def test_a_commit_on_a_snapshot_that_is_not_the_newest_changes_nothing(spark, ma
 def test_an_entry_of_deltas_log_is_not_written_twice(made):
     with pytest.raises(CommitFailedError):
         DeltaTable(str(made.path), version=0).create_write_transaction(
-            [], "append", DeltaTable(str(made.path)).schema(), ["queue", "day"], commit_properties=CommitProperties(max_commit_retries=0)
+            [],
+            "append",
+            DeltaTable(str(made.path)).schema(),
+            ["queue", "day"],
+            commit_properties=CommitProperties(max_commit_retries=0),
         )
 
 
@@ -226,7 +236,9 @@ def folder(tmp_path) -> ArchiveFolder:
 def test_a_second_job_is_told_who_maintains_the_archive(folder):
     with (
         lease(folder, "compact"),
-        pytest.raises(SparkFailed, match=f"compact has been running since .* on {socket.gethostname()}, process {os.getpid()}"),
+        pytest.raises(
+            SparkFailed, match=f"compact has been running since .* on {socket.gethostname()}, process {os.getpid()}"
+        ),
         lease(folder, "erase", wait_s=0),
     ):
         pass
@@ -240,9 +252,14 @@ def test_the_lease_of_a_job_that_has_ended_is_taken_over(folder, holder):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     soon = datetime.now(UTC) + timedelta(minutes=10)
-    given = {"exited": (socket.gethostname(), ended.pid, soon), "expired": ("elsewhere", 1, datetime.now(UTC) - timedelta(seconds=1))}[holder]
+    given = {
+        "exited": (socket.gethostname(), ended.pid, soon),
+        "expired": ("elsewhere", 1, datetime.now(UTC) - timedelta(seconds=1)),
+    }[holder]
     host, pid, expires = given
-    folder.write("maintenance.json", {"job": "compact", "host": host, "pid": pid, "since": "x", "expires": expires.isoformat()})
+    folder.write(
+        "maintenance.json", {"job": "compact", "host": host, "pid": pid, "since": "x", "expires": expires.isoformat()}
+    )
 
     with lease(folder, "erase", wait_s=0):
         assert json.loads((Path(folder.path) / "_rowpost" / "maintenance.json").read_text())["job"] == "erase"
@@ -262,7 +279,10 @@ def test_a_lease_whose_writer_was_killed_before_it_was_written_is_taken_over_lat
 
 def test_a_lease_on_another_machine_is_respected(folder):
     soon = datetime.now(UTC) + timedelta(minutes=10)
-    folder.write("maintenance.json", {"job": "compact", "host": "elsewhere", "pid": 1, "since": "14:02", "expires": soon.isoformat()})
+    folder.write(
+        "maintenance.json",
+        {"job": "compact", "host": "elsewhere", "pid": 1, "since": "14:02", "expires": soon.isoformat()},
+    )
 
     with pytest.raises(SparkFailed, match="elsewhere"), lease(folder, "erase", wait_s=0):
         pass

@@ -18,8 +18,13 @@ ERROR = 0.005
 
 def test_percentiles_of_merged_hours_are_within_the_stated_error_of_the_exact_ones(spark):
     source = Random(7)
-    sent = [(NOON + timedelta(minutes=source.uniform(0, 11 * 60 + 50)), source.lognormvariate(0, 2), source.expovariate(1)) for _ in range(5_000)]
-    rows = [audit_row(f"m{number}", sent=at, waited=waited, took=took) for number, (at, waited, took) in enumerate(sent)]
+    sent = [
+        (NOON + timedelta(minutes=source.uniform(0, 11 * 60 + 50)), source.lognormvariate(0, 2), source.expovariate(1))
+        for _ in range(5_000)
+    ]
+    rows = [
+        audit_row(f"m{number}", sent=at, waited=waited, took=took) for number, (at, waited, took) in enumerate(sent)
+    ]
     hours = metrics(archive(messages(spark, *rows), "audit")).cache()
     critical = sorted(round((waited + took) * 1000, 3) for _, waited, took in sent)
 
@@ -29,7 +34,11 @@ def test_percentiles_of_merged_hours_are_within_the_stated_error_of_the_exact_on
     assert sum(row.messages for row in whole) == 5_000 and hours.count() > 11
     for label, rank in PERCENTILES.items():
         value = day[f"critical_ms_{label}"]
-        assert bisect_left(critical, value - 1) / len(critical) - ERROR <= rank <= bisect_right(critical, value + 1) / len(critical) + ERROR
+        assert (
+            bisect_left(critical, value - 1) / len(critical) - ERROR
+            <= rank
+            <= bisect_right(critical, value + 1) / len(critical) + ERROR
+        )
     assert day.critical_ms_max == pytest.approx(critical[-1], abs=1)
 
 
@@ -38,7 +47,9 @@ def test_sums_are_merged_and_hours_without_times_do_no_harm(spark):
             error_row("m5", at=NOON, ProcessingEndpoint="Failing")]  # fmt: skip
     days = merged(metrics(archive(messages(spark, *rows), "audit")))
 
-    assert [(column.name, column.dataType) for column in days.schema] == [(column.name, column.dataType) for column in FLOW_MERGED]
+    assert [(column.name, column.dataType) for column in days.schema] == [
+        (column.name, column.dataType) for column in FLOW_MERGED
+    ]
     first, second = days.where("endpoint = 'Sales'").orderBy("period").collect()
     assert (first.messages, first.failed, first.bytes, first.processing_ms_max, second.messages) == (2, 1, 6, 2000.0, 1)
     assert (first.processing_ms_p50, first.processing_ms_p99) == (500.0, 2000.0)

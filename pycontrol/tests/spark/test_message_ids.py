@@ -12,7 +12,12 @@ def test_the_id_is_that_of_uuid5_of_the_job_and_the_key(spark):
     rows = [("north", 1), ("süd", 22), ("", 333), ("\U0001f600", -4)]
     df = spark.createDataFrame(rows, "region string, number int")
 
-    found = df.select("region", "number", message_id("import-1", "region", df.number).alias("two"), message_id("ö", "number").alias("one")).collect()
+    found = df.select(
+        "region",
+        "number",
+        message_id("import-1", "region", df.number).alias("two"),
+        message_id("ö", "number").alias("one"),
+    ).collect()
 
     two, one = (uuid.uuid5(uuid.NAMESPACE_OID, f"rowpost load {job}") for job in ("import-1", "ö"))
     assert [(row.region, row.number) for row in found] == rows

@@ -39,7 +39,11 @@ def written(table: ArchiveTable, name: str, rows: int = 3):
     """Write a file of the table, as a task does."""
     schema = table.arrow_schema
     batch = pa.RecordBatch.from_pydict(
-        {"row_version": list(range(rows)), "queue": ["audit"] * rows, "day": [pa.scalar("2024-05-17").cast(pa.date32()).as_py()] * rows}
+        {
+            "row_version": list(range(rows)),
+            "queue": ["audit"] * rows,
+            "day": [pa.scalar("2024-05-17").cast(pa.date32()).as_py()] * rows,
+        }
     )
     return list(write_parts([batch], table.folder.path, schema, name))
 
@@ -50,7 +54,9 @@ def test_files_are_committed_and_listed(table):
     assert table.commit(new, batches={"q": 0}, note={"job": "archive"})
 
     again = open_table(table.address)
-    assert [(file.queue, file.day, file.rows, file.is_in_own_folder) for file in again.files()] == [("audit", "2024-05-17", 3, True)]
+    assert [(file.queue, file.day, file.rows, file.is_in_own_folder) for file in again.files()] == [
+        ("audit", "2024-05-17", 3, True)
+    ]
     assert again.last_batch("q") == 0
     assert find_leftovers(again) == []
 
@@ -90,18 +96,24 @@ def test_a_lease_refuses_a_second_job(table, monkeypatch):
 
 
 def test_a_checkpoint_in_a_store_that_spark_cannot_reach_is_refused_with_the_jar_that_fits(spark):
-    with pytest.raises(SparkUnavailable, match=rf"spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop_version()}.*--checkpoint"):
+    with pytest.raises(
+        SparkUnavailable, match=rf"spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop_version()}.*--checkpoint"
+    ):
         check_reachable(spark, "s3a://lake/c", "the checkpoint", "Or name a folder with --checkpoint.")
 
 
-@pytest.mark.parametrize(("scheme", "jar"), [("s3a", "hadoop-aws"), ("s3", "hadoop-aws"), ("abfss", "hadoop-azure"), ("gs", "gc")])
+@pytest.mark.parametrize(
+    ("scheme", "jar"), [("s3a", "hadoop-aws"), ("s3", "hadoop-aws"), ("abfss", "hadoop-azure"), ("gs", "gc")]
+)
 def test_what_spark_says_without_the_jar_is_translated(spark, scheme, jar):
     with pytest.raises(Exception) as raised:
         spark.read.text(f"{scheme}://bucket@host/x").collect()
 
     said = to_rowpost_error(raised.value)
 
-    assert isinstance(said, SparkUnavailable) and store_of(f"{scheme}://x").coordinates in str(said) and jar in str(said)
+    assert (
+        isinstance(said, SparkUnavailable) and store_of(f"{scheme}://x").coordinates in str(said) and jar in str(said)
+    )
 
 
 def test_the_doctor_names_the_jar_and_the_variables(spark, variables):
@@ -135,5 +147,9 @@ def test_a_queue_is_archived_in_a_store_without_a_jar_and_what_reads_it_names_th
     assert (refused[0], reading[0]) == (UNAVAILABLE, UNAVAILABLE)
     assert "--checkpoint" in refused[2] and f"hadoop-aws:{hadoop_version()}" in reading[2]
     assert [code for code, *_ in ended] == [OK, OK], ended
-    assert not any(word in f"{counts} {said}" for _, counts, said in (refused, reading, *ended) for word in ("marker-secret", "Traceback"))
+    assert not any(
+        word in f"{counts} {said}"
+        for _, counts, said in (refused, reading, *ended)
+        for word in ("marker-secret", "Traceback")
+    )
     assert [file.rows for file in open_table(out).files()] == [30]

@@ -100,7 +100,10 @@ def ended(spark, queues, spark_url, tmp_path_factory) -> Ended:
     url = re.sub(r"^(postgres(?:ql)?://)[^@/]*@?", rf"\g<1>{role}:${{ROWPOST_MARKER}}@", spark_url)
     environment.write_text(f'engine: postgresql\nurl: "{url}"\nqueues: {{}}\n')
     log.mkdir()
-    program, arguments = folder / "program.py", folder / "arguments.json"  # as text of the command line, the program would be in what it prints
+    program, arguments = (
+        folder / "program.py",
+        folder / "arguments.json",
+    )  # as text of the command line, the program would be in what it prints
     program.write_text(PROGRAM)
     asked = {
         "before": BEFORE, "masters": MASTERS, "unreadable": UNREADABLE, "static": STATIC, "environment": str(environment), "made": made.address,
@@ -114,7 +117,9 @@ def ended(spark, queues, spark_url, tmp_path_factory) -> Ended:
     )  # fmt: skip
 
     assert done.returncode == OK, done.stdout + done.stderr[-3000:]
-    printed, said = (dict(part.split("\n", 1) for part in text.split(BEFORE)[1:]) for text in (done.stdout, done.stderr))
+    printed, said = (
+        dict(part.split("\n", 1) for part in text.split(BEFORE)[1:]) for text in (done.stdout, done.stderr)
+    )
     results = {part: json.loads(text.splitlines()[-1]) for part, text in printed.items()}
     files = [path for place in (log, out) for path in place.rglob("*") if path.is_file()]
     return Ended(results, said, files, queues.depth(target))
@@ -128,7 +133,11 @@ def test_a_wrong_master_is_explained(ended, master):
 
 @pytest.mark.parametrize("where", UNREADABLE)
 def test_a_wrong_condition_is_explained_without_a_stack(ended, where):
-    lines = [line for line in ended.said[where].splitlines() if line and "platformdirs" not in line and "user_runtime_dir" not in line]
+    lines = [
+        line
+        for line in ended.said[where].splitlines()
+        if line and "platformdirs" not in line and "user_runtime_dir" not in line
+    ]
 
     assert ended.results[where] in (USAGE, FAILED) and len(lines) == 1 and lines[0].startswith("rowpost: "), lines
 

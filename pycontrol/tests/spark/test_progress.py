@@ -113,7 +113,15 @@ def test_the_age_of_a_message_is_that_in_its_headers(text, seconds):
 @pytest.fixture
 def cli(queues, tmp_path):
     def call(queue, *arguments, environment=None):
-        command = ["--env", str(environment or queues.environment), "spark", "archive", queue, str(tmp_path / "out"), *map(str, arguments)]
+        command = [
+            "--env",
+            str(environment or queues.environment),
+            "spark",
+            "archive",
+            queue,
+            str(tmp_path / "out"),
+            *map(str, arguments),
+        ]
         return CliRunner().invoke(app, command)
 
     return call
@@ -139,7 +147,10 @@ def test_a_file_that_cannot_be_opened_and_a_port_that_is_none_are_refused(queues
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ended = [cli(queue, *options) for options in (("--progress", tmp_path / "none" / "p"), ("--prometheus", "x"), ("--prometheus", port))]
+        ended = [
+            cli(queue, *options)
+            for options in (("--progress", tmp_path / "none" / "p"), ("--prometheus", "x"), ("--prometheus", port))
+        ]
 
     assert [each.exit_code for each in ended] == [3, 2, 3]
     assert "none" in ended[0].stderr and str(port) in ended[2].stderr
@@ -147,7 +158,18 @@ def test_a_file_that_cannot_be_opened_and_a_port_that_is_none_are_refused(queues
 
 @pytest.fixture
 def one():
-    return Measured("2026-01-01T00:00:00.000Z", "q", 1, 20, 100, 5.0, 0.5, 7, 3.5, held_by=({"process": 1, "since": None, "application": "a"},))
+    return Measured(
+        "2026-01-01T00:00:00.000Z",
+        "q",
+        1,
+        20,
+        100,
+        5.0,
+        0.5,
+        7,
+        3.5,
+        held_by=({"process": 1, "since": None, "application": "a"},),
+    )
 
 
 def test_prometheus_adds_up_rows_and_shows_the_last_lag(one):
@@ -184,7 +206,9 @@ def test_opentelemetry_gets_the_same_numbers(one):
 
 def test_an_environment_with_meters_exports_them(queues, cli, tmp_path):
     queue, environment = queues.make(), tmp_path / "measured.yml"
-    environment.write_text(f"engine: postgresql\nurl: {queues.named_url}\nqueues: {{}}\ntelemetry: {{meters: console}}\n")
+    environment.write_text(
+        f"engine: postgresql\nurl: {queues.named_url}\nqueues: {{}}\ntelemetry: {{meters: console}}\n"
+    )
     queues.send(queue, [b"1"] * 3)
 
     ended = cli(queue, environment=environment)

@@ -41,7 +41,9 @@ def test_the_application_starts_the_program_of_the_image():
     tree = ast.parse((RECIPES / "archive.py").read_text(encoding="utf-8"))
     (main,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main")
     assert len(main.args.args) - len(main.args.defaults) <= len(spec["arguments"]) <= len(main.args.args)
-    called = next(node for node in ast.walk(main) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ArchiveJob")
+    called = next(
+        node for node in ast.walk(main) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ArchiveJob"
+    )
     assert {keyword.arg for keyword in called.keywords} <= set(inspect.signature(ArchiveJob).parameters)
 
 
@@ -52,7 +54,10 @@ def test_driver_and_executors_get_the_secret_the_environment_and_the_archive():
     for part in (spec["driver"], spec["executor"]):
         assert part["envFrom"] == [{"secretRef": {"name": "rowpost"}}]
         (environment,) = (each["value"] for each in part["env"] if each["name"] == "ROWPOST_ENV")
-        assert load_settings(str(ROOT / "deploy" / "environments" / f"{environment}.yml"), offline=True).environment == environment
+        assert (
+            load_settings(str(ROOT / "deploy" / "environments" / f"{environment}.yml"), offline=True).environment
+            == environment
+        )
         assert {mount["name"] for mount in part["volumeMounts"]} <= volumes
         assert all(argument.startswith(part["volumeMounts"][0]["mountPath"]) for argument in spec["arguments"][1:3])
 

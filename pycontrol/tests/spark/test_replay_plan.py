@@ -18,13 +18,19 @@ def kept(spark, *rows):
 
 
 def test_a_replayed_message_keeps_id_and_body_and_loses_what_described_its_failure(spark):
-    row = error_row("m1", body=b"\x00\xff", Retries="3", **{"Retries.Timestamp": "x", "x.Customer": "Ada", "x.null": None})
+    row = error_row(
+        "m1", body=b"\x00\xff", Retries="3", **{"Retries.Timestamp": "x", "x.Customer": "Ada", "x.null": None}
+    )
 
     (found,) = choose(kept(spark, row), Replay("again", "Sales")).collect()
 
     assert (found.id, bytes(found.body), found.destination) == (row[0], b"\x00\xff", "Sales")
     headers = json.loads(found.headers)
-    assert headers[REPLAY_HEADER] == "again" and headers["x.Customer"] == "Ada" and headers["NServiceBus.MessageId"] == "m1"
+    assert (
+        headers[REPLAY_HEADER] == "again"
+        and headers["x.Customer"] == "Ada"
+        and headers["NServiceBus.MessageId"] == "m1"
+    )
     gone = ("FailedQ", "TimeOfFailure", "ExceptionInfo", "Retries", "Processing")
     assert [name for name in headers if any(word in name for word in gone)] == []
 

@@ -23,7 +23,9 @@ def archive(tmp_path):
     for key, sent in (("half", 1), ("whole", 3)):
         store, attempt = ReplayStore(folder, key), stored(folder, key)
         stored(folder, key)  # a killed attempt before
-        store.create_plan({"asked": ASKED, "attempt": attempt, "messages": 3, "queues": {"Sales": "Sales"}, "steps": [[], []]})
+        store.create_plan(
+            {"asked": ASKED, "attempt": attempt, "messages": 3, "queues": {"Sales": "Sales"}, "steps": [[], []]}
+        )
         store.note_sent({"steps": sent, "messages": sent})
     return folder
 

@@ -40,7 +40,9 @@ def test_metrics_are_by_the_hour_of_the_handling_by_endpoint_and_type(spark):
     sales, billing = sorted(df.collect(), key=lambda row: row.hour)
     assert (sales.hour, sales.endpoint, sales.message_type) == (NOON.replace(tzinfo=None), "Sales", "Shop.PlaceOrder")
     assert (sales.messages, sales.failed, sales.bytes, sales.clamped) == (100, 1, 502, 0)
-    assert (sales.processing_ms_p50, sales.processing_ms_p95, sales.processing_ms_max) == pytest.approx((5000, 9500, 10000))
+    assert (sales.processing_ms_p50, sales.processing_ms_p95, sales.processing_ms_max) == pytest.approx(
+        (5000, 9500, 10000)
+    )
     assert (sales.critical_ms_p50, sales.critical_ms_max) == pytest.approx((55000, 110000))
     assert (billing.hour.hour, billing.endpoint, billing.messages) == (13, "Billing", 1)
 
@@ -50,7 +52,9 @@ def test_metrics_leave_out_what_has_no_time_and_say_how_many(spark):
 
 
 def test_clocks_that_disagree_are_counted_and_taken_as_no_time(spark):
-    (row,) = metrics(kept(spark, audit_row(sent=LATER, waited=-5.0, took=1.0), audit_row(sent=LATER, took=-0.2))).collect()
+    (row,) = metrics(
+        kept(spark, audit_row(sent=LATER, waited=-5.0, took=1.0), audit_row(sent=LATER, took=-0.2))
+    ).collect()
 
     assert (row.messages, row.clamped) == (2, 2)
     assert row.processing_ms_p50 == 0 and row.critical_ms_p50 == 0
@@ -65,7 +69,12 @@ def test_the_critical_time_of_a_delayed_message_begins_when_it_was_due(spark):
 # ---------------------------------------------------------------------------------------------- conversations
 def order(**changes):
     """Web sends PlaceOrder to Sales, which publishes Placed to Billing and Shipping; Billing replies to Sales."""
-    placed = {"RelatedTo": "place", "EnclosedMessageTypes": "Shop.Placed", "MessageIntent": "Publish", "OriginatingEndpoint": "Sales"}
+    placed = {
+        "RelatedTo": "place",
+        "EnclosedMessageTypes": "Shop.Placed",
+        "MessageIntent": "Publish",
+        "OriginatingEndpoint": "Sales",
+    }
     return [
         audit_row("place", OriginatingEndpoint="Web"),
         audit_row("placed", sent=NOON + timedelta(seconds=2), ProcessingEndpoint="Billing", **placed),
@@ -79,7 +88,10 @@ def test_edges_say_who_sent_what_to_whom_and_what_caused_it(spark):
     df = edges(kept(spark, *order(), *ODD))
 
     assert columns(df.schema) == columns(EDGES)
-    found = {(r.from_endpoint, r.to_endpoint, r.from_type, r.to_type, r.intent, r.messages) for r in df.where(F.col("day") == NOON.date()).collect()}
+    found = {
+        (r.from_endpoint, r.to_endpoint, r.from_type, r.to_type, r.intent, r.messages)
+        for r in df.where(F.col("day") == NOON.date()).collect()
+    }
     assert found == {
         ("Web", "Sales", None, "Shop.PlaceOrder", "Send", 1),
         ("Sales", "Billing", "Shop.PlaceOrder", "Shop.Placed", "Publish", 1),
@@ -99,7 +111,9 @@ def test_a_conversation_is_summed_up(spark):
 
 
 def test_the_tree_of_a_conversation_and_its_diagram(spark):
-    steps = one_conversation(kept(spark, *order(ProcessingEnded=None, TimeOfFailure="2024-05-17 12:00:09:000000 Z")), "c1")
+    steps = one_conversation(
+        kept(spark, *order(ProcessingEnded=None, TimeOfFailure="2024-05-17 12:00:09:000000 Z")), "c1"
+    )
 
     assert tree(steps) == [
         "PlaceOrder  Web → Sales  500.0 ms",
@@ -107,7 +121,12 @@ def test_the_tree_of_a_conversation_and_its_diagram(spark):
         "│  └─ Paid  Billing → Sales  FAILED  (Reply)",
         "└─ Placed  Sales → Shipping  500.0 ms  (Publish)",
     ]
-    assert mermaid(steps).splitlines()[-4:] == ["    p0->>p1: PlaceOrder", "    p1--)p2: Placed", "    p1--)p3: Placed", "    p2-xp1: Paid"]
+    assert mermaid(steps).splitlines()[-4:] == [
+        "    p0->>p1: PlaceOrder",
+        "    p1--)p2: Placed",
+        "    p1--)p3: Placed",
+        "    p2-xp1: Paid",
+    ]
 
 
 def test_a_circle_of_causes_and_odd_names_are_drawn_once():
@@ -125,14 +144,23 @@ def test_a_circle_of_causes_and_odd_names_are_drawn_once():
 def test_failures_are_grouped_with_their_trend(spark, tmp_path):
     now = NOON + timedelta(hours=1)
     stacks = ["line 12, in place_order", "line 13, in place_order", "line 1, in bill"]
-    rows = [error_row(at=NOON - timedelta(hours=hours), **{"ExceptionInfo.StackTrace": stacks[hours % 2]}) for hours in range(40)]
-    other = error_row(at=NOON + timedelta(hours=9), **{"ExceptionInfo.StackTrace": stacks[2], "ExceptionInfo.Message": "=cmd()"})
+    rows = [
+        error_row(at=NOON - timedelta(hours=hours), **{"ExceptionInfo.StackTrace": stacks[hours % 2]})
+        for hours in range(40)
+    ]
+    other = error_row(
+        at=NOON + timedelta(hours=9), **{"ExceptionInfo.StackTrace": stacks[2], "ExceptionInfo.Message": "=cmd()"}
+    )
 
     df = failures(kept(spark, *rows, other, audit_row(), *ODD), now)
 
     assert columns(df.schema) == columns(FAILURE_GROUPS)
     first, second = df.collect()
-    assert (first.exception_type, first.endpoint, first.message_type) == ("builtins.ValueError", "Sales", "Shop.PlaceOrder")
+    assert (first.exception_type, first.endpoint, first.message_type) == (
+        "builtins.ValueError",
+        "Sales",
+        "Shop.PlaceOrder",
+    )
     assert (first.messages, first.last_24h, first.previous_24h) == (40, 23, 17)
     assert first.trend == pytest.approx(23 / 17)
     assert (second.messages, second.last_24h, second.trend, second.last_seen) == (1, 1, None, now.replace(tzinfo=None))

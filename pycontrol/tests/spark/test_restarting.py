@@ -26,9 +26,7 @@ def failing(errors, batches=()):
     return stream, counted
 
 
-TASK_FAILED = (
-    "[STREAM_FAILED] Query terminated with exception: Traceback:\nrowpost.errors.SparkFailed: Spark failed: Job aborted due to stage failure"
-)
+TASK_FAILED = "[STREAM_FAILED] Query terminated with exception: Traceback:\nrowpost.errors.SparkFailed: Spark failed: Job aborted due to stage failure"
 
 
 def test_a_job_that_fails_within_a_batch_is_started_again():
@@ -44,7 +42,11 @@ def test_each_restart_waits_twice_as_long_and_prints_one_line():
     done = keep_running(stream, counted, "audit", say=said.append, sleep=waits.append)
 
     assert (done, waits) == ("done", [1, 2, 4])
-    assert said[0].startswith("the stream of audit ended: ") and "failed to connect back" in said[0] and "restart 1 of 5" in said[0]
+    assert (
+        said[0].startswith("the stream of audit ended: ")
+        and "failed to connect back" in said[0]
+        and "restart 1 of 5" in said[0]
+    )
     assert [text.count("\n") for text in said] == [0, 0, 0]
 
 
@@ -69,7 +71,13 @@ def test_a_batch_ends_a_row_of_restarts():
 
 @pytest.mark.parametrize(
     "error",
-    [StreamingQueryException(OURS), StreamingQueryException(NO_MEMORY), DatabaseUnavailable("gone"), ConnectionRefusedError(), KeyboardInterrupt()],
+    [
+        StreamingQueryException(OURS),
+        StreamingQueryException(NO_MEMORY),
+        DatabaseUnavailable("gone"),
+        ConnectionRefusedError(),
+        KeyboardInterrupt(),
+    ],
     ids=["ours", "memory", "server", "jvm", "interrupt"],
 )
 def test_what_cannot_pass_is_raised_at_once(error):

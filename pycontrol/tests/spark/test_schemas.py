@@ -24,10 +24,14 @@ ORDER = "Shop.PlaceOrder"
 pytestmark = pytest.mark.usefixtures("spark")  # Spark writes DDL
 
 
-def proposed(*bodies: bytes, content_type: str = "application/json", message_type: str = ORDER) -> tuple[str, list[str]]:
+def proposed(
+    *bodies: bytes, content_type: str = "application/json", message_type: str = ORDER
+) -> tuple[str, list[str]]:
     """Propose fields from bodies, without a job of Spark."""
     found = [
-        FieldObservation(tuple(json.loads(path)), kind, 1, place) for body in bodies for path, kind, place in shapes(body, content_type, message_type)
+        FieldObservation(tuple(json.loads(path)), kind, 1, place)
+        for body in bodies
+        for path, kind, place in shapes(body, content_type, message_type)
     ]
     fields, unknown = propose(found)
     return as_ddl(fields), unknown
@@ -62,7 +66,10 @@ def test_a_type_is_proposed_that_holds_all_values(values, kind):
 
 
 def test_fields_are_in_the_order_of_the_bodies_and_names_are_quoted():
-    text, unknown = proposed(b'{"Order": 1, "B": "x", "a b": null, "b": 2}', b'{"Order": 2, "Z": 1, "A.x": true, "B": "y", "N": {}, "L": [[]]}')
+    text, unknown = proposed(
+        b'{"Order": 1, "B": "x", "a b": null, "b": 2}',
+        b'{"Order": 2, "Z": 1, "A.x": true, "B": "y", "N": {}, "L": [[]]}',
+    )
 
     assert text == "Order BIGINT,\nB STRING,\nZ BIGINT,\n`A.x` BOOLEAN\n"
     assert unknown == ["a b", "N", "L"]
@@ -89,18 +96,25 @@ def df(spark):
 
     def make(*bodies: bytes):
         rows = [audit_row(f"m{number}", body=body) for number, body in enumerate(bodies)]
-        return archive(messages(spark, *rows, audit_row("p", body=b'{"Id": 1}', EnclosedMessageTypes="Shop.Paid")), "audit")
+        return archive(
+            messages(spark, *rows, audit_row("p", body=b'{"Id": 1}', EnclosedMessageTypes="Shop.Paid")), "audit"
+        )
 
     return make
 
 
 def test_files_are_written_once_and_always_with_the_same_text(df, tmp_path):
-    bodies = [json.dumps({"Id": n, "Lines": [{"Sku": "x", "Price": 1.5}], "Note": None}).encode() for n in range(50)] + [b"{"]
+    bodies = [
+        json.dumps({"Id": n, "Lines": [{"Sku": "x", "Price": 1.5}], "Note": None}).encode() for n in range(50)
+    ] + [b"{"]
     first = schemas.proposals(df(*bodies))
 
     assert schemas.write(tmp_path, first) == [tmp_path / "Shop.Paid.ddl", tmp_path / "Shop.PlaceOrder.ddl"]
     text = (tmp_path / "Shop.PlaceOrder.ddl").read_text()
-    assert text == "Id BIGINT,\nLines ARRAY<STRUCT<Sku: STRING, Price: DECIMAL(38,10)>>\n-- Note: null or empty in every message\n"
+    assert (
+        text
+        == "Id BIGINT,\nLines ARRAY<STRUCT<Sku: STRING, Price: DECIMAL(38,10)>>\n-- Note: null or empty in every message\n"
+    )
     assert (first[1].messages, first[1].broken, first[1].unknown) == (51, 1, ("Note",))
 
     assert schemas.proposals(df(*reversed(bodies)).repartition(7)) == first
@@ -113,7 +127,10 @@ def test_a_pattern_chooses_types(df):
 
 
 def test_what_was_proposed_fits_what_it_was_proposed_from(spark, tmp_path):
-    rows = [raw(recorded(name)["headers"], recorded(name)["body"].encode()) for name in ("send-values", "send-xml", "publish", "reply", "audit")]
+    rows = [
+        raw(recorded(name)["headers"], recorded(name)["body"].encode())
+        for name in ("send-values", "send-xml", "publish", "reply", "audit")
+    ]
     df = archive(messages(spark, *rows), "audit")
     schemas.write(tmp_path, schemas.proposals(df))
     known = read_schemas(tmp_path)
@@ -136,7 +153,8 @@ def test_changes_are_reported_with_counts_and_an_example(df, tmp_path):
     ]
 
     found = [
-        (each.kind, each.field, each.messages, each.of, each.example, each.expected) for each in schemas.check(df(*bodies), read_schemas(tmp_path))
+        (each.kind, each.field, each.messages, each.of, each.example, each.expected)
+        for each in schemas.check(df(*bodies), read_schemas(tmp_path))
     ]
 
     assert sorted(found) == sorted([
@@ -164,7 +182,10 @@ def test_the_shops_messages_have_the_same_columns_in_json_and_in_xml(tmp_path):
         texts = {name: proposed(body, content_type=kind, message_type=name)[0] for name, body in bodies.items()}
         for name, text in texts.items():
             (folder / f"{name}.ddl").write_text(text)
-        written[kind] = texts, {name: decoded(bodies[name], kind, schema) for name, schema in read_schemas(folder).items()}
+        written[kind] = (
+            texts,
+            {name: decoded(bodies[name], kind, schema) for name, schema in read_schemas(folder).items()},
+        )
 
     assert written["application/json"] == written["text/xml"]
     assert list(written["text/xml"][1]["Shop.Messages.PlaceOrder"].values()) == ["Ada", "4111-1111", 1001, None, None]
@@ -172,5 +193,7 @@ def test_the_shops_messages_have_the_same_columns_in_json_and_in_xml(tmp_path):
 
 def decoded(body: bytes, content_type: str, schema: Schema) -> dict:
     """Decode a body as Spark's workers do."""
-    (row,) = decode_batch(pa.array([body], pa.binary()), pa.array([content_type], pa.string()), schema, decoded_type(schema)).to_pylist()
+    (row,) = decode_batch(
+        pa.array([body], pa.binary()), pa.array([content_type], pa.string()), schema, decoded_type(schema)
+    ).to_pylist()
     return row

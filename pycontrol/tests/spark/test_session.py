@@ -54,7 +54,9 @@ USERS = {
 LATE = datetime(2026, 11, 1, 0, 30, tzinfo=UTC)
 NOW = LATE + timedelta(days=1)
 ROWS = [
-    audit_row("m1", sent=LATE, body=b'{"OrderId": 1, "At": "2026-11-01T00:30:00", "Day": "2026-11-01"}', ConversationId="c1"),
+    audit_row(
+        "m1", sent=LATE, body=b'{"OrderId": 1, "At": "2026-11-01T00:30:00", "Day": "2026-11-01"}', ConversationId="c1"
+    ),
     audit_row("m2", sent=LATE + timedelta(minutes=29), RelatedTo="m1", ConversationId="c2"),
     audit_row("m3", sent=LATE - timedelta(days=40), body=b"x" * 2000),
     error_row("e1", at=LATE),
@@ -144,7 +146,10 @@ def test_every_job_does_the_same_in_a_session_of_the_user_and_leaves_its_setting
     assert expected == {}
     said = descriptions(spark)
     assert {f"rowpost {job} {made.address}" for job in ("retain", "erase", "verify", "decode", "replay")} <= said
-    assert {each.partition(" q")[0] for each in said if each.endswith(", batch 0")} >= {"rowpost archive", "rowpost metrics"}
+    assert {each.partition(" q")[0] for each in said if each.endswith(", batch 0")} >= {
+        "rowpost archive",
+        "rowpost metrics",
+    }
 
 
 def descriptions(spark: SparkSession) -> set[str]:
@@ -175,29 +180,53 @@ def jobs(spark: SparkSession, queues, made: ArchiveMaker) -> Iterator[tuple[str,
     with queues.connect() as database:
         Queue(queue, database).send_many([OutgoingMessage(row[6], row[5]) for row in ROWS])
     tail = run_archive(spark, ArchiveJob(queue, str(folder / "tail"), environment))
-    yield "archive", (tail["messages"], sorted((row["message_id"], str(row["day"])) for row in archived_rows(folder / "tail")))
-    live = metrics.start_live(spark, queue, str(folder / "live"), str(folder / "checkpoint"), environment=environment, lateness="0 seconds")
+    yield (
+        "archive",
+        (tail["messages"], sorted((row["message_id"], str(row["day"])) for row in archived_rows(folder / "tail"))),
+    )
+    live = metrics.start_live(
+        spark, queue, str(folder / "live"), str(folder / "checkpoint"), environment=environment, lateness="0 seconds"
+    )
     live.awaitTermination()
     yield "metrics --live", [(row["hour"], row["messages"]) for row in archived_rows(folder / "live")]
 
     decode.run(spark, made.address, str(folder / "decoded"), read_schemas(folder / "schemas"))
     decoded = sorted(archived_rows(folder / "decoded" / "Shop.PlaceOrder"), key=lambda row: row["message_id"])
-    yield "decode", [(row["message_id"], row["OrderId"], row["At"], row["body_Day"], row["day"], row["_error"] is None) for row in decoded]
+    yield (
+        "decode",
+        [
+            (row["message_id"], row["OrderId"], row["At"], row["body_Day"], row["day"], row["_error"] is None)
+            for row in decoded
+        ],
+    )
 
     asked = replay.Replay("k", to, where="message_id <> 'e1'", ramp=(1,), pause_s=0)
-    yield "replay --dry-run", [group["messages"] for group in replay.rehearse(spark, made.address, asked, same)["would_send"]]
+    yield (
+        "replay --dry-run",
+        [group["messages"] for group in replay.rehearse(spark, made.address, asked, same)["would_send"]],
+    )
     sent = replay.run(spark, made.address, asked, environment=environment, resolve_queues=same)
     yield "replay", (sent["messages"], sent["steps"], queues.depth(to))
 
     (folder / "policy.yml").write_text("rules:\n  - {queue: audit, older_than: 20d, action: redact}\n")
     changes, done = retain.run(spark, made.address, read_policy(folder / "policy.yml"), NOW, apply=True)
-    yield "retain", ([(str(each["day"]), each["action"], each["messages"]) for each in changes], done["redacted"], done["copies_redacted"])
+    yield (
+        "retain",
+        (
+            [(str(each["day"]), each["action"], each["messages"]) for each in changes],
+            done["redacted"],
+            done["copies_redacted"],
+        ),
+    )
     compact.run(spark, made.address, datetime.now(UTC))
     yield "compact", sorted(file.rows for file in open_table(made.address).files())
     receipt = erase.run(spark, made.address, erase.Erasure(where="message_id = 'm1'"), "asked for", NOW)
     yield "erase", (receipt["erased"], receipt["copies_erased"])
     report = verify.run(spark, made.address)
-    yield "verify", ([day[:3] for day in report.days], report.findings, verify.absent(spark, made.address, ['"OrderId": 1']))
+    yield (
+        "verify",
+        ([day[:3] for day in report.days], report.findings, verify.absent(spark, made.address, ['"OrderId": 1'])),
+    )
 
 
 def same(names):
@@ -243,7 +272,9 @@ def said_when_closed(worker: str, folder: Path) -> str:
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",  # Spark's default
         "SPARK_REUSE_WORKER": "1",
     }
-    with subprocess.Popen([sys.executable, "-m", "pyspark.daemon", worker], stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as daemon:
+    with subprocess.Popen(
+        [sys.executable, "-m", "pyspark.daemon", worker], stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+    ) as daemon:
         (length,) = struct.unpack("!i", daemon.stdout.read(4))
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(daemon.stdout.read(length).decode())
@@ -259,7 +290,10 @@ def test_an_error_of_a_query_is_raised_and_not_logged_too(spark):
     from pyspark.logger import PySparkLogger
 
     records = []
-    handlers = [(PySparkLogger.getLogger(name), logging.Handler()) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
+    handlers = [
+        (PySparkLogger.getLogger(name), logging.Handler())
+        for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+    ]
     for logger, handler in handlers:
         handler.emit = records.append
         logger.addHandler(handler)

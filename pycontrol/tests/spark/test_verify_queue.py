@@ -7,7 +7,9 @@ from tests.support.spark.messages import audit_row
 OK, FINDING = 0, 1
 
 
-def test_messages_that_were_erased_or_retained_are_not_missed_although_the_queue_has_them(queues, cli, archive_without_spark, tmp_path):
+def test_messages_that_were_erased_or_retained_are_not_missed_although_the_queue_has_them(
+    queues, cli, archive_without_spark, tmp_path
+):
     queue, out, policy = queues.make(), tmp_path / "out", tmp_path / "policy.yml"
     policy.write_text("rules:\n  - message_type: Shop.Old\n    action: delete\n")
     for count, kind in ((3, "Shop.Person"), (2, "Shop.Old"), (4, "Shop.Paid")):

@@ -36,7 +36,9 @@ def refused(spark, queues):
         ended = CliRunner().invoke(app, ["--env", queues.environment, "spark", *map(str, arguments)])
         assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
         said = [line for line in ended.stderr.splitlines() if line.startswith("rowpost: ")]
-        assert "bug in rowpost" not in ended.stderr and "Traceback" not in ended.stderr and "Py4J" not in ended.stderr, ended.stderr
+        assert (
+            "bug in rowpost" not in ended.stderr and "Traceback" not in ended.stderr and "Py4J" not in ended.stderr
+        ), ended.stderr
         assert len(said) == 1, ended.stderr
         return ended.exit_code, said[0]
 
@@ -46,7 +48,9 @@ def refused(spark, queues):
 @pytest.fixture
 def other(tmp_path) -> Path:
     """A Delta table of another program, partitioned like an archive."""
-    deltalake.write_deltalake(str(tmp_path / "other"), pa.table({"queue": ["a"], "day": ["b"], "x": [1]}), partition_by=["queue", "day"])
+    deltalake.write_deltalake(
+        str(tmp_path / "other"), pa.table({"queue": ["a"], "day": ["b"], "x": [1]}), partition_by=["queue", "day"]
+    )
     return tmp_path / "other"
 
 

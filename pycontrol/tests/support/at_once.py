@@ -27,5 +27,10 @@ def at_once(work):
 
 def run_at_once(program: str) -> None:
     """Run a program that calls `at_once(work)`: four threads do that work at the same moment. It must end without an error."""
-    done = subprocess.run([sys.executable, "-c", _PROGRAM + program], env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM + program],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stderr) == (0, "")

@@ -18,7 +18,16 @@ import yaml
 
 from tests.support.engines_report import BEHAVIOUR, WITHOUT_TARGET
 
-__all__ = ["TESTS", "MarkedTest", "behaviour_page", "marked_tests", "markers_of", "promises", "prune_recorded", "recorded"]
+__all__ = [
+    "TESTS",
+    "MarkedTest",
+    "behaviour_page",
+    "marked_tests",
+    "markers_of",
+    "promises",
+    "prune_recorded",
+    "recorded",
+]
 
 TESTS = Path(__file__).resolve().parents[1]
 REFERENCE = TESTS.parents[1] / "docs" / "reference"
@@ -71,7 +80,12 @@ def markers_of(source: str, path: str) -> Iterator[MarkedTest]:
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef):
             calls = [each for each in node.decorator_list if isinstance(each, ast.Call)]
-            keys = [ast.literal_eval(argument) for call in calls if ast.unparse(call.func) == "pytest.mark.promise" for argument in call.args]
+            keys = [
+                ast.literal_eval(argument)
+                for call in calls
+                if ast.unparse(call.func) == "pytest.mark.promise"
+                for argument in call.args
+            ]
             if keys:
                 yield MarkedTest(path, node.name, tuple(keys))
 
@@ -85,7 +99,10 @@ def recorded() -> dict[str, dict[str, dict[str, int]]]:
 def prune_recorded() -> None:
     """Remove the recorded outcomes of tests that were renamed or deleted."""
     known = {test.id for test in marked_tests()}
-    kept = {engine: {name: counts for name, counts in tests.items() if name in known} for engine, tests in recorded().items()}
+    kept = {
+        engine: {name: counts for name, counts in tests.items() if name in known}
+        for engine, tests in recorded().items()
+    }
     (REFERENCE / BEHAVIOUR).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
 

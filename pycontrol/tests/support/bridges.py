@@ -98,7 +98,14 @@ def deploy_sides(shop_url: str, warehouse_url: str, **options) -> BridgeSettings
     for here, there, own in ((first, second, "Sales"), (second, first, "Stock")):
         with connect(here.settings) as database:
             queues = (QueueSettings(own), QueueSettings("error", delayed=False))
-            apply(database, plan(Settings(here.name, here.settings.engine, default_schema=here.settings.default_schema, queues=queues)))
+            apply(
+                database,
+                plan(
+                    Settings(
+                        here.name, here.settings.engine, default_schema=here.settings.default_schema, queues=queues
+                    )
+                ),
+            )
             install(bridge, here, there, database)
     return bridge
 
@@ -115,7 +122,9 @@ def spawn_mover(shop_url: str, warehouse_url: str, die_at: str | None, *, time: 
     """Start a process that moves all messages of the shop, or kills itself at the n-th occurrence of a step."""
     arguments = {"shop_url": shop_url, "warehouse_url": warehouse_url, "die_at": die_at, "time": time, "batch": batch}
     path = os.pathsep.join(filter(None, sys.path))
-    return FORK_SERVER.start(["-m", "tests.support.bridges", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path})
+    return FORK_SERVER.start(
+        ["-m", "tests.support.bridges", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path}
+    )
 
 
 def main(shop_url: str, warehouse_url: str, die_at: str | None, time: int, batch: int) -> None:

@@ -55,13 +55,26 @@ class Collector:
 
     def spans(self):
         """(attributes of the resource, span) of each span."""
-        found = [ExportTraceServiceRequest.FromString(content) for path, content in tuple(self.requests) if path == "/v1/traces"]
+        found = [
+            ExportTraceServiceRequest.FromString(content)
+            for path, content in tuple(self.requests)
+            if path == "/v1/traces"
+        ]
         resources = [resource for request in found for resource in request.resource_spans]
-        return [(_attributes(each.resource.attributes), span) for each in resources for scope in each.scope_spans for span in scope.spans]
+        return [
+            (_attributes(each.resource.attributes), span)
+            for each in resources
+            for scope in each.scope_spans
+            for span in scope.spans
+        ]
 
     def meters(self):
         """The names of the meters that came, by service."""
-        found = [ExportMetricsServiceRequest.FromString(content) for path, content in tuple(self.requests) if path == "/v1/metrics"]
+        found = [
+            ExportMetricsServiceRequest.FromString(content)
+            for path, content in tuple(self.requests)
+            if path == "/v1/metrics"
+        ]
         named: dict[str, set[str]] = {}
         for request in found:
             for each in request.resource_metrics:

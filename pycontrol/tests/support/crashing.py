@@ -75,7 +75,9 @@ def at_number(number: int, action):
     return lambda _: action() if next(numbers) == number else None
 
 
-def spawn_worker(target, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int = 1) -> Forked:
+def spawn_worker(
+    target, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int = 1
+) -> Forked:
     """Start a process that handles all messages of the queue, or kills itself at the first step of that name or number.
 
     `batch` messages share a transaction.
@@ -85,10 +87,14 @@ def spawn_worker(target, queue: str, mode: str, participants: dict[str, str], di
         "participants": participants, "die_at": die_at, "batch": batch,
     }  # fmt: skip
     path = os.pathsep.join(filter(None, sys.path))
-    return FORK_SERVER.start(["-m", "tests.support.crashing", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path})
+    return FORK_SERVER.start(
+        ["-m", "tests.support.crashing", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path}
+    )
 
 
-def main(engine: str, url: str, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int) -> None:
+def main(
+    engine: str, url: str, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int
+) -> None:
     at = at_number if isinstance(die_at, int) else at_step
     step = at(die_at, lambda: os.kill(os.getpid(), signal.SIGKILL))
     database = connect_url(engine, url, "rowpost tests crashing")

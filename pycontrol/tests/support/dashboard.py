@@ -51,7 +51,10 @@ def serving(app: ASGIApp) -> Iterator[Browser]:
 
 
 def failed_headers(
-    text: str = "no such order", queue: str = "Sales", error: str = "builtins.ValueError", kind: str = "Shop.Messages.PlaceOrder"
+    text: str = "no such order",
+    queue: str = "Sales",
+    error: str = "builtins.ValueError",
+    kind: str = "Shop.Messages.PlaceOrder",
 ) -> dict:
     """The headers of a failed message."""
     return {

@@ -66,7 +66,9 @@ def calls(page: Path) -> Iterator[tuple[str, list[str]]]:
 
 def calls_of_script(path: Path) -> Iterator[tuple[str, list[str]]]:
     """Every call of rowpost in a makefile, a unit of systemd or a Containerfile."""
-    for text in re.findall(r"(?:/bin/|\$\(BIN\)/|^#\s+)(rowpost [^|\n]*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+    for text in re.findall(
+        r"(?:/bin/|\$\(BIN\)/|^#\s+)(rowpost [^|\n]*)", path.read_text(encoding="utf-8"), re.MULTILINE
+    ):
         text = re.sub(r"\$\((?:ARGS|YES)\)", "", text).replace("$(ENV)", "local")
         yield from _call(path.name, text)
 

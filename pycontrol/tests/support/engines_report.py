@@ -39,7 +39,10 @@ def engine_name(database: Connection, label: str) -> str:
         major = database.driver_connection.info.server_version // 10_000
         return f"PostgreSQL {major}" + (" (embedded)" if label == "embedded" else "")
     ask = "SELECT CAST(SERVERPROPERTY('{}') AS nvarchar(100))"
-    babelfish, product = (database.driver_connection.execute(ask.format(each)).fetchval() for each in ("BabelfishVersion", "ProductVersion"))
+    babelfish, product = (
+        database.driver_connection.execute(ask.format(each)).fetchval()
+        for each in ("BabelfishVersion", "ProductVersion")
+    )
     if babelfish:
         return f"Babelfish {babelfish}"
     major = int(product.partition(".")[0])

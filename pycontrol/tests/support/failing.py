@@ -24,7 +24,9 @@ def note(context, what: str = "") -> None:
     """Insert a row into `handled`, in the transaction of the message."""
     mark = _mark(context.connection)
     body = what.encode() or context.body
-    context.connection.execute(f"INSERT INTO handled (id, body) VALUES ({mark}, {mark})", (str(context.message_id), body))
+    context.connection.execute(
+        f"INSERT INTO handled (id, body) VALUES ({mark}, {mark})", (str(context.message_id), body)
+    )
 
 
 def note_call(context) -> None:

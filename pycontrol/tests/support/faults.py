@@ -59,7 +59,9 @@ class Faults:
             raise dialect_for("sqlserver").translate(error) from error
         real = connect()
         return Connection(
-            real.driver_connection, _FaultyDialect(real.dialect, self, real.driver_connection), open_second=lambda: self.connect(connect)
+            real.driver_connection,
+            _FaultyDialect(real.dialect, self, real.driver_connection),
+            open_second=lambda: self.connect(connect),
         )
 
 

@@ -75,14 +75,19 @@ class ForkServer:
         return process.returncode, out, err
 
     def _start(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="rowpost-")  # short: the path of a socket has room for a hundred characters
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="rowpost-"
+        )  # short: the path of a socket has room for a hundred characters
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(f"{self._folder.name}/socket")
             listening.listen(64)
             quiet = subprocess.DEVNULL
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(listening.fileno()), *self._modules],
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # numpy starts no threads then: a process with threads must not fork
+                env={
+                    **os.environ,
+                    "OPENBLAS_NUM_THREADS": "1",
+                },  # numpy starts no threads then: a process with threads must not fork
                 pass_fds=[listening.fileno()],
                 stdin=subprocess.PIPE,
                 stdout=quiet,
@@ -110,7 +115,12 @@ class Forked(subprocess.Popen):
         """Let the server fork the program. The arguments are those of subprocess.Popen's own method."""
         cwd, env, pipes = options[4], options[5], options[9:15]
         streams = [number if each == -1 else each for number, each in enumerate((pipes[0], pipes[3], pipes[5]))]
-        request = {"command": args, "env": dict(os.environ if env is None else env), "cwd": str(cwd or os.getcwd()), "group": options[20]}
+        request = {
+            "command": args,
+            "env": dict(os.environ if env is None else env),
+            "cwd": str(cwd or os.getcwd()),
+            "group": options[20],
+        }
         said = json.dumps(request).encode() + b"\n"
         self._answers.sendall(said[socket.send_fds(self._answers, [said], streams) :])
         self.pid = int(self._line() or 0)

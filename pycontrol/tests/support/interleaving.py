@@ -87,7 +87,9 @@ def _waits(step: Future, session: Session, look: Connection) -> bool:
         try:
             step.result(_POLL_S)
         except NotYet:
-            (blockers,) = look.driver_connection.execute("SELECT cardinality(pg_blocking_pids(%s))", (session.pid,)).fetchone()
+            (blockers,) = look.driver_connection.execute(
+                "SELECT cardinality(pg_blocking_pids(%s))", (session.pid,)
+            ).fetchone()
             if blockers:
                 return True
         else:

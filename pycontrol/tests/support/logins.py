@@ -50,7 +50,9 @@ class Logins:
                 self._sql.run(f"DROP OWNED BY {name}")
                 self._sql.run(f"DROP ROLE {name}")
             else:
-                if not self._sql.babelfish:  # Babelfish drops no user that has rights; the user is dropped with the database
+                if (
+                    not self._sql.babelfish
+                ):  # Babelfish drops no user that has rights; the user is dropped with the database
                     self._sql.run(f"DROP USER {name}")
                 self._drop_login(name)
 

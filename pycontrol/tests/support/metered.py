@@ -43,18 +43,27 @@ def metrics_of_a_run(folder: Path, orders: int = ORDERS) -> Scrape:
     with connect(settings) as database:
         stage.set(database)
         described = MessageTypeSettings(name="Shop.Messages.PlaceOrder", owner="Team Shop")
-        served = replace(stage.settings, supervisor=replace(stage.settings.supervisor, metrics=0), message_types=(described,))
+        served = replace(
+            stage.settings, supervisor=replace(stage.settings.supervisor, metrics=0), message_types=(described,)
+        )
         with sales.open(database) as bus:  # one message that is not due in this run
             bus.send(Order(1), to=stage.names[BILLING], delay=timedelta(hours=1))
         with Running(served) as supervisor:
             queue = Queue(stage.names[BILLING], database)
             queue.send_many(orders_of(orders))
-            supervisor.until(lambda: stage.count(database, scenario.expected.expired) == scenario.expected, "all messages are done", 120)
+            supervisor.until(
+                lambda: stage.count(database, scenario.expected.expired) == scenario.expected,
+                "all messages are done",
+                120,
+            )
             supervisor.idle()
             url = supervisor.seen(events.MetricsServed)[0].url
             expected = scenario.expected.handled
             eventually(
-                lambda: sum(each.value for each in scrape(url).samples if each.name == "rowpost_messages_handled_total") == expected,
+                lambda: (
+                    sum(each.value for each in scrape(url).samples if each.name == "rowpost_messages_handled_total")
+                    == expected
+                ),
                 "all are counted",
             )
             found = scrape(url)
@@ -69,7 +78,9 @@ def listed(found: Scrape) -> str:
         if not name.startswith("rowpost_"):
             continue
         shown = f"{name}_total" if family.type == "counter" else name
-        labels = ", ".join(f"`{label}`" for label in sorted({label for each in family.samples for label in each.labels} - {"le"}))
+        labels = ", ".join(
+            f"`{label}`" for label in sorted({label for each in family.samples for label in each.labels} - {"le"})
+        )
         rows.append((f"`{shown}`", family.type, labels or "-", family.documentation, _value(family)))
     return table(("Metric", "Kind", "Labels", "What it says", "In the run"), rows)
 
@@ -104,7 +115,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rowpost-metered-", ignore_cleanup_errors=True) as folder:
         made = listed(metrics_of_a_run(Path(folder)))
         embedded.stop(Path(folder))
-    GUIDE.write_text(BLOCK.sub(lambda found: f"{found[1]}{made}\n{found[2]}", GUIDE.read_text(encoding="utf-8")), encoding="utf-8")
+    GUIDE.write_text(
+        BLOCK.sub(lambda found: f"{found[1]}{made}\n{found[2]}", GUIDE.read_text(encoding="utf-8")), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -29,7 +29,10 @@ class Observed:
 
     def spans(self, name=None):
         """The ended spans in the order of their starts; those of one name."""
-        return sorted((span for span in self._exporter.get_finished_spans() if name in (None, span.name)), key=lambda span: span.start_time)
+        return sorted(
+            (span for span in self._exporter.get_finished_spans() if name in (None, span.name)),
+            key=lambda span: span.start_time,
+        )
 
     def only(self, name):
         (span,) = self.spans(name)
@@ -43,7 +46,10 @@ class Observed:
 
     def counts(self):
         """How much was counted, or how many times were measured, by the meter."""
-        return {name: sum(getattr(each, "count", None) or each.value for each in points) for name, points in self.points().items()}
+        return {
+            name: sum(getattr(each, "count", None) or each.value for each in points)
+            for name, points in self.points().items()
+        }
 
     def attributes(self, name):
         """The attributes of the only point of a meter."""

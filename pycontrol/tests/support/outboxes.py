@@ -22,7 +22,9 @@ from tests.support.pipelines import Steps
 __all__ = ["endpoint_of", "handle_all", "pipeline_of", "sales", "spawn_worker", "step_of"]
 
 
-def endpoint_of(queue: str, business: str | None, *, pessimistic=False, step=lambda name: None, then=lambda context: None) -> Endpoint:
+def endpoint_of(
+    queue: str, business: str | None, *, pessimistic=False, step=lambda name: None, then=lambda context: None
+) -> Endpoint:
     """Return the endpoint. `step` is called within the handler, `then` at its end."""
     endpoint = Endpoint(
         queue,
@@ -60,9 +62,18 @@ def handle_all(pipeline: Pipeline) -> list[Kind]:
 
 def spawn_worker(url: str, queue: str, business: str, die_at: str | None, *, time=1, pessimistic=False) -> Forked:
     """Start a process that handles all messages of the queue, or kills itself at the n-th occurrence of a step."""
-    arguments = {"url": url, "queue": queue, "business": business, "die_at": die_at, "time": time, "pessimistic": pessimistic}
+    arguments = {
+        "url": url,
+        "queue": queue,
+        "business": business,
+        "die_at": die_at,
+        "time": time,
+        "pessimistic": pessimistic,
+    }
     path = os.pathsep.join(filter(None, sys.path))
-    return FORK_SERVER.start(["-m", "tests.support.outboxes", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path})
+    return FORK_SERVER.start(
+        ["-m", "tests.support.outboxes", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path}
+    )
 
 
 def step_of(die_at: str | None, time: int):

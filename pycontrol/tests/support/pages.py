@@ -50,7 +50,8 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def errors_page() -> str:
     ours = [
-        (str(number), f"{51000 + number}", f"RP{number:03}", f"`{entry.name}`", entry.meaning) for number, entry in load_contract().errors.items()
+        (str(number), f"{51000 + number}", f"RP{number:03}", f"`{entry.name}`", entry.meaning)
+        for number, entry in load_contract().errors.items()
     ]
     theirs = [
         ("`Deadlock`: the transaction was rolled back and can be run again", sqlserver_errors.TRY_AGAIN, postgresql_errors.TRY_AGAIN),
@@ -74,7 +75,12 @@ def errors_page() -> str:
 
 def with_tables(text: str) -> str:
     """Replace the text between the marks of a page by newly made tables."""
-    made = {"procedures": procedures_table(), "rights": rights_table(), "tables": tables_table(), "features": features_table()}
+    made = {
+        "procedures": procedures_table(),
+        "rights": rights_table(),
+        "tables": tables_table(),
+        "features": features_table(),
+    }
     for name, content in made.items():
         pattern = rf"(<!-- made: {name} -->\n).*?(<!-- end -->)"
         text = re.sub(pattern, lambda found, new=content: f"{found[1]}{new}\n{found[2]}", text, flags=re.DOTALL)
@@ -117,7 +123,14 @@ def tables_table() -> str:
         found = re.search(r"((?:^--.*\n)+)(?:IF .*\n)?(?:BEGIN\n)? *CREATE TABLE ([\w.]+)", text, re.MULTILINE)
         if found:
             feature = load_contract().feature_of(f"tables/{path.name}")
-            rows.append((f"`{found[2]}`", feature, " ".join(line.lstrip("- ") for line in found[1].splitlines()), f"`{path.name}`"))
+            rows.append(
+                (
+                    f"`{found[2]}`",
+                    feature,
+                    " ".join(line.lstrip("- ") for line in found[1].splitlines()),
+                    f"`{path.name}`",
+                )
+            )
     return table(("Table", "Feature", "What it holds", "Made by"), rows)
 
 
@@ -150,10 +163,11 @@ def engines_page() -> str:
     names = engines(results)
     compiled = [] if any(name.startswith("SQL Server") for name in names) else ["SQL Server"]
     features = sorted({feature for each in results.values() for feature in each})
-    rows = [(feature, *(_outcome(results[engine].get(feature)) for engine in names), *("compiled" for _ in compiled)) for feature in features]
-    hand = (
-        "No SQL Server was available. Its T-SQL is *compiled* offline with Microsoft's compiler, and executed on Babelfish where a column says so. "
-    )
+    rows = [
+        (feature, *(_outcome(results[engine].get(feature)) for engine in names), *("compiled" for _ in compiled))
+        for feature in features
+    ]
+    hand = "No SQL Server was available. Its T-SQL is *compiled* offline with Microsoft's compiler, and executed on Babelfish where a column says so. "
     return (
         f"{MADE}\n# What was run on which engine\n\nThis page counts the tests of each file of `pycontrol/tests/`."
         " `tsqlt` are the classes of `sql/tests`, executed with the shim. *Run* counts tests that passed. A dash means that no"
@@ -175,7 +189,9 @@ def _execution() -> str:
     scripts = load_scripts("sqlserver")
     adapted = babelfish.adapted_procedures()
     names = sorted(
-        each.name for each in (*scripts.database, *scripts.queue.procedures, *scripts.saga.procedures) if each.name.startswith("procedures/")
+        each.name
+        for each in (*scripts.database, *scripts.queue.procedures, *scripts.saga.procedures)
+        if each.name.startswith("procedures/")
     )
     rows = []
     for name in names:
@@ -185,7 +201,8 @@ def _execution() -> str:
     counts = Counter(how for _, how, _ in rows)
     return (
         f"Of {len(rows)} procedures, {counts['as shipped']} are executed as shipped, {counts['with changes']} with changes, and"
-        f" {counts['never']} never: another procedure stands in.\n\n" + table(("Procedure", "Executed", "What Babelfish lacks"), rows)
+        f" {counts['never']} never: another procedure stands in.\n\n"
+        + table(("Procedure", "Executed", "What Babelfish lacks"), rows)
     )
 
 

@@ -15,7 +15,9 @@ def note(message: Message, connection) -> None:
     time.sleep(random.uniform(0, 0.01))
     mark = "%s" if type(connection).__module__.startswith("psycopg") else "?"
     customer, number = message.headers[CUSTOMER], int(message.body)
-    connection.cursor().execute(f"INSERT INTO handled_order (customer, number) VALUES ({mark}, {mark})", (customer, number))
+    connection.cursor().execute(
+        f"INSERT INTO handled_order (customer, number) VALUES ({mark}, {mark})", (customer, number)
+    )
 
 
 def customer_of(message: Message) -> str | None:

@@ -84,15 +84,28 @@ def fill(database: Connection) -> RunningOperation:
             "NServiceBus.TimeSent": format_timestamp(now - timedelta(seconds=age_s)), "NServiceBus.ConversationId": str(uuid4()),
         }  # fmt: skip
 
-    for queue, kind, count in (("Sales", "PlaceOrder", 84), ("Billing", "ChargeCard", 12), ("Shipping", "ShipOrder", 3)):
+    for queue, kind, count in (
+        ("Sales", "PlaceOrder", 84),
+        ("Billing", "ChargeCard", 12),
+        ("Shipping", "ShipOrder", 3),
+    ):
         Queue(queue, database).send_many(
-            OutgoingMessage(b'{"OrderId":%d,"Customer":"Ada Lovelace","Skus":["A-1","B-7"]}' % (4000 + number), headers(kind, 2.0 * (count - number)))
+            OutgoingMessage(
+                b'{"OrderId":%d,"Customer":"Ada Lovelace","Skus":["A-1","B-7"]}' % (4000 + number),
+                headers(kind, 2.0 * (count - number)),
+            )
             for number in range(count)
         )
     causes = (
         ("shop.gateway.GatewayTimeout", "no answer within 30 s", "Billing", "ChargeCard", 37),
         ("System.ArgumentException", "The customer 4711 has no address", "Shipping", "ShipOrder", 9),
-        ("psycopg.errors.CheckViolation", 'new row for relation "stock" violates check constraint "not_negative"', "Stock", "ReserveStock", 4),
+        (
+            "psycopg.errors.CheckViolation",
+            'new row for relation "stock" violates check constraint "not_negative"',
+            "Stock",
+            "ReserveStock",
+            4,
+        ),
     )
     for error, text, queue, kind, count in causes:
         Queue("error", database).send_many(
@@ -116,7 +129,9 @@ def fill(database: Connection) -> RunningOperation:
     workers = [
         {"queue": queue, "process_id": 4100 + number, "state": state, "seconds": 2.4 * number}
         | ({"message": str(uuid4()), "message_seconds": 0.8 * number} if state == "busy" else {})
-        for number, (queue, state) in enumerate((("Sales", "busy"), ("Sales", "busy"), ("Billing", "busy"), ("Shipping", "idle")), 1)
+        for number, (queue, state) in enumerate(
+            (("Sales", "busy"), ("Sales", "busy"), ("Billing", "busy"), ("Shipping", "idle")), 1
+        )
     ]
     for number, host in enumerate(("app-1", "app-2")):
         database.call(
@@ -149,7 +164,9 @@ def _operation(database: Connection) -> RunningOperation:
     done.report(total=1_250, done=1_250, operation_state="done")
     left = RunningOperation.begin(database, bob, "move-all", "error", failed_queue="Stock", to="Billing")
     left.report(total=96, done=41, operation_state="interrupted")
-    going = RunningOperation.begin(database, ada, "retry-all", "error", reason="the gateway is back", exception="GatewayTimeout")
+    going = RunningOperation.begin(
+        database, ada, "retry-all", "error", reason="the gateway is back", exception="GatewayTimeout"
+    )
     going.report(total=12_480, done=7_300, gone=12)
     return going
 
@@ -158,7 +175,9 @@ def follow(database: Connection) -> None:
     """Store a conversation: an order that was placed, announced and billed, and whose shipment has failed."""
     now, name = datetime.now(UTC), "7c1f0f52-4a6e-4b7e-9d3c-2f1f5a3e8d10"
 
-    def headers(number: int, kind: str, intent: str, sender: str, cause: int | None, **more: str) -> dict[str, str | None]:
+    def headers(
+        number: int, kind: str, intent: str, sender: str, cause: int | None, **more: str
+    ) -> dict[str, str | None]:
         sent = now - timedelta(seconds=60 - 2 * number)
         return {
             "NServiceBus.MessageId": ORDER[:-1] + str(number), "NServiceBus.EnclosedMessageTypes": f"Shop.Messages.{kind}, Shop.Messages",
@@ -245,7 +264,10 @@ def _traffic(database: Connection, monitor: object, seconds: float = 40.0) -> No
     while time.monotonic() < end:
         for number, queue in enumerate(queues):
             sent = dice.randint(0, 12 - 2 * number)
-            queue.send_many(OutgoingMessage(b"{}", {"NServiceBus.TimeSent": format_timestamp(datetime.now(UTC))}) for _ in range(sent))
+            queue.send_many(
+                OutgoingMessage(b"{}", {"NServiceBus.TimeSent": format_timestamp(datetime.now(UTC))})
+                for _ in range(sent)
+            )
             queue.receive(max(1, dice.randint(0, 12 - 2 * number)), after_row_version=100)
         monitor.latest(0.4)  # type: ignore[attr-defined]
         time.sleep(0.2)

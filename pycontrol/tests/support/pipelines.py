@@ -25,8 +25,18 @@ class Steps(Observer):
 
 
 def pipeline_with(
-    database: Connection, queue: str, handler: Endpoint | Callable[..., Any], *, attempts: int = 6, error_queue: str = "error", **options: Any
+    database: Connection,
+    queue: str,
+    handler: Endpoint | Callable[..., Any],
+    *,
+    attempts: int = 6,
+    error_queue: str = "error",
+    **options: Any,
 ) -> Pipeline:
     """Return a pipeline. A plain function becomes an endpoint, with these attempts and this error queue."""
-    endpoint = handler if isinstance(handler, Endpoint) else FunctionEndpoint(handler, queue, attempts=attempts, error_queue=error_queue)
+    endpoint = (
+        handler
+        if isinstance(handler, Endpoint)
+        else FunctionEndpoint(handler, queue, attempts=attempts, error_queue=error_queue)
+    )
     return Pipeline(database, queue, endpoint, **options)

@@ -50,7 +50,9 @@ class Server:
 
     def copy(self, primary: Server) -> None:
         """Make the data folder of a standby of another server."""
-        self._run("pg_basebackup", "-D", self.folder, "-d", primary.url(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        self._run(
+            "pg_basebackup", "-D", self.folder, "-d", primary.url(), "-R", "-X", "stream", "-c", "fast", "--no-sync"
+        )
 
     def start(self) -> None:
         if not self.socket_folder.exists():

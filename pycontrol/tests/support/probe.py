@@ -138,7 +138,9 @@ class PostgreSQLProbe(Probe):
         return self.value(f"SELECT count(*) FROM {self.table(queue)}") - len(free)
 
     def sessions_waiting_for_sagas(self) -> int:
-        return self.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%saga%'")
+        return self.value(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%saga%'"
+        )
 
     def insert_expired(self, queue: str, count: int) -> None:
         self.run(
@@ -150,7 +152,9 @@ class PostgreSQLProbe(Probe):
     def send_malformed_messages(self, queue: str) -> None:
         key = describe_queue(QueueSettings(queue), "postgresql").key
         with self.database.translated():
-            self.run(f"SELECT rowpost.{self.database.dialect.quote(f'send_messages:{key}')}(ARRAY['a', 'b'], ARRAY[''::bytea])")
+            self.run(
+                f"SELECT rowpost.{self.database.dialect.quote(f'send_messages:{key}')}(ARRAY['a', 'b'], ARRAY[''::bytea])"
+            )
 
     def reuse_space(self, queue: str) -> None:
         """Vacuum the table, so that new rows can take the space of deleted rows."""
@@ -185,7 +189,9 @@ class SQLServerProbe(Probe):
         """Do nothing: the clustered index gives the order of rows."""
 
     def drop_column(self, queue: str, column: str) -> None:
-        constraints = self.run("SELECT d.name FROM sys.default_constraints AS d WHERE d.parent_object_id = OBJECT_ID(?)", self.table(queue))
+        constraints = self.run(
+            "SELECT d.name FROM sys.default_constraints AS d WHERE d.parent_object_id = OBJECT_ID(?)", self.table(queue)
+        )
         # Babelfish reports other names than it uses, and drops a default together with its column
         for (name,) in () if self.babelfish else constraints:
             self.run(f"ALTER TABLE {self.table(queue)} DROP CONSTRAINT {self.database.dialect.quote(name)}")
@@ -194,7 +200,9 @@ class SQLServerProbe(Probe):
     def session_settings(self) -> Any:
         return (
             self.value("SELECT @@OPTIONS"),
-            self.value("SELECT CAST(transaction_isolation_level AS int) FROM sys.dm_exec_sessions WHERE session_id = @@SPID"),
+            self.value(
+                "SELECT CAST(transaction_isolation_level AS int) FROM sys.dm_exec_sessions WHERE session_id = @@SPID"
+            ),
         )
 
     def utc_now(self) -> datetime:
@@ -207,7 +215,9 @@ class SQLServerProbe(Probe):
 
     def sessions_waiting_for_sagas(self) -> int:
         if self.babelfish:  # Babelfish has no sys.dm_exec_requests, but the PostgreSQL below it has pg_stat_activity
-            return self.value("SELECT COUNT(*) FROM pg_catalog.pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%saga%'")
+            return self.value(
+                "SELECT COUNT(*) FROM pg_catalog.pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%saga%'"
+            )
         return self.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id <> 0")
 
     def insert_expired(self, queue: str, count: int) -> None:

@@ -48,7 +48,15 @@ class Program:
     `installed` is the program of another environment, which has its own rowpost.
     """
 
-    def __init__(self, environment: Path | None, folder: Path, *, babelfish: bool = False, installed: Path | None = None, **variables: str) -> None:
+    def __init__(
+        self,
+        environment: Path | None,
+        folder: Path,
+        *,
+        babelfish: bool = False,
+        installed: Path | None = None,
+        **variables: str,
+    ) -> None:
         self.environment, self.folder, self.babelfish, self.installed = environment, folder, babelfish, installed
         self._command = [sys.executable, "-m", "tests.support.babelfish"] if babelfish else [installed or ROWPOST]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROWPOST_")}
@@ -78,7 +86,9 @@ class Program:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         options = {"env": self.variables, "cwd": self.folder, "timeout": TIMEOUT}
         if not self._is_forked:
-            done = subprocess.run([*self._command, *map(str, arguments)], input=given, capture_output=True, check=False, **options)
+            done = subprocess.run(
+                [*self._command, *map(str, arguments)], input=given, capture_output=True, check=False, **options
+            )
             return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
         code, out, err = FORK_SERVER.call([ROWPOST, *arguments], stdin=given, **options)
         return Ended(code, out.decode(), err.decode())
@@ -86,7 +96,9 @@ class Program:
     @property
     def _is_forked(self) -> bool:
         """Whether calls are forked. Another rowpost, and one whose modules come from somewhere else, is started as usual."""
-        return not (self.babelfish or self.installed or self.variables.get("PYTHONPATH") != os.environ.get("PYTHONPATH"))
+        return not (
+            self.babelfish or self.installed or self.variables.get("PYTHONPATH") != os.environ.get("PYTHONPATH")
+        )
 
     @contextmanager
     def started(self, *arguments: object, **options: object) -> Iterator["Started"]:
@@ -144,7 +156,9 @@ def rowpost(target, deployed_database: Callable[..., str], tmp_path_factory: pyt
     engine = ENGINES[target.label]
     folder = tmp_path_factory.mktemp("program")
     label = "sqlserver" if engine == "sqlserver" else target.label
-    return _deployed(Program(environment_file(folder, engine), folder, babelfish=target.babelfish), label, deployed_database)
+    return _deployed(
+        Program(environment_file(folder, engine), folder, babelfish=target.babelfish), label, deployed_database
+    )
 
 
 def _deployed(program: Program, label: str, deployed_database: Callable[..., str]) -> Program:

@@ -97,7 +97,9 @@ class Recorder:
             os.kill(os.getpid(), signal.SIGKILL)
 
     # -------------------------------------------------------------- what a call of the code means
-    def _after_call(self, database: Connection, _open: bool, rows: list, procedure: str, *args: Any, **arguments: Any) -> None:
+    def _after_call(
+        self, database: Connection, _open: bool, rows: list, procedure: str, *args: Any, **arguments: Any
+    ) -> None:
         if procedure == "receive_messages" and rows:
             self._receiving, self._held = database, self._rows.index(rows[0][1])
             self.event("RECEIVED", self._held)
@@ -123,7 +125,16 @@ class Recorder:
         """Note which message the next count is for, in a process that has received none."""
         self._last = number
 
-    def _after_call_all(self, database: Connection, _open: bool, _rows: list, calls: Sequence, *, begin: Any = False, commit: Any = False) -> None:
+    def _after_call_all(
+        self,
+        database: Connection,
+        _open: bool,
+        _rows: list,
+        calls: Sequence,
+        *,
+        begin: Any = False,
+        commit: Any = False,
+    ) -> None:
         if not commit:
             return  # such as the rehearsal of an outbox, which is rolled back
         names = {each[0] for each in calls}
@@ -152,7 +163,9 @@ class Recorder:
             self._last, self._held = self._held, None
 
 
-def spawn(model: str, url: str, queue: str, folder: Path, number: int, rows: Sequence[int], **options: Any) -> subprocess.Popen:
+def spawn(
+    model: str, url: str, queue: str, folder: Path, number: int, rows: Sequence[int], **options: Any
+) -> subprocess.Popen:
     """Start a worker process that handles all messages of the queue and records its steps.
 
     Args:
@@ -160,9 +173,19 @@ def spawn(model: str, url: str, queue: str, folder: Path, number: int, rows: Seq
         number: of the worker in the model; its file is worker-<number> in `folder`.
         options: die_at, and for an outbox the URL `business` and `pessimistic`.
     """
-    given = {"model": model, "url": url, "queue": queue, "folder": str(folder), "number": number, "rows": list(rows), **options}
+    given = {
+        "model": model,
+        "url": url,
+        "queue": queue,
+        "folder": str(folder),
+        "number": number,
+        "rows": list(rows),
+        **options,
+    }
     path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.Popen([sys.executable, "-m", "tests.support.recorded", json.dumps(given)], env={**os.environ, "PYTHONPATH": path})
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.support.recorded", json.dumps(given)], env={**os.environ, "PYTHONPATH": path}
+    )
 
 
 class _InFlightFile(Observer):
@@ -178,7 +201,16 @@ class _InFlightFile(Observer):
         self._path.write_text("")
 
 
-def main(model: str, url: str, queue: str, folder: str, number: int, rows: list[int], die_at: int | None = None, **outbox: Any) -> None:
+def main(
+    model: str,
+    url: str,
+    queue: str,
+    folder: str,
+    number: int,
+    rows: list[int],
+    die_at: int | None = None,
+    **outbox: Any,
+) -> None:
     """Handle messages until the queue has none, committed or not."""
     hold = _InFlightFile(Path(folder, f"in-flight-{number}"))
 
@@ -196,7 +228,9 @@ def main(model: str, url: str, queue: str, folder: str, number: int, rows: list[
         if model == "outbox":
             recorder.committed = "REMOVED"
             step = {"in handler": recorder.step}
-            endpoint = outboxes.endpoint_of(queue, outbox["business"], pessimistic=outbox["pessimistic"], step=lambda name: step.get(name, int)())
+            endpoint = outboxes.endpoint_of(
+                queue, outbox["business"], pessimistic=outbox["pessimistic"], step=lambda name: step.get(name, int)()
+            )
             pipeline = outboxes.pipeline_of(database, endpoint)
         else:
             endpoint = FunctionEndpoint(handle, queue, attempts=RETRIES + 1)

@@ -55,5 +55,7 @@ def form(name: str, value: str | None) -> object:
 def differences(ours: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> dict[str, object]:
     """The headers that only one of them has, and those whose values have another form."""
     names = (ours.keys() | theirs.keys()) - DIFFERENT.keys()
-    found = {name: (name in ours and form(name, ours[name]), name in theirs and form(name, theirs[name])) for name in names}
+    found = {
+        name: (name in ours and form(name, ours[name]), name in theirs and form(name, theirs[name])) for name in names
+    }
     return {name: pair for name, pair in found.items() if pair[0] != pair[1]}

@@ -60,7 +60,15 @@ RECORDED = Values(
 def generated_values(random: Random) -> Values:
     """A message with a value of each type; the edges of its range are likely."""
     whole = lambda bits: random.choice((0, -1, 1, random.getrandbits(bits), -random.getrandbits(bits)))  # noqa: E731
-    moment = datetime(random.randint(1, 9999), random.randint(1, 12), random.randint(1, 28), random.randint(0, 23), 0, 0, random.choice((0, 5)))
+    moment = datetime(
+        random.randint(1, 9999),
+        random.randint(1, 12),
+        random.randint(1, 28),
+        random.randint(0, 23),
+        0,
+        0,
+        random.choice((0, 5)),
+    )
     offset = timezone(timedelta(minutes=random.randint(-14 * 60, 14 * 60)))
     return Values(
         whole(30), random.random() < 0.5, Decimal(whole(90)).scaleb(-random.randint(0, 28)), moment, moment.replace(year=2026, tzinfo=offset),

@@ -127,7 +127,10 @@ def deploy(target, *endpoints: Endpoint) -> None:
         return
     done |= set(sagas)
     with target.connect() as database:
-        apply(database, plan(replace(target.settings, sagas=tuple(replace(each, name=named(each.name)) for each in sagas))))
+        apply(
+            database,
+            plan(replace(target.settings, sagas=tuple(replace(each, name=named(each.name)) for each in sagas))),
+        )
 
 
 class Desk:
@@ -221,7 +224,9 @@ def make_desk(target, sql):
     """Return a function that makes an endpoint with a saga and empty tables: `make_desk("pessimistic", …)`."""
     desks = []
 
-    def make(concurrency: str = "pessimistic", *, lock_timeout=timedelta(seconds=20), saga=None, mode=None, **options) -> Desk:
+    def make(
+        concurrency: str = "pessimistic", *, lock_timeout=timedelta(seconds=20), saga=None, mode=None, **options
+    ) -> Desk:
         saga = saga or make_ledger(concurrency, f"Ledger_{concurrency}", lock_timeout=lock_timeout)
         desks.append(Desk(target, sql, saga, **({"transaction_mode": mode} if mode else {}), **options))
         return desks[-1]
@@ -233,7 +238,9 @@ def make_desk(target, sql):
 
 def racing_endpoint(concurrency: str) -> Endpoint:
     """Return an endpoint for worker processes: any message starts an account, and all conflicts are retried."""
-    endpoint = Endpoint(f"Race.{concurrency}", error_queue="error", recoverability=Recoverability(policy=ConflictPolicy(retries=1000)))
+    endpoint = Endpoint(
+        f"Race.{concurrency}", error_queue="error", recoverability=Recoverability(policy=ConflictPolicy(retries=1000))
+    )
 
     @endpoint.saga
     class Account(Saga[LedgerState], correlate={Add: "account"}, concurrency=concurrency):

@@ -84,7 +84,9 @@ def _name_argument(kind: type, method: str, place: int) -> None:
     @wraps(given)
     def in_schema(self: Any, *args: Any, **options: Any) -> Any:
         if _asks():
-            args = tuple(named(each) if number == place and each is not None else each for number, each in enumerate(args))
+            args = tuple(
+                named(each) if number == place and each is not None else each for number, each in enumerate(args)
+            )
         return given(self, *args, **options)
 
     setattr(kind, method, in_schema)

@@ -47,7 +47,9 @@ def _get(url: str, **headers: str) -> tuple[int, str, str]:
 def scrape(url: str, *, openmetrics: bool = False) -> Scrape:
     """Read the metrics."""
     status, kind, text = _get(url, **({"Accept": OPENMETRICS} if openmetrics else {}))
-    assert (status, kind.partition(";")[0]) == (200, "application/openmetrics-text" if openmetrics else "text/plain"), text
+    assert (status, kind.partition(";")[0]) == (200, "application/openmetrics-text" if openmetrics else "text/plain"), (
+        text
+    )
     return Scrape((parse_openmetrics if openmetrics else parse_text)(text))
 
 

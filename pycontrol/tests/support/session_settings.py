@@ -165,17 +165,27 @@ class Journey:
         self.admin.close()
 
     def _make_endpoint(self) -> Endpoint:
-        recoverability = Recoverability(immediate_retries=1, delayed_retries=1, delay_increase=timedelta(milliseconds=1))
+        recoverability = Recoverability(
+            immediate_retries=1, delayed_retries=1, delay_increase=timedelta(milliseconds=1)
+        )
         endpoint = Endpoint("Sales", recoverability=recoverability)
 
         @endpoint.handles("Shop.Messages.Travel", Travel)
         def handle(message, context):
             if self._name:
-                self._seen |= set(context.connection.execute("SELECT pg_catalog.current_setting(%s)", (self._name,)).fetchone())
+                self._seen |= set(
+                    context.connection.execute("SELECT pg_catalog.current_setting(%s)", (self._name,)).fetchone()
+                )
             self._calls[message.wish] += 1
             context.connection.execute("INSERT INTO public.business VALUES (%s)", (message.number,))
-            context.send(b"{}", to="Billing", headers={"Shop.Name": message.name, "NServiceBus.EnclosedMessageTypes": "Shop.Noted"})
-            if (message.wish == "retried" and self._calls["retried"] == 1) or (message.wish == "fails" and self._hopeless):
+            context.send(
+                b"{}",
+                to="Billing",
+                headers={"Shop.Name": message.name, "NServiceBus.EnclosedMessageTypes": "Shop.Noted"},
+            )
+            if (message.wish == "retried" and self._calls["retried"] == 1) or (
+                message.wish == "fails" and self._hopeless
+            ):
                 raise ValueError(message.wish)
 
         endpoint.saga(make_ledger("pessimistic", "Ledger_settings"))
@@ -198,7 +208,9 @@ class Journey:
         setting = sql.SQL(".").join(map(sql.Identifier, name.split(".")))
         names = name == "search_path" and value  # a list of names, not one text
         try:
-            self.admin.execute(sql.SQL("ALTER DATABASE {} SET {} = {}").format(database, setting, sql.SQL(value) if names else value))
+            self.admin.execute(
+                sql.SQL("ALTER DATABASE {} SET {} = {}").format(database, setting, sql.SQL(value) if names else value)
+            )
         except psycopg.errors.CantChangeRuntimeParam:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("PGOPTIONS", f"-c {name}={value}")
@@ -239,18 +251,32 @@ class Journey:
             bus.send(Open("A", 7), to="Sales")
             bus.send(Add("A", 4), to="Sales")
         self._handle(database)
-        yield from self._differs("calls of handlers", dict(self._calls), {"fails": 4, "handled": 1, "retried": 2, "delayed": 1, "lent": 1})
-        yield from self._differs("rows of handlers", self._column("SELECT number FROM business ORDER BY 1"), [2, 3, 4, 5])
-        yield from self._differs("error queue", self._column("SELECT convert_from(body, 'UTF8')::json ->> 'Name' FROM error"), [NAME])
-        yield from self._differs("sent by handlers", self._column("SELECT headers::json ->> 'Shop.Name' FROM \"Billing\""), [NAME] * 4)
-        yield from self._differs("saga", [row[1] for row in database.call("list_sagas", "Ledger_settings", count=9)], ["A"])
+        yield from self._differs(
+            "calls of handlers", dict(self._calls), {"fails": 4, "handled": 1, "retried": 2, "delayed": 1, "lent": 1}
+        )
+        yield from self._differs(
+            "rows of handlers", self._column("SELECT number FROM business ORDER BY 1"), [2, 3, 4, 5]
+        )
+        yield from self._differs(
+            "error queue", self._column("SELECT convert_from(body, 'UTF8')::json ->> 'Name' FROM error"), [NAME]
+        )
+        yield from self._differs(
+            "sent by handlers", self._column("SELECT headers::json ->> 'Shop.Name' FROM \"Billing\""), [NAME] * 4
+        )
+        yield from self._differs(
+            "saga", [row[1] for row in database.call("list_sagas", "Ledger_settings", count=9)], ["A"]
+        )
         yield from self._differs("notes of the saga", self._column("SELECT count(*) FROM audit"), [2])
         self._hopeless = False
         yield from self._differs("retried by an operator", ErrorQueue(database).retry_all().done, 1)
         self._handle(database)
-        yield from self._differs("rows after that", self._column("SELECT number FROM business ORDER BY 1"), [1, 2, 3, 4, 5])
+        yield from self._differs(
+            "rows after that", self._column("SELECT number FROM business ORDER BY 1"), [1, 2, 3, 4, 5]
+        )
         yield from self._differs("deployed at", database.call("get_version")[0].applied_at, self._deployed_at)
-        yield from self._differs("verify", [each.detail for each in verify(database, self._plan) if not each.remark], [])
+        yield from self._differs(
+            "verify", [each.detail for each in verify(database, self._plan) if not each.remark], []
+        )
 
     def _lend(self) -> Iterator[str]:
         """Send on a connection of the caller's own, which keeps its settings, or refuses the message in a sentence."""
@@ -267,7 +293,9 @@ class Journey:
         if encoding == "UTF8" and told:
             yield f"a lent connection is refused: {told}"
         if encoding != "UTF8":
-            yield from self._differs("refused", (f"client_encoding {encoding}" in told, self._column('SELECT 1 FROM "Sales"')), (True, []))
+            yield from self._differs(
+                "refused", (f"client_encoding {encoding}" in told, self._column('SELECT 1 FROM "Sales"')), (True, [])
+            )
             self._send_lent(self.admin)
 
     def _send_lent(self, connection: psycopg.Connection) -> None:
@@ -277,7 +305,9 @@ class Journey:
     def _handle(self, database: Connection) -> None:
         """Handle messages until none is left, delayed ones included."""
         end = time.monotonic() + _DEADLINE_S
-        while self._endpoint.process_one(database).kind is not Kind.EMPTY or self._column('SELECT 1 FROM "Sales.Delayed"'):
+        while self._endpoint.process_one(database).kind is not Kind.EMPTY or self._column(
+            'SELECT 1 FROM "Sales.Delayed"'
+        ):
             assert time.monotonic() < end, f"messages are left: {dict(self._calls)}"
 
     def _column(self, query: str) -> list:

@@ -130,7 +130,9 @@ def search(each: Check, folder: Path, *, include: str | None = None) -> Result:
         AssertionError: a program failed or printed something unexpected.
     """
     # spin runs the preprocessor in a shell, which removes the outer quotes
-    defines = [f"-D{name}" for name in each.defines] + ([] if include is None else [f"-DTRACE='\"{folder / include}\"'"])
+    defines = [f"-D{name}" for name in each.defines] + (
+        [] if include is None else [f"-DTRACE='\"{folder / include}\"'"]
+    )
     _run(folder, ["spin", "-a", *defines, MODELS / f"{each.model}.pml"])
     _run(folder, ["gcc", "-w", "-o", "pan", *_flags(each, include), "pan.c"])
     output = _run(folder, ["./pan", f"-m{MAX_DEPTH}", *(["-a", "-f"] if each.live else [])])
@@ -157,7 +159,9 @@ def _read(output: str) -> Result:
         raise AssertionError(f"pan printed no result: {output}")
     depth, errors, states = map(int, found.groups())
     incomplete = ("Search not completed", "max search depth too small", "out of memory", "hash factor", "truncat")
-    unreached = tuple(f"{file}:{line} {statement}" for file, line, statement in _UNREACHED.findall(output) if statement != "-end-")
+    unreached = tuple(
+        f"{file}:{line} {statement}" for file, line, statement in _UNREACHED.findall(output) if statement != "-end-"
+    )
     return Result(errors, states, depth, not any(each in output for each in incomplete), unreached, output)
 
 

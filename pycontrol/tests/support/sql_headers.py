@@ -108,7 +108,9 @@ def read_header(path: Path, engine: str) -> Header:
 
 def _parameters(text: str, engine: str) -> Iterator[Column]:
     bare = without_comments(text, engine)
-    for entry in split_commas(re.sub(r"^\s*\(|\)\s*RETURNS.*$", "", bare, flags=re.S) if engine == "sqlserver" else bare):
+    for entry in split_commas(
+        re.sub(r"^\s*\(|\)\s*RETURNS.*$", "", bare, flags=re.S) if engine == "sqlserver" else bare
+    ):
         found = PARAMETER[engine].fullmatch(" ".join(entry.split()))
         if not found:
             raise ValueError(f"not a parameter in the house style's form: {entry.strip()}")

@@ -109,7 +109,9 @@ def main() -> None:
         folder = Path(name)
         made = shortened(spans_of_a_run(folder, embedded.start(folder)))
         embedded.stop(folder)
-    GUIDE.write_text(BLOCK.sub(lambda found: f"{found[1]}{made}{found[3]}", GUIDE.read_text(encoding="utf-8")), encoding="utf-8")
+    GUIDE.write_text(
+        BLOCK.sub(lambda found: f"{found[1]}{made}{found[3]}", GUIDE.read_text(encoding="utf-8")), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ def upserts(procedures: Path) -> set[str]:
         text = path.read_text(encoding="utf-8")
         if "postgresql" not in path.parts and (name := NAME.search(text)):
             texts[name[1] or name[2]] = text
-    found = {name for name, text in texts.items() if "HOLDLOCK" in text and "INSERT INTO" in text.partition("HOLDLOCK")[2]}
+    found = {
+        name for name, text in texts.items() if "HOLDLOCK" in text and "INSERT INTO" in text.partition("HOLDLOCK")[2]
+    }
     while more := {name for name, text in texts.items() if name not in found and found & set(HELPER.findall(text))}:
         found |= more
     return found

@@ -135,7 +135,14 @@ class Shop:
 
     def settings(self, handler: str = "note", *, others: tuple[QueueSettings, ...] = (), **options) -> Settings:
         """Return settings with a worker for the queue; options of the supervisor and of the worker are given by name."""
-        of_supervisor = {"stop_timeout", "breaker_seconds", "idle_timeout", "error_queue", "wake_up", "delayed_lateness"}
+        of_supervisor = {
+            "stop_timeout",
+            "breaker_seconds",
+            "idle_timeout",
+            "error_queue",
+            "wake_up",
+            "delayed_lateness",
+        }
         supervisor = {key: options.pop(key) for key in list(options) if key in of_supervisor}
         return replace(
             self.target.settings,
@@ -145,7 +152,9 @@ class Shop:
 
     def worked(self, name: str, handler: str = "note", **options) -> QueueSettings:
         """Return the settings of a queue with a worker."""
-        return QueueSettings(name, worker=WorkerSettings(f"tests.support.handlers:{handler}", **({"peek_delay": 0.1} | options)))
+        return QueueSettings(
+            name, worker=WorkerSettings(f"tests.support.handlers:{handler}", **({"peek_delay": 0.1} | options))
+        )
 
     def run(self, handler: str = "note", **options) -> Running:
         """Return a supervisor for the queue, as a context manager."""
@@ -187,7 +196,15 @@ def shop(target, make_queue, sql) -> Shop:
 
 
 @contextmanager
-def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: float = 30.0, path: tuple[Path, ...] = (), *, group: bool = False):
+def supervisor_process(
+    shop: Shop,
+    handler: str,
+    limit: int = 2,
+    stop_timeout: float = 30.0,
+    path: tuple[Path, ...] = (),
+    *,
+    group: bool = False,
+):
     """Run a supervisor in a separate process, as the command line does; it is killed at the end if it still runs.
 
     `path` are folders that the process and its workers import from first. With `group`, it has a process group of its own.
@@ -228,7 +245,9 @@ def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: f
         if process.poll() is None:
             raise
         said = "".join(process.stdout.readlines()[-20:])
-        raise AssertionError(f"{error}\nThe supervisor's process had ended with {process.returncode}, and said:\n{said}") from None
+        raise AssertionError(
+            f"{error}\nThe supervisor's process had ended with {process.returncode}, and said:\n{said}"
+        ) from None
     finally:
         with suppress(ProcessLookupError):
             process.kill()

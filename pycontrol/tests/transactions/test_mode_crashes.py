@@ -141,7 +141,9 @@ def needs_two_phase(target):
 def once(business):
     """Every order exactly once, everywhere."""
     numbers = business.written()
-    return set(numbers.values()) == {1} and business.sent() == numbers and all(c == numbers for c in business.elsewhere())
+    return (
+        set(numbers.values()) == {1} and business.sent() == numbers and all(c == numbers for c in business.elsewhere())
+    )
 
 
 # ------------------------------------------------------------------ one crash at every step
@@ -222,7 +224,9 @@ def test_recovery_leaves_a_coordinator_alone_that_still_runs(business, needs_two
     seen = []
     with shop.connect() as database, shop.connect() as aside:
         step = at_step("before commit", lambda: seen.append((recover(aside, shop.participants), shop.in_doubt())))
-        pipeline = pipeline_of(database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=step)
+        pipeline = pipeline_of(
+            database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=step
+        )
         outcome = pipeline.process_one()
         pipeline.process_one()
         pipeline.close()
@@ -241,7 +245,9 @@ def test_a_coordinator_does_not_mind_that_recovery_commits_before_it(business, n
     seen = []
     with shop.connect() as database, shop.connect() as aside:
         step = at_step("committed", lambda: seen.append(recover(aside, shop.participants)))
-        pipeline = pipeline_of(database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=step)
+        pipeline = pipeline_of(
+            database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=step
+        )
         outcomes = [pipeline.process_one().kind for _ in range(3)]
         pipeline.close()
 
@@ -252,20 +258,27 @@ def test_a_coordinator_does_not_mind_that_recovery_commits_before_it(business, n
 
 
 @pytest.mark.parametrize("step", ["recorded", "after prepare shop", "before commit"])
-def test_a_connection_lost_before_the_decision_leaves_nothing_and_the_message_is_handled_again(business, step, needs_two_phase, sql):
+def test_a_connection_lost_before_the_decision_leaves_nothing_and_the_message_is_handled_again(
+    business, step, needs_two_phase, sql
+):
     shop = business("transaction_scope")
     shop.order(1)
     with shop.connect() as database:
         pid = database.driver_connection.info.backend_pid
         lose = at_step(step, lambda: sql.run("SELECT pg_terminate_backend(?, 5000)", pid))
-        pipeline = pipeline_of(database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=lose)
+        pipeline = pipeline_of(
+            database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=lose
+        )
         outcome = pipeline.process_one()
         pipeline.close()
     before = shop.elsewhere()
 
     shop.work("transaction_scope")
 
-    assert (outcome.kind, before) == (Kind.FAILED, [Counter(), Counter()])  # the message itself may have ended the session
+    assert (outcome.kind, before) == (
+        Kind.FAILED,
+        [Counter(), Counter()],
+    )  # the message itself may have ended the session
     assert once(shop)
 
 
@@ -274,7 +287,9 @@ def test_a_commit_whose_answer_is_lost_is_carried_out_everywhere_once(business, 
     shop.order(1)
     with Wire(tmp_path, shop.target.url) as wire, connect_url("postgresql", wire.url) as database:
         lose = at_step("before commit", wire.swallow_the_commits_answer)
-        pipeline = pipeline_of(database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=lose)
+        pipeline = pipeline_of(
+            database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=lose
+        )
         with pytest.raises(DatabaseUnavailable):
             pipeline.process_one()
         pipeline.close()
@@ -298,7 +313,9 @@ class Wire:
         self._listener.bind(str(folder / ".s.PGSQL.5432"))
         self._listener.listen()
         self._swallows = False
-        self.url = psycopg.conninfo.make_conninfo(url, host=str(folder), port=5432, sslmode="disable", gssencmode="disable")
+        self.url = psycopg.conninfo.make_conninfo(
+            url, host=str(folder), port=5432, sslmode="disable", gssencmode="disable"
+        )
         self._thread = threading.Thread(target=self._carry, daemon=True)
 
     def __enter__(self):
@@ -333,13 +350,17 @@ def lose_participant(sql, name, places):
 
 
 @pytest.mark.parametrize("step", ["handled", "after prepare shop", "before prepare books"])
-def test_a_participant_lost_before_the_decision_undoes_everything_and_the_message_is_tried_again(business, step, needs_two_phase, sql, places):
+def test_a_participant_lost_before_the_decision_undoes_everything_and_the_message_is_tried_again(
+    business, step, needs_two_phase, sql, places
+):
     shop = business("transaction_scope")
     shop.order(1)
     with shop.connect() as database:
         lost = []
         step = at_step(step, lambda: lost or lost.append(lose_participant(sql, "books", places)))
-        pipeline = pipeline_of(database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=step)
+        pipeline = pipeline_of(
+            database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=step
+        )
         outcomes = [pipeline.process_one().kind for _ in range(3)]
         pipeline.close()
 
@@ -353,7 +374,9 @@ def test_a_participant_lost_after_the_decision_commits_when_it_is_back(business,
     shop.order(1)
     with shop.connect() as database:
         step = at_step("committed", lambda: lose_participant(sql, "books", places))
-        pipeline = pipeline_of(database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=step)
+        pipeline = pipeline_of(
+            database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=step
+        )
         first, (_, late) = pipeline.process_one(), shop.elsewhere()
         decided = [each.state for each in list_in_doubt(shop.queue.database, shop.participants)[0]]
         second = pipeline.process_one()
@@ -393,7 +416,9 @@ def test_workers_killed_at_random_while_recovery_runs_agree_everywhere(business,
 
     recovering = threading.Thread(target=keep_recovering)
     recovering.start()
-    workers = [spawn_worker(shop.target, shop.queue.name, "transaction_scope", shop.participants, None) for _ in range(3)]
+    workers = [
+        spawn_worker(shop.target, shop.queue.name, "transaction_scope", shop.participants, None) for _ in range(3)
+    ]
     for kill in range(kills):
         eventually(lambda kill=kill: sum(shop.written().values()) >= kill * count // 20, "some progress")
         victim = dice.choice(workers)

@@ -129,7 +129,9 @@ def test_an_immediate_send_stays_though_the_handler_fails(run, queue, database, 
 
 
 @pytest.mark.promise("receive-only-may-send-twice")
-def test_receive_only_sends_before_it_removes_so_that_a_failing_removal_leaves_a_sent_message(run, queue, database, business, sql):
+def test_receive_only_sends_before_it_removes_so_that_a_failing_removal_leaves_a_sent_message(
+    run, queue, database, business, sql
+):
     if database.engine != "postgresql":
         pytest.skip("SQL Server has no deferred constraints to make a COMMIT fail")
     sql.run("ALTER TABLE business ADD CONSTRAINT single UNIQUE (number) DEFERRABLE INITIALLY DEFERRED")
@@ -166,7 +168,9 @@ def test_a_failing_message_is_called_as_often_as_configured_and_then_moves(run, 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.promise("handlers-header-changes")
-def test_header_changes_of_a_failing_handler_reach_neither_a_retry_nor_the_error_queue(run, queue, database, business, mode):
+def test_header_changes_of_a_failing_handler_reach_neither_a_retry_nor_the_error_queue(
+    run, queue, database, business, mode
+):
     seen = []
 
     def change_and_fail(context):
@@ -319,7 +323,9 @@ def seen(database):
 @pytest.mark.promise("session-is-clean")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("mode", TRANSACTIONAL)
-def test_what_a_handler_changes_in_its_session_the_next_one_does_not_meet(run, queue, database, business, seen, mode, change):
+def test_what_a_handler_changes_in_its_session_the_next_one_does_not_meet(
+    run, queue, database, business, seen, mode, change
+):
     def changing(context):
         seen(context)
         context.connection.execute(seen.changes[change])
@@ -343,7 +349,9 @@ def test_neither_do_the_other_messages_of_a_batch(queue, database, business, see
         seen(context)
         context.connection.execute(seen.changes[change])
 
-    batches = Batches(pipeline_of(database, endpoint_of("Sales", "sends_atomic_with_receive", {}, then=changing)), batch_size(4, 1.0))
+    batches = Batches(
+        pipeline_of(database, endpoint_of("Sales", "sends_atomic_with_receive", {}, then=changing)), batch_size(4, 1.0)
+    )
 
     outcomes = batches.process()
 
@@ -354,7 +362,9 @@ def test_neither_do_the_other_messages_of_a_batch(queue, database, business, see
 def test_a_session_that_a_handler_reaches_without_its_context_is_reset_too(queue, database, business):
     """The caller lends the connection, and the handler closes over it."""
     if database.engine != "postgresql":
-        pytest.skip("only the driver of PostgreSQL shows what a handler executes on a connection that it did not ask for")
+        pytest.skip(
+            "only the driver of PostgreSQL shows what a handler executes on a connection that it did not ask for"
+        )
     lent, found, endpoint = database.driver_connection, [], Endpoint("Sales")
 
     @endpoint.handles(TYPE, Order)
@@ -370,7 +380,9 @@ def test_a_session_that_a_handler_reaches_without_its_context_is_reset_too(queue
 
 
 @pytest.mark.parametrize("statement", ["SET LOCAL app.who = 'me'", "SELECT set_config('app.who', 'me', true)"])
-def test_what_is_set_until_the_end_of_the_transaction_is_there_at_its_commit(run, database, business, sql, seen, statement):
+def test_what_is_set_until_the_end_of_the_transaction_is_there_at_its_commit(
+    run, database, business, sql, seen, statement
+):
     """A deferred trigger reads it, as an audit of rows does."""
     if database.engine != "postgresql":
         pytest.skip("SQL Server has no settings that end with the transaction")
@@ -378,7 +390,9 @@ def test_what_is_set_until_the_end_of_the_transaction_is_there_at_its_commit(run
     sql.run(
         "CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO told VALUES (current_setting(''app.who'', true)); RETURN NULL; END'"
     )
-    sql.run("CREATE CONSTRAINT TRIGGER tells AFTER INSERT ON business DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell()")
+    sql.run(
+        "CREATE CONSTRAINT TRIGGER tells AFTER INSERT ON business DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell()"
+    )
     try:
         (outcome,) = run("sends_atomic_with_receive", lambda context: context.connection.execute(statement))
         found = [row[0] for row in sql.run("SELECT who FROM told")]
@@ -393,7 +407,13 @@ def test_settings_of_many_messages_leave_no_more_prepared_statements(queue, data
     for number in range(8):
         queue.send(b'{"Number":%d}' % number, {"NServiceBus.EnclosedMessageTypes": TYPE})
     pipeline = pipeline_of(
-        database, endpoint_of("Sales", "sends_atomic_with_receive", {}, then=lambda context: context.connection.execute("SET work_mem = '5MB'"))
+        database,
+        endpoint_of(
+            "Sales",
+            "sends_atomic_with_receive",
+            {},
+            then=lambda context: context.connection.execute("SET work_mem = '5MB'"),
+        ),
     )
     counts = []
 
@@ -455,7 +475,9 @@ def test_a_connection_that_the_handler_brings_along_takes_part_and_is_its_own_ag
     assert after == (True, "IDLE", (1,))
 
 
-def test_a_connection_to_a_database_that_recovery_does_not_know_is_refused(run, business, two_phase, target, new_database):
+def test_a_connection_to_a_database_that_recovery_does_not_know_is_refused(
+    run, business, two_phase, target, new_database
+):
     url = new_database(target.label)
     with psycopg.connect(url) as mine:
         (outcome,) = run(None, endpoint=scope(lambda context: context.enlist(mine), {"shop": two_phase}))
@@ -466,7 +488,9 @@ def test_a_connection_to_a_database_that_recovery_does_not_know_is_refused(run, 
 FAR = {"far": "postgresql://127.0.0.1:1/shop"}
 
 
-def test_a_participant_out_of_reach_is_trouble_of_the_queue_and_no_attempt_of_the_message(run, queue, sql, database, business, two_phase):
+def test_a_participant_out_of_reach_is_trouble_of_the_queue_and_no_attempt_of_the_message(
+    run, queue, sql, database, business, two_phase
+):
     sql.run("DELETE FROM rowpost.failure")
 
     for _ in range(3):
@@ -513,7 +537,9 @@ CHAINS_OF_SQLSERVER = [
 @pytest.mark.parametrize("statements", CHAINS, ids="; ".join)
 @pytest.mark.parametrize("swallowed", [False, True])
 @pytest.mark.parametrize("mode", TRANSACTIONAL)
-def test_a_handler_that_ends_its_transaction_and_begins_another_fails_and_sends_nothing(run, queue, database, business, mode, swallowed, statements):
+def test_a_handler_that_ends_its_transaction_and_begins_another_fails_and_sends_nothing(
+    run, queue, database, business, mode, swallowed, statements
+):
     if database.engine != "postgresql":
         pytest.skip("only the driver of PostgreSQL shows which command ended a transaction")
 
@@ -534,7 +560,9 @@ def test_a_handler_that_ends_its_transaction_and_begins_another_fails_and_sends_
 @pytest.mark.parametrize("statements", CHAINS_OF_SQLSERVER, ids="; ".join)
 @pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.parametrize("mode", TRANSACTIONAL)
-def test_on_sql_server_too_such_a_handler_sends_nothing_and_its_message_exists_once(run, queue, database, business, mode, raises, statements):
+def test_on_sql_server_too_such_a_handler_sends_nothing_and_its_message_exists_once(
+    run, queue, database, business, mode, raises, statements
+):
     if database.engine != "sqlserver":
         pytest.skip("PostgreSQL: the test above")
 
@@ -568,7 +596,10 @@ def test_on_sql_server_a_message_that_ends_its_own_session_is_counted(run, sql, 
     assert ([row[0] for row in sql.run(f"SELECT COUNT(*) FROM {sql.table('Sales')}")], business()) == ([1], [])
 
 
-@pytest.mark.parametrize("roll_back", ["ROLLBACK TO SAVEPOINT mine", "rollback work to mine", "SELECT 1; ROLLBACK TO mine", b"ROLLBACK TO mine"])
+@pytest.mark.parametrize(
+    "roll_back",
+    ["ROLLBACK TO SAVEPOINT mine", "rollback work to mine", "SELECT 1; ROLLBACK TO mine", b"ROLLBACK TO mine"],
+)
 def test_a_handler_may_roll_back_to_its_own_savepoint(run, database, business, roll_back):
     if database.engine != "postgresql":
         pytest.skip("the statements are PostgreSQL's")
@@ -585,7 +616,9 @@ def test_a_handler_may_roll_back_to_its_own_savepoint(run, database, business, r
 
 @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "END", "commit work"])
 def test_sql_that_ends_a_participants_transaction_fails_the_message(run, business, two_phase, statement):
-    (outcome,) = run(None, endpoint=scope(lambda context: context.enlist("shop").execute(statement), {"shop": two_phase}))
+    (outcome,) = run(
+        None, endpoint=scope(lambda context: context.enlist("shop").execute(statement), {"shop": two_phase})
+    )
 
     assert outcome.kind is Kind.MOVED_TO_ERROR
     assert "HandlerBrokeTransaction" in outcome.error
@@ -628,13 +661,19 @@ def test_what_cannot_be_prepared_undoes_everything(run, business, two_phase, dat
     (outcome,) = run(None, endpoint=scope(handle, {"shop": two_phase}))
 
     assert "ParticipantFailed" in outcome.error
-    assert (business(), list_in_doubt(database, {"shop": two_phase}), database.call("list_decisions")) == ([], ([], {}), [])
+    assert (business(), list_in_doubt(database, {"shop": two_phase}), database.call("list_decisions")) == (
+        [],
+        ([], {}),
+        [],
+    )
 
 
 # ------------------------------------------------------------------ what a handler must not do with its connection
 @pytest.mark.parametrize("mode", TRANSACTIONAL)
 @pytest.mark.parametrize("verb", ["commit", "rollback", "close"])
-def test_the_lent_connection_refuses_to_be_ended_and_the_message_is_handled_all_the_same(run, database, business, mode, verb):
+def test_the_lent_connection_refuses_to_be_ended_and_the_message_is_handled_all_the_same(
+    run, database, business, mode, verb
+):
     if database.engine != "postgresql":
         pytest.skip("pyodbc's connections take no attributes: what a handler did is found afterwards")
 
@@ -684,7 +723,9 @@ def test_transaction_blocks_of_psycopg_are_savepoints_and_allowed(run, database,
 @pytest.mark.parametrize(("statement", "kind", "waiting"), [
     ("ROLLBACK", Kind.FAILED, 1), ("COMMIT", Kind.MOVED_TO_ERROR, 0),
 ])  # fmt: skip
-def test_sql_that_ends_the_transaction_is_seen_and_the_message_exists_once(run, queue, database, business, statement, kind, waiting):
+def test_sql_that_ends_the_transaction_is_seen_and_the_message_exists_once(
+    run, queue, database, business, statement, kind, waiting
+):
     if database.engine != "postgresql":
         pytest.skip("what ended a transaction of SQL Server is not told: the message moves at once")
 
@@ -708,7 +749,9 @@ def test_a_handler_that_ends_the_transaction_sends_nothing(run, database, busine
     assert bodies(database, "Billing") == []
 
 
-def test_a_row_that_another_worker_took_after_a_roll_back_is_not_copied_to_the_error_queue(queue, database, business, open_database):
+def test_a_row_that_another_worker_took_after_a_roll_back_is_not_copied_to_the_error_queue(
+    queue, database, business, open_database
+):
     if database.engine != "postgresql":
         pytest.skip("what ended a transaction of SQL Server is not told: the message moves at once")
     other = open_database()
@@ -731,7 +774,9 @@ def test_a_row_that_another_worker_took_after_a_roll_back_is_not_copied_to_the_e
 def test_secrets_of_participants_come_from_the_process_environment(monkeypatch):
     monkeypatch.setenv("SHOP_PASSWORD", "s3cret")
 
-    found = resolve_participants({"shop": "postgresql://a", "books": "x"}, {"shop": "postgresql://app:${SHOP_PASSWORD}@db/shop"})
+    found = resolve_participants(
+        {"shop": "postgresql://a", "books": "x"}, {"shop": "postgresql://app:${SHOP_PASSWORD}@db/shop"}
+    )
 
     assert found == {"shop": "postgresql://app:s3cret@db/shop", "books": "x"}
 

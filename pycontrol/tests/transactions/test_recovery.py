@@ -60,7 +60,12 @@ def doubt(new_database):
 
 
 def environment(folder, doubt, participants=True):
-    lines = ["environment: doubt", "engine: postgresql", f"url: {json.dumps(doubt.url)}", "queues: {Sales: {}, error: {}}"]
+    lines = [
+        "environment: doubt",
+        "engine: postgresql",
+        f"url: {json.dumps(doubt.url)}",
+        "queues: {Sales: {}, error: {}}",
+    ]
     if participants:
         lines += ["participants:", f"  shop: {{url: {json.dumps(doubt.shop)}}}"]
     file = folder / "doubt.yml"
@@ -87,7 +92,10 @@ def test_the_program_lists_what_is_in_doubt_and_resolves_it(doubt, tmp_path):
     resolved = rowpost("transactions", "resolve", "--json")
     after = rowpost("transactions", "list")
 
-    assert {each["gid"]: each["state"] for each in before.json["in_doubt"]} == {decided: "decided", abandoned: "abandoned"}
+    assert {each["gid"]: each["state"] for each in before.json["in_doubt"]} == {
+        decided: "decided",
+        abandoned: "abandoned",
+    }
     assert (before.code, resolved.code, after.code) == (1, 0, 0)
     assert (resolved.json["committed"], resolved.json["rolled_back"]) == ([decided], [abandoned])
     assert (doubt.written(), doubt.decisions()) == ([1], [])
@@ -106,7 +114,11 @@ def test_the_program_says_where_participants_are_named_when_there_is_none(doubt,
 def test_a_supervisor_resolves_what_is_in_doubt(doubt, tmp_path):
     doubt.leave("a", 1, decided=True)
     doubt.leave("b", 2, decided=False)
-    lines = environment(tmp_path, doubt).read_text().replace("Sales: {}", "Sales: {worker: {handler: 'tests.support.handlers:note'}}")
+    lines = (
+        environment(tmp_path, doubt)
+        .read_text()
+        .replace("Sales: {}", "Sales: {worker: {handler: 'tests.support.handlers:note'}}")
+    )
     (tmp_path / "doubt.yml").write_text(lines)
 
     with Running(load_settings(tmp_path / "doubt.yml")):
@@ -152,7 +164,9 @@ def test_participants_of_the_environment_are_read_with_their_secrets_and_not_sho
     assert "cret" not in repr(settings)
 
 
-@pytest.mark.parametrize("text", ["{shop: {}}", "{shop: {url: 'Server=sql01'}}", "{shop: {url: 'postgresql://a', port: 1}}"])
+@pytest.mark.parametrize(
+    "text", ["{shop: {}}", "{shop: {url: 'Server=sql01'}}", "{shop: {url: 'postgresql://a', port: 1}}"]
+)
 def test_participants_that_are_not_what_they_should_be_are_refused(doubt, tmp_path, text):
     file = environment(tmp_path, doubt, participants=False)
     file.write_text(f"{file.read_text()}\nparticipants: {text}")

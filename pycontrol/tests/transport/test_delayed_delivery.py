@@ -271,7 +271,9 @@ def test_an_idle_queue_costs_its_peeks_and_no_move(shop):
         database.call_all = lambda calls, **how: trips.append(calls) or call_all(calls, **how)
         return database
 
-    with shop.run("note", peek_delay=0.1, tasks=partial(TaskGroup, mover=partial(make_delayed_mover, connect=counted))) as supervisor:
+    with shop.run(
+        "note", peek_delay=0.1, tasks=partial(TaskGroup, mover=partial(make_delayed_mover, connect=counted))
+    ) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 50, "five seconds of peeks")
         idle, peeks = len(trips), [event.at for event in supervisor.seen(events.Peeked)]
         store_as_nservicebus_does(shop)
@@ -290,7 +292,9 @@ def test_a_queue_without_its_delayed_table_is_worked_and_its_mover_reports_the_p
         shop.send(3)
         supervisor.until(lambda: shop.handled() == 3, "messages are handled")
 
-    assert {event.error.partition(":")[0] for event in supervisor.seen(events.Trouble)} == {f"Failed to move due messages of {shop.name}"}
+    assert {event.error.partition(":")[0] for event in supervisor.seen(events.Trouble)} == {
+        f"Failed to move due messages of {shop.name}"
+    }
 
 
 @pytest.mark.promise("delay-range")
@@ -329,7 +333,9 @@ def test_a_running_mover_does_not_delay_the_peeks_of_a_queue(shop, open_database
     other = open_database()
     other.begin()
     table = shop.sql.table(shop.name + ".Delayed")
-    other.driver_connection.execute(f"SELECT * FROM {table} FOR UPDATE" if other.engine == "postgresql" else f"DELETE FROM {table}")
+    other.driver_connection.execute(
+        f"SELECT * FROM {table} FOR UPDATE" if other.engine == "postgresql" else f"DELETE FROM {table}"
+    )
 
     with shop.run("note", peek_delay=0.1) as supervisor:
         shop.send(20)

@@ -175,7 +175,9 @@ def test_every_spelling_of_failed_q_leads_back(error, errors, database, queue):
     assert queue.peek() == 2
 
 
-def test_a_message_that_another_session_locked_or_removed_is_not_retried_twice(error, errors, open_database, needs_readpast):
+def test_a_message_that_another_session_locked_or_removed_is_not_retried_twice(
+    error, errors, open_database, needs_readpast
+):
     error.send(b"body", failed())
     (row,) = rows(errors)
     other = open_database()
@@ -261,7 +263,9 @@ def test_a_message_retried_by_servicecontrol_is_acknowledged_once_it_is_handled(
 
 @pytest.mark.promise("retry-from-error-queue")
 def test_a_retried_message_that_fails_again_is_not_acknowledged(error, queue, database):
-    queue.send(b"42", {"ServiceControl.Retry.UniqueMessageId": "4711", "ServiceControl.Retry.AcknowledgementQueue": "Billing"})
+    queue.send(
+        b"42", {"ServiceControl.Retry.UniqueMessageId": "4711", "ServiceControl.Retry.AcknowledgementQueue": "Billing"}
+    )
 
     outcome = Pipeline(database, "Sales", Endpoint("Sales")).process_one()
 
@@ -396,7 +400,9 @@ def test_show_explains_a_message_whose_headers_cannot_be_read(program: Program, 
     retried = program("errors", "retry", row, "--to", "Billing")
 
     assert (shown.code, refused.code, retried.code) == (0, 2, 0)
-    assert all(text in shown.out for text in ("cannot be read", "ServiceControl cannot import it", "--to QUEUE", "{broken"))
+    assert all(
+        text in shown.out for text in ("cannot be read", "ServiceControl cannot import it", "--to QUEUE", "{broken")
+    )
     assert "--to QUEUE" in refused.err
 
 

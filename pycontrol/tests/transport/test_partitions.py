@@ -250,10 +250,13 @@ def workers_of(shop, name):
     """Sessions of a partition's workers at the server."""
     if shop.engine == "postgresql":
         rows = shop.probe.run(
-            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE ?", f"rowpost worker {name} %"
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE ?",
+            f"rowpost worker {name} %",
         )
         return {row[0] for row in rows}
-    rows = shop.probe.run("SELECT session_id FROM sys.dm_exec_sessions WHERE program_name LIKE ?", f"rowpost worker {name} %")
+    rows = shop.probe.run(
+        "SELECT session_id FROM sys.dm_exec_sessions WHERE program_name LIKE ?", f"rowpost worker {name} %"
+    )
     return {row[0] for row in rows}
 
 
@@ -274,7 +277,10 @@ def test_a_worker_waits_while_another_process_has_its_partition_and_takes_it_ove
             name = NAMES[partition_of("ann", COUNT)]
             eventually(lambda: Queue(name, shop.database).peek(), "the message is in its partition")
             eventually(lambda: supervisor.seen(events.WorkerStarted, name), "a worker has started")
-            eventually(lambda: len([each for each in supervisor.seen(events.Peeked, name) if each.count]) > 5, "it was sent often")
+            eventually(
+                lambda: len([each for each in supervisor.seen(events.Peeked, name) if each.count]) > 5,
+                "it was sent often",
+            )
             before = shop.handled()
             other.close()
             eventually(lambda: shop.handled() == {"ann": [1]}, "the partition is taken over")

@@ -92,7 +92,9 @@ def test_a_name_that_the_engine_cannot_keep_apart_is_refused(engine, name):
         parse_address(name).qualified(engine)
 
 
-@pytest.mark.parametrize(("engine", "name"), [("postgresql", "é" * 31), ("sqlserver", "🚀" * 64), ("postgresql", "n" * 63)])
+@pytest.mark.parametrize(
+    ("engine", "name"), [("postgresql", "é" * 31), ("sqlserver", "🚀" * 64), ("postgresql", "n" * 63)]
+)
 def test_a_name_at_the_limit_is_accepted(engine, name):
     assert parse_address(name).qualified(engine).table == name
 

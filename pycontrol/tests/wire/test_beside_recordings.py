@@ -118,7 +118,11 @@ def test_a_recorded_row_is_handled_as_it_stands_and_answered(place, database, ma
     assert differences(reply.headers, recorded_headers("reply")).keys() <= {
         "traceparent", "NServiceBus.SagaId", "NServiceBus.SagaType",  # what came with the request goes back with its reply
     }  # fmt: skip
-    for ours, theirs in (("SagaId", "OriginatingSagaId"), ("SagaType", "OriginatingSagaType"), ("RelatedTo", "MessageId")):
+    for ours, theirs in (
+        ("SagaId", "OriginatingSagaId"),
+        ("SagaType", "OriginatingSagaType"),
+        ("RelatedTo", "MessageId"),
+    ):
         assert reply.headers.get(f"NServiceBus.{ours}") == came.get(f"NServiceBus.{theirs}")
     assert place.only("audit").headers.items() >= came.items()
 
@@ -148,7 +152,10 @@ def test_a_command_that_expires(place):
     place.send(lambda bus: bus.send(BillOrder(42), to="Sales", time_to_be_received=timedelta(seconds=2)))
 
     found = differences(place.only("Sales").headers, recorded_headers("send-ttbr"))
-    assert found.pop("NServiceBus.EnclosedMessageTypes") == ([BILL], ["Shop.Messages.Ephemeral"])  # .NET's class has the time
+    assert found.pop("NServiceBus.EnclosedMessageTypes") == (
+        [BILL],
+        ["Shop.Messages.Ephemeral"],
+    )  # .NET's class has the time
     assert found == {}
 
 
@@ -189,7 +196,9 @@ def test_a_reply(place, make_queue):
 def test_a_reply_reaches_the_instance_that_asked(place, make_queue):
     asked = make_queue("Net.Sales.web1")
 
-    outcome = place.handle(recorded("send-instance-reply")["headers"], lambda message, context: context.reply(OrderAccepted(42)))
+    outcome = place.handle(
+        recorded("send-instance-reply")["headers"], lambda message, context: context.reply(OrderAccepted(42))
+    )
 
     assert outcome.kind is Kind.HANDLED, outcome.error
     assert len(asked.browse(5)) == 1
@@ -200,18 +209,27 @@ def test_a_handled_message_in_the_audit_queue(place):
     came = recorded_headers("audit")
     added = {"NServiceBus.ProcessingStarted", "NServiceBus.ProcessingEnded", "$.diagnostics.hostid", "$.diagnostics.hostdisplayname",
              "NServiceBus.ProcessingMachine", "NServiceBus.ProcessingEndpoint"}  # fmt: skip
-    arrived = {name: value for name, value in came.items() if name not in added} | {"NServiceBus.EnclosedMessageTypes": BILL}
+    arrived = {name: value for name, value in came.items() if name not in added} | {
+        "NServiceBus.EnclosedMessageTypes": BILL
+    }
 
     place.handle(arrived, lambda message, context: None, audit_queue="audit")
 
     ours = place.only("audit").headers
-    assert differences(ours | {"NServiceBus.EnclosedMessageTypes": came["NServiceBus.EnclosedMessageTypes"]}, came) == {}
+    assert (
+        differences(ours | {"NServiceBus.EnclosedMessageTypes": came["NServiceBus.EnclosedMessageTypes"]}, came) == {}
+    )
     assert arrived.items() <= ours.items()
     assert ours["NServiceBus.ProcessingEndpoint"] == "Billing"
 
 
 def test_a_copy_in_the_audit_queue_expires_where_the_endpoint_says_so(place):
-    place.handle(recorded_headers("send"), lambda message, context: None, audit_queue="audit", audit_time_to_be_received=timedelta(days=7))
+    place.handle(
+        recorded_headers("send"),
+        lambda message, context: None,
+        audit_queue="audit",
+        audit_time_to_be_received=timedelta(days=7),
+    )
 
     left = place.only("audit").expires.replace(tzinfo=UTC) - datetime.now(UTC)
     assert timedelta(days=7) - timedelta(minutes=1) < left <= timedelta(days=7)
@@ -223,7 +241,12 @@ def failing(message, context):
 
 def test_a_failed_message_in_the_error_queue_after_a_delayed_retry(place):
     error, waiting = recorded_headers("error"), recorded_headers("delayed-retry")
-    gone = {"NServiceBus.Retries", "NServiceBus.Retries.Timestamp", "NServiceBus.DeliverAt", "NServiceBus.SqlServer.ForwardDestination"}
+    gone = {
+        "NServiceBus.Retries",
+        "NServiceBus.Retries.Timestamp",
+        "NServiceBus.DeliverAt",
+        "NServiceBus.SqlServer.ForwardDestination",
+    }
     arrived = {name: value for name, value in waiting.items() if name not in gone}
     policy = Recoverability(immediate_retries=0, delayed_retries=1, delay_increase=timedelta(0))
 
@@ -239,14 +262,21 @@ def test_a_failed_message_in_the_error_queue_after_a_delayed_retry(place):
     # the message waits in the table of its own queue
     assert differences(delayed, waiting) == {"NServiceBus.SqlServer.ForwardDestination": (False, "address")}
     assert differences(ours, error) == {
-        "NServiceBus.ExceptionInfo.InnerExceptionType": ("text", False),  # the recorded exception has no inner one, this one has
+        "NServiceBus.ExceptionInfo.InnerExceptionType": (
+            "text",
+            False,
+        ),  # the recorded exception has no inner one, this one has
     }
     assert arrived.items() <= ours.items()
     said = {name: value for name, value in ours.items() if "ExceptionInfo" in name or name.endswith("FailedQ")}
     stack = said.pop("NServiceBus.ExceptionInfo.StackTrace")
     assert "in failing" in stack
     data = "NServiceBus.ExceptionInfo.Data."
-    assert said.pop(f"{data}Handler start time") <= said.pop(f"{data}Handler failure time") <= ours["NServiceBus.TimeOfFailure"]
+    assert (
+        said.pop(f"{data}Handler start time")
+        <= said.pop(f"{data}Handler failure time")
+        <= ours["NServiceBus.TimeOfFailure"]
+    )
     assert said == {
         "NServiceBus.FailedQ": '"public"."Billing"',
         "NServiceBus.ExceptionInfo.ExceptionType": "builtins.ValueError",
@@ -263,9 +293,16 @@ def test_a_failed_message_in_the_error_queue_after_a_delayed_retry(place):
 
 
 def test_a_message_that_servicecontrol_retried_is_acknowledged_and_audited(place, make_queue):
-    audited, told = recorded_headers("service-control-retry-audit"), recorded_headers("service-control-retry-acknowledged")
+    audited, told = (
+        recorded_headers("service-control-retry-audit"),
+        recorded_headers("service-control-retry-acknowledged"),
+    )
     control = make_queue("Particular.ServiceControl")
-    arrived = {name: value for name, value in audited.items() if not re.search("Processing|diagnostics|AcknowledgementSent|Version|TimeSent", name)}
+    arrived = {
+        name: value
+        for name, value in audited.items()
+        if not re.search("Processing|diagnostics|AcknowledgementSent|Version|TimeSent", name)
+    }
 
     outcome = place.handle(arrived, lambda message, context: None, audit_queue="audit")
 
@@ -273,6 +310,8 @@ def test_a_message_that_servicecontrol_retried_is_acknowledged_and_audited(place
     (acknowledgement,) = control.browse(5)
     assert differences(acknowledgement.headers, told) == {}
     assert acknowledgement.body == b""
-    assert acknowledgement.headers["ServiceControl.Retry.UniqueMessageId"] == told["ServiceControl.Retry.UniqueMessageId"]
+    assert (
+        acknowledgement.headers["ServiceControl.Retry.UniqueMessageId"] == told["ServiceControl.Retry.UniqueMessageId"]
+    )
     # the copy of a message that came without its time of sending gets none here; NServiceBus stamps the copy with its own
     assert differences(place.only("audit").headers, audited) == {"NServiceBus.TimeSent": (False, "time")}

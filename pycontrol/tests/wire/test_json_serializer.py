@@ -109,7 +109,9 @@ PROPERTIES = {case[".NET type"]: case["property"] for case in recorded("reader")
 def test_the_rules_agree_with_every_recorded_case():
     cases = [case for case in recorded("reader")["cases"] if case[".NET type"] in TAKES and "%d" not in case["json"]]
 
-    wrong = [case for case in cases if (case["json"] == "null" or TAKES[case[".NET type"]](case["json"])) != case["taken"]]
+    wrong = [
+        case for case in cases if (case["json"] == "null" or TAKES[case[".NET type"]](case["json"])) != case["taken"]
+    ]
     assert wrong == []
     assert len(cases) > 60
 
@@ -127,7 +129,9 @@ def test_every_type_of_a_generated_message_is_written_as_its_reader_takes_it_and
 
         text = JSON.encode(message).decode()
 
-        refused = {kind: _property(text, name) for kind, name in PROPERTIES.items() if not TAKES[kind](_property(text, name))}
+        refused = {
+            kind: _property(text, name) for kind, name in PROPERTIES.items() if not TAKES[kind](_property(text, name))
+        }
         assert refused == {}
         assert JSON.decode(text.encode(), Values) == message
 
@@ -205,7 +209,11 @@ def test_an_enum_is_read_by_value_and_by_name(given):
 def test_bodies_in_the_forms_of_earlier_versions_are_read():
     read = JSON.decode(b'{"OrderId":1,"Amount":"19.90","Span":"P1DT3601S","At":"2026-11-22T10:00:00Z"}', Values)
 
-    assert (read.amount, read.span, read.at) == (Decimal("19.90"), timedelta(1, 3601), datetime(2026, 11, 22, 10, tzinfo=UTC))
+    assert (read.amount, read.span, read.at) == (
+        Decimal("19.90"),
+        timedelta(1, 3601),
+        datetime(2026, 11, 22, 10, tzinfo=UTC),
+    )
 
 
 def test_a_class_that_json_cannot_hold_is_refused_both_ways():
@@ -288,7 +296,10 @@ class Model(pydantic.BaseModel):
 
 @pytest.mark.parametrize("cls", [Note, Values, Model])
 def test_a_body_that_has_none_of_the_names_of_a_class_is_an_error_with_both_lists_of_names(cls):
-    with pytest.raises(MessageNotDeserialized, match=r"none of its properties is one of the class: it has Number, orderId, the class .*OrderId"):
+    with pytest.raises(
+        MessageNotDeserialized,
+        match=r"none of its properties is one of the class: it has Number, orderId, the class .*OrderId",
+    ):
         JSON.decode(b'{"orderId":3,"Number":1,"$type":"x"}', cls)
 
 
@@ -330,7 +341,11 @@ def test_the_greatest_values_of_dotnet_are_cut_to_microseconds_and_none_is_round
     [
         ("at", "2026-12-31T23:59:59.9999999", datetime(2026, 12, 31, 23, 59, 59, 999999)),
         ("when", "2026-12-31T23:59:59.9999999Z", datetime(2026, 12, 31, 23, 59, 59, 999999, UTC)),
-        ("when", "2026-12-31T23:59:59.9999999+01:00", datetime(2026, 12, 31, 23, 59, 59, 999999, timezone(timedelta(hours=1)))),
+        (
+            "when",
+            "2026-12-31T23:59:59.9999999+01:00",
+            datetime(2026, 12, 31, 23, 59, 59, 999999, timezone(timedelta(hours=1))),
+        ),
         ("when", "0001-01-01T00:00:00.0000009+00:00", datetime(1, 1, 1, tzinfo=UTC)),
         ("clock", "23:59:59.9999999", time.max),
         ("span", "1.01:00:01.9999999", timedelta(1, 3601, 999999)),
@@ -373,15 +388,25 @@ def test_a_seventh_digit_is_cut_wherever_a_time_may_stand():
 
     plain = JSON.decode(kids.encode(), Plain)
 
-    assert JSON.decode(json.dumps(timed).encode(), Timed) == Timed({"a": datetime.max}, datetime.max, [time.max, None], datetime.max)
-    expected = Plain(datetime.max, last, [], {last: time.max}, Decimal("0.1234567890123456789012345678"), (time.max, last))
+    assert JSON.decode(json.dumps(timed).encode(), Timed) == Timed(
+        {"a": datetime.max}, datetime.max, [time.max, None], datetime.max
+    )
+    expected = Plain(
+        datetime.max, last, [], {last: time.max}, Decimal("0.1234567890123456789012345678"), (time.max, last)
+    )
     assert (msgspec.structs.replace(plain, kids=[]), plain.kids) == (expected, [expected])
 
 
-@pytest.mark.parametrize("number", ["1E999999999", "-1E999999999", "1E-999999999", "0E-999999999", "79228162514264337593543950336", "1e29", "9e-29"])
+@pytest.mark.parametrize(
+    "number",
+    ["1E999999999", "-1E999999999", "1E-999999999", "0E-999999999", "79228162514264337593543950336", "1e29", "9e-29"],
+)
 def test_a_number_out_of_the_range_of_dotnets_decimal_is_refused_in_both_directions(number):
     for name, value in (("amount", Decimal(number)), ("lines", [Line(price=Decimal(number))])):
-        with pytest.raises(InvalidMessage, match=rf"out of the range of .NET's decimal, which is from 1E-28 to 7.9E\+28 - at `\$.{name}"):
+        with pytest.raises(
+            InvalidMessage,
+            match=rf"out of the range of .NET's decimal, which is from 1E-28 to 7.9E\+28 - at `\$.{name}",
+        ):
             JSON.encode(replace(RECORDED, **{name: value}))
     for body in (f'{{"OrderId":1,"Amount":{number}}}', f'{{"OrderId":1,"Lines":[{{"Price":{number}}}]}}'):
         with pytest.raises(MessageNotDeserialized, match="out of the range"):
@@ -390,7 +415,9 @@ def test_a_number_out_of_the_range_of_dotnets_decimal_is_refused_in_both_directi
         JSON.encode({"a": [Decimal(number)]})
 
 
-@pytest.mark.parametrize("number", ["0.003333333333333333333333333333", "1E-28", "0E-40", "79228162514264337593543950335", "1E+28", "0E+99"])
+@pytest.mark.parametrize(
+    "number", ["0.003333333333333333333333333333", "1E-28", "0E-40", "79228162514264337593543950335", "1E+28", "0E+99"]
+)
 def test_what_dotnet_takes_or_rounds_crosses_with_every_digit(number):
     message = replace(RECORDED, amount=Decimal(number))
 
@@ -456,12 +483,19 @@ def test_every_type_of_value_by_newtonsoft_is_read_with_and_without_the_names_of
     assert JSON.decode(body, Values) == NEWTONSOFT
     if row.endswith("all"):
         read = JSON.decode(body, dict)
-        assert (read["$type"], read["Numbers"], read["Map"], read["Data"]) == ("Shop.Messages.Values, nsb", [1, 2], {"a b": "c"}, "YWJj")
+        assert (read["$type"], read["Numbers"], read["Map"], read["Data"]) == (
+            "Shop.Messages.Values, nsb",
+            [1, 2],
+            {"a b": "c"},
+            "YWJj",
+        )
 
 
 def test_a_list_whose_type_is_named_is_read_in_an_object_whose_type_is_not():
     assert JSON.decode(b'{"OrderId":1,"Numbers":{"$type":"x","$values":[1]}}', Values).numbers == [1]
-    assert JSON.decode(b'{"OrderId":1,"Lines":{"$type":"x","$values":[{"$type":"y","Price":1.10}]}}', Values).lines[0].price == Decimal("1.10")
+    assert JSON.decode(b'{"OrderId":1,"Lines":{"$type":"x","$values":[{"$type":"y","Price":1.10}]}}', Values).lines[
+        0
+    ].price == Decimal("1.10")
 
 
 @pytest.mark.parametrize("start", ["[", "\ufeff[", " \n["])
@@ -476,7 +510,9 @@ def test_an_array_around_one_message_is_what_nservicebus_3_and_4_send(start):
 @pytest.mark.parametrize(("body", "number"), [(b"[]", 0), (b'[{"OrderId":1},{"OrderId":2}]', 2)])
 def test_an_array_of_several_messages_is_refused_so_that_none_is_lost(body, number):
     for cls in (Values, dict):
-        with pytest.raises(MessageNotDeserialized, match=f"The array holds {number} messages, and a row of a queue holds one"):
+        with pytest.raises(
+            MessageNotDeserialized, match=f"The array holds {number} messages, and a row of a queue holds one"
+        ):
             JSON.decode(body, cls)
 
 
@@ -489,7 +525,9 @@ def test_a_saga_keeps_every_digit_of_its_state():
 
     text = encode_state(State(12345678901234567890123, Decimal("0.12345678901234567890123"), 1), "Orders")
 
-    assert decode_state(text, State, "Orders", {}, ()) == State(12345678901234567890123, Decimal("0.12345678901234567890123"), 1)
+    assert decode_state(text, State, "Orders", {}, ()) == State(
+        12345678901234567890123, Decimal("0.12345678901234567890123"), 1
+    )
     assert decode_state('{"Amount":"19.90"}', State, "Orders", {}, ()).amount == Decimal("19.90")
 
 

@@ -37,7 +37,9 @@ def test_headers_are_one_compact_object_with_characters_as_they_are():
     assert encode_headers({"a": "é漢🚀/", "n": None}) == '{"a":"é漢🚀/","n":null}'
 
 
-@pytest.mark.parametrize("text", ["{", "null", "[]", '"text"', "1", '{"a":1}', '{"a":{}}', '{"a":["b"]}', "nonsense", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["{", "null", "[]", '"text"', "1", '{"a":1}', '{"a":{}}', '{"a":["b"]}', "nonsense", "[" * 100_000]
+)
 @pytest.mark.promise("corrupt-headers-move-unchanged")
 def test_headers_that_are_not_an_object_of_strings_are_corrupt(text):
     with pytest.raises(MessageCorrupt):
@@ -114,7 +116,13 @@ def test_headers_given_as_text_are_sent_verbatim():
 
 @pytest.mark.parametrize(
     ("time", "milliseconds"),
-    [(None, None), (timedelta(microseconds=1), 1), (timedelta(milliseconds=5), 5), (timedelta(0), 0), (timedelta(seconds=-1), -1000)],
+    [
+        (None, None),
+        (timedelta(microseconds=1), 1),
+        (timedelta(milliseconds=5), 5),
+        (timedelta(0), 0),
+        (timedelta(seconds=-1), -1000),
+    ],
 )
 def test_times_are_whole_milliseconds_and_never_shorter(time, milliseconds):
     assert OutgoingMessage(b"", time_to_be_received=time).time_to_be_received_ms == milliseconds

@@ -33,7 +33,9 @@ class Boxed:
 
 
 @pytest.mark.parametrize(("row", "name"), [(row, name) for row, names in ROWS.items() for name in names])
-def test_a_handler_is_found_by_the_full_name_of_a_recorded_type_with_and_without_the_assemblies_of_its_arguments(target, database, sql, row, name):
+def test_a_handler_is_found_by_the_full_name_of_a_recorded_type_with_and_without_the_assemblies_of_its_arguments(
+    target, database, sql, row, name
+):
     seen: list[Boxed] = []
     endpoint = Endpoint("Billing")
     endpoint.handles(name, Boxed)(lambda message, context: seen.append(message))
@@ -70,10 +72,15 @@ def test_arguments_lose_their_assemblies_and_namespaces(name, key, short):
 
 
 def test_whoever_names_a_generic_type_may_leave_out_the_assemblies_of_its_arguments(tmp_path):
-    short, header = ROWS["send-generic-type"][1], recorded_headers("send-generic-type")["NServiceBus.EnclosedMessageTypes"]
+    short, header = (
+        ROWS["send-generic-type"][1],
+        recorded_headers("send-generic-type")["NServiceBus.EnclosedMessageTypes"],
+    )
     cls = message_type(short)(type("Wrapped", (), {}))
     file = tmp_path / "env.yml"
-    file.write_text(f"engine: embedded\nqueues: {{error: {{}}}}\nmessage_types: {{'{short}': {{description: A box}}}}\n")
+    file.write_text(
+        f"engine: embedded\nqueues: {{error: {{}}}}\nmessage_types: {{'{short}': {{description: A box}}}}\n"
+    )
     settings = load_settings(file)
 
     assert find_class(OF_INT) is cls

@@ -54,14 +54,19 @@ def test_the_reader_of_these_tests_finds_what_the_recording_says():
 
     assert found.version == 1
     assert sent - timedelta(seconds=10) < datetime(1, 1, 1) + timedelta(microseconds=found.base // 10) < sent
-    assert [(name.partition(",")[0], value) for name, value in found.by_type] == [("Shop.Messages.Fail", 1), ("Shop.Messages.TakePayment", 1)]
+    assert [(name.partition(",")[0], value) for name, value in found.by_type] == [
+        ("Shop.Messages.Fail", 1),
+        ("Shop.Messages.TakePayment", 1),
+    ]
 
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_the_headers_of_measurements_are_the_recorded_ones(kind):
     found = read_metrics(body_of(kind))
 
-    operation = values_report(SOURCE, kind, [(found.base, tag, 1) for tag in found.tags], found.tags, queue='"Particular.Monitoring"')
+    operation = values_report(
+        SOURCE, kind, [(found.base, tag, 1) for tag in found.tags], found.tags, queue='"Particular.Monitoring"'
+    )
 
     theirs = recorded_headers(f"service-control-metrics-{ROWS[kind]}")
     assert operation.headers == theirs

@@ -8,7 +8,9 @@ from tests.support.recorded_rows import FOLDER, recorded
 def test_every_recorded_file_is_as_it_was_recorded():
     said = dict(reversed(line.split("  ")) for line in (FOLDER / "SHA256SUMS").read_text().splitlines())
 
-    assert said == {path.name: sha256(path.read_bytes()).hexdigest() for path in FOLDER.iterdir() if path.name != "SHA256SUMS"}
+    assert said == {
+        path.name: sha256(path.read_bytes()).hexdigest() for path in FOLDER.iterdir() if path.name != "SHA256SUMS"
+    }
     assert len(said) > 30
 
 

@@ -69,7 +69,12 @@ def test_a_recorded_trace_leaves_in_all_that_is_sent(handled, database, make_que
     assert outcome.kind is Kind.HANDLED, outcome.error
     sent = {message.body: message.headers for queue in (Queue("Sales", database), asked) for message in queue.browse(9)}
     assert {body: headers["traceparent"] for body, headers in sent.items()} == dict.fromkeys(sent, came)
-    assert {body: headers.get(TRACE) for body, headers in sent.items()} == {b"now": "False", b"later": "True", b"{}": "True", b"reply": None}
+    assert {body: headers.get(TRACE) for body, headers in sent.items()} == {
+        b"now": "False",
+        b"later": "True",
+        b"{}": "True",
+        b"reply": None,
+    }
 
 
 def test_state_and_baggage_travel_too_and_nothing_is_made_up(handled, database):
@@ -105,10 +110,15 @@ def test_a_delayed_retry_and_the_error_queue_keep_the_trace(handled, database):
     (failed,) = Queue("error", database).browse(5)
     assert (first.kind, second.kind) == (Kind.DELAYED, Kind.MOVED_TO_ERROR)
     assert again.headers["traceparent"] == failed.headers["traceparent"] == came
-    assert (again.headers[TRACE], failed.headers[TRACE]) == ("True", "True")  # NServiceBus's PopulateRecoverabilityTraceMetadataBehavior
+    assert (again.headers[TRACE], failed.headers[TRACE]) == (
+        "True",
+        "True",
+    )  # NServiceBus's PopulateRecoverabilityTraceMetadataBehavior
 
 
-@pytest.mark.parametrize(("name", "intent"), [("send", "Send"), ("delayed", "Send"), ("publish", "Publish"), ("reply", "Reply")])
+@pytest.mark.parametrize(
+    ("name", "intent"), [("send", "Send"), ("delayed", "Send"), ("publish", "Publish"), ("reply", "Reply")]
+)
 def test_without_a_trace_the_header_is_the_recorded_one(handled, database, make_queue, name, intent):
     theirs = json.loads(recorded(name)["headers"])
     asked = make_queue("Net.Sales")

@@ -60,7 +60,9 @@ class Party:
 
     def gets(self, headers, body=b'{"OrderId":42}'):
         """A row in its queue, inserted as NServiceBus inserts it, handled."""
-        self.sql.insert_minimal("Billing", headers if isinstance(headers, str) else as_nservicebus_writes(headers), body)
+        self.sql.insert_minimal(
+            "Billing", headers if isinstance(headers, str) else as_nservicebus_writes(headers), body
+        )
         return self.endpoint.process_one(self.database)
 
     def only(self, queue):
@@ -112,7 +114,9 @@ def test_a_delayed_retry_of_nservicebus_that_names_this_queue_is_handled_here(pa
     assert (outcome.kind, party.seen) == (Kind.HANDLED, [{"OrderId": 42}])
 
 
-def test_a_delayed_message_of_nservicebus_for_another_queue_goes_there_without_the_header_that_says_so(party, wire, database):
+def test_a_delayed_message_of_nservicebus_for_another_queue_goes_there_without_the_header_that_says_so(
+    party, wire, database
+):
     there = wire["delayed-retry"] | {FORWARD: database.canonical(parse_address("Sales"))}
 
     party.gets(there)
@@ -167,7 +171,11 @@ def test_headers_are_told_apart_by_case(party):
 
 
 def test_what_servicecontrol_adds_passes_untouched(party):
-    added = {"ServiceControl.TargetEndpointAddress": "Billing", "ServiceControl.Retry.StagingId": "s", "ServiceControl.RetryTo": "r"}
+    added = {
+        "ServiceControl.TargetEndpointAddress": "Billing",
+        "ServiceControl.Retry.StagingId": "s",
+        "ServiceControl.RetryTo": "r",
+    }
 
     party.gets({"NServiceBus.EnclosedMessageTypes": "Shop.Messages.PlaceOrder", **added})
 
@@ -294,5 +302,7 @@ def test_the_columns_of_old_transports_are_filled_as_compat_says(party, target, 
             bus.send(PlaceOrder(1), to="Billing", headers={CORRELATION_ID: long, REPLY_TO_ADDRESS: "Sales@[dbo]"})
         Queue("Billing", database).send(b"", {CORRELATION_ID: "short", REPLY_TO_ADDRESS: "Büro"})
 
-    columns = list(zip(sql.column_values("Billing", "CorrelationId"), sql.column_values("Billing", "ReplyToAddress"), strict=True))
+    columns = list(
+        zip(sql.column_values("Billing", "CorrelationId"), sql.column_values("Billing", "ReplyToAddress"), strict=True)
+    )
     assert columns == ([(long[:255], "Sales@[dbo]"), ("short", None)] if filled else [(None, None)] * 2)

@@ -57,7 +57,9 @@ def test_a_recorded_body_is_read_and_written_again_byte_for_byte(name, cls, mess
 
 
 @pytest.mark.parametrize("name", ["send-xml", "send-xml-values", "send", "send-values"])
-def test_an_endpoint_reads_recorded_rows_of_both_serializers_and_answers_with_its_first(target, database, sql, make_queue, name):
+def test_an_endpoint_reads_recorded_rows_of_both_serializers_and_answers_with_its_first(
+    target, database, sql, make_queue, name
+):
     if target.settings.engine == "sqlserver":
         pytest.skip("the rows were recorded on PostgreSQL: their addresses have its form")
     row, seen = recorded(name), []
@@ -207,7 +209,9 @@ def test_the_forms_that_dotnet_reads_are_read(content, field_name, value):
 
 
 def test_elements_are_named_as_the_properties_in_json():
-    odd = make_dataclass("Odd", [(name, int) for name in ("order_id", "SKU", "x", "a_1", "OrderNo", "_hidden", "ends_")])
+    odd = make_dataclass(
+        "Odd", [(name, int) for name in ("order_id", "SKU", "x", "a_1", "OrderNo", "_hidden", "ends_")]
+    )
     message = odd(*range(7))
 
     elements = re.findall(r"<([^/ >?]+)>\d", XML.encode(message).decode())
@@ -236,8 +240,14 @@ def test_names_as_declared():
         ('<OrderId xsi:nil="true"/>', "There is no value .* - at `OrderId`"),
         ("<Echo>true</Echo>", r"The element OrderId is missing\. It begins"),
         ("<OrderId>1</OrderId><Colour>Blue</Colour>", "'Blue' is no Colour - at `Colour`"),
-        ("<OrderId>1</OrderId><Lines><Line/><Line><Price>NaN</Price></Line></Lines>", r"'NaN' is no Decimal - at `Lines\[1\].Price`"),
-        ("<OrderId>1</OrderId><Text><b>x</b></Text>", "There are elements, such as b, where a value should be - at `Text`"),
+        (
+            "<OrderId>1</OrderId><Lines><Line/><Line><Price>NaN</Price></Line></Lines>",
+            r"'NaN' is no Decimal - at `Lines\[1\].Price`",
+        ),
+        (
+            "<OrderId>1</OrderId><Text><b>x</b></Text>",
+            "There are elements, such as b, where a value should be - at `Text`",
+        ),
         ("<OrderId>1</OrderId><Map><P><Value>1</Value></P></Map>", r"A pair has no Key or no Value - at `Map\[0\]`"),
         ("<OrderId>1</OrderIds>", "mismatched tag"),
     ],
@@ -309,15 +319,22 @@ def test_a_type_that_nservicebus_cannot_write_is_refused_both_ways(kind, reason)
         XML.encode({"a": 1})
 
 
-@pytest.mark.parametrize("number", ["1E999999999", "-1E999999999", "1E-999999999", "0E-999999999", "79228162514264337593543950336"])
+@pytest.mark.parametrize(
+    "number", ["1E999999999", "-1E999999999", "1E-999999999", "0E-999999999", "79228162514264337593543950336"]
+)
 def test_a_number_out_of_the_range_of_dotnets_decimal_is_refused_in_both_directions(number):
-    with pytest.raises(MessageNotDeserialized, match=r"out of the range of .NET's decimal, which is from 1E-28 to 7.9E\+28 - at `Amount`"):
+    with pytest.raises(
+        MessageNotDeserialized,
+        match=r"out of the range of .NET's decimal, which is from 1E-28 to 7.9E\+28 - at `Amount`",
+    ):
         XML.decode(body(f"<OrderId>1</OrderId><Amount>{number}</Amount>", "Values"), Values)
     with pytest.raises(InvalidMessage, match=r"out of the range of .NET's decimal.* - at `Lines\[0\].Price`"):
         XML.encode(replace(RECORDED, lines=[Line(price=Decimal(number))]))
 
 
-@pytest.mark.parametrize(("number", "written"), [("1E+28", "1" + "0" * 28), ("1E-28", "0." + "0" * 27 + "1"), ("0E+99", "0")])
+@pytest.mark.parametrize(
+    ("number", "written"), [("1E+28", "1" + "0" * 28), ("1E-28", "0." + "0" * 27 + "1"), ("0E+99", "0")]
+)
 def test_a_decimal_of_dotnet_is_written_in_full(number, written):
     assert f"<Amount>{written}</Amount>" in XML.encode(replace(RECORDED, amount=Decimal(number))).decode()
 
@@ -354,7 +371,11 @@ def test_the_greatest_values_of_dotnet_are_cut_to_microseconds_and_none_is_round
     [
         ("At", "2026-12-31T23:59:59.9999999", datetime(2026, 12, 31, 23, 59, 59, 999999)),
         ("When", "2026-12-31T23:59:59.9999999Z", datetime(2026, 12, 31, 23, 59, 59, 999999, UTC)),
-        ("When", "2026-12-31T23:59:59.9999999+01:00", datetime(2026, 12, 31, 23, 59, 59, 999999, timezone(timedelta(hours=1)))),
+        (
+            "When",
+            "2026-12-31T23:59:59.9999999+01:00",
+            datetime(2026, 12, 31, 23, 59, 59, 999999, timezone(timedelta(hours=1))),
+        ),
         ("Clock", "23:59:59.9999999", time.max),
         ("Span", "-P1DT1H1.9999999S", -timedelta(1, 3601, 999999)),
         ("Text", "23:59:59.9999999", "23:59:59.9999999"),
@@ -366,7 +387,10 @@ def test_a_seventh_digit_is_cut_off_times_and_durations_and_stays_in_texts(eleme
     assert getattr(read, element.lower()) == value
 
 
-@pytest.mark.parametrize(("text", "value", "written"), [("Read, Write", 3, "Read, Write"), ("9", 9, "9"), ("0", 0, "0"), ("Write", 2, "Write")])
+@pytest.mark.parametrize(
+    ("text", "value", "written"),
+    [("Read, Write", 3, "Read, Write"), ("9", 9, "9"), ("0", 0, "0"), ("Write", 2, "Write")],
+)
 def test_flags_are_written_as_dotnet_does_by_their_names_or_by_a_number(text, value, written):
     read = XML.decode(body(f"<OrderId>1</OrderId><Access>{text}</Access>", "Values"), Painting)
 
@@ -389,7 +413,9 @@ ODD = [*map(chr, range(32)), "\x7f", "\ufffe", "\uffff", "\ue000", "\ue001"]
 
 @pytest.mark.parametrize("character", ODD)
 def test_every_character_of_a_text_comes_back(character):
-    note = replace(RECORDED, text=f"{character}1;{character}&#x1;", map={character: "\ue000\x02"}, lines=[Line(character * 2)])
+    note = replace(
+        RECORDED, text=f"{character}1;{character}&#x1;", map={character: "\ue000\x02"}, lines=[Line(character * 2)]
+    )
 
     assert XML.decode(XML.encode(note), Values) == note
 
@@ -400,7 +426,9 @@ def test_a_reference_is_read_in_every_spelling_and_not_where_it_is_none(code):
 
     assert XML.decode(body(content, "Values"), Values).text == f"\ue000\x01\ue001{code}&#x1;"
     for encoding in ("utf-16", "latin-1"):
-        document = f'<?xml version="1.0" encoding="{encoding}"?><Values><OrderId>1</OrderId><Text>\xe4{code}</Text></Values>'
+        document = (
+            f'<?xml version="1.0" encoding="{encoding}"?><Values><OrderId>1</OrderId><Text>\xe4{code}</Text></Values>'
+        )
         assert XML.decode(document.encode(encoding), Values).text == "\xe4\x01"
 
 
@@ -422,7 +450,10 @@ def test_what_is_odd_and_broken_is_refused(content):
 def test_document_types_are_refused_beside_control_characters_too():
     for start in ("", '<?xml version="1.0" encoding="utf-16"?>'):
         with pytest.raises(MessageNotDeserialized, match="DTDForbidden"):
-            XML.decode(f"{start}<!DOCTYPE a [<!ENTITY id '42'>]><BillOrder><OrderId>&id;</OrderId>&#x1;</BillOrder>".encode(), BillOrder)
+            XML.decode(
+                f"{start}<!DOCTYPE a [<!ENTITY id '42'>]><BillOrder><OrderId>&id;</OrderId>&#x1;</BillOrder>".encode(),
+                BillOrder,
+            )
 
 
 # ------------------------------------------------------------------------------------------------ NServiceBus 3 and 4, and writers of .NET
@@ -441,7 +472,11 @@ ONE = "<BillOrder>\n<OrderId>42</OrderId>\n</BillOrder>"
     "<?xml version='1.0' encoding='UTF-16'?>", '\ufeff\n<?xml version="1.0" encoding="utf-8" standalone="yes"?>',
 ])  # fmt: skip
 @pytest.mark.parametrize(
-    "message", [f"{START}\n{ONE}\n</Messages>", '<BillOrder xmlns="http://tempuri.net/Shop.Messages"><OrderId>42</OrderId></BillOrder>']
+    "message",
+    [
+        f"{START}\n{ONE}\n</Messages>",
+        '<BillOrder xmlns="http://tempuri.net/Shop.Messages"><OrderId>42</OrderId></BillOrder>',
+    ],
 )
 def test_a_message_of_nservicebus_3_and_4_and_what_a_string_writer_declares_is_read(start, message):
     document = f"{start}{message}"
@@ -454,7 +489,10 @@ def test_a_message_of_nservicebus_3_and_4_and_what_a_string_writer_declares_is_r
 @pytest.mark.parametrize(("messages", "number"), [("", 0), (ONE * 2, 2)])
 def test_several_messages_in_one_body_are_refused_so_that_none_is_lost(messages, number):
     for cls in (BillOrder, dict):
-        with pytest.raises(MessageNotDeserialized, match=f"The element Messages holds {number} messages, and a row of a queue holds one"):
+        with pytest.raises(
+            MessageNotDeserialized,
+            match=f"The element Messages holds {number} messages, and a row of a queue holds one",
+        ):
             XML.decode(f"{START}{messages}</Messages>".encode(), cls)
 
 
@@ -467,7 +505,11 @@ def test_an_endpoint_handles_a_message_of_nservicebus_4_without_headers_of_types
     seen = []
     endpoint = Endpoint("Billing", serializers=[XML] if kind == "xml" else [JsonSerializer()])
     endpoint.handles(type_name(BillOrder), BillOrder)(lambda message, context: seen.append(message))
-    sent = f"{START}{ONE}</Messages>" if kind == "xml" else '[{"$type":"Shop.Messages.BillOrder, Shop.Messages","OrderId":42}]'
+    sent = (
+        f"{START}{ONE}</Messages>"
+        if kind == "xml"
+        else '[{"$type":"Shop.Messages.BillOrder, Shop.Messages","OrderId":42}]'
+    )
     sql.empty("Billing")
     sql.insert_minimal("Billing", "", sent.encode())
 
@@ -480,7 +522,10 @@ def test_an_endpoint_handles_a_message_of_nservicebus_4_without_headers_of_types
 def test_a_body_that_has_none_of_the_elements_of_a_class_is_an_error_with_both_lists_of_names():
     lenient = XmlSerializer(allow_unknown=True)
 
-    with pytest.raises(MessageNotDeserialized, match="none of its elements is one of the class: it has orderId, Number, the class OrderId"):
+    with pytest.raises(
+        MessageNotDeserialized,
+        match="none of its elements is one of the class: it has orderId, Number, the class OrderId",
+    ):
         XML.decode(body("<orderId>1</orderId><Number/>"), BillOrder)
     with pytest.raises(MessageNotDeserialized, match="it has A, the class Name, Kids, Parent, Depth"):
         XML.decode(b"<Tree><A/></Tree>", Tree)

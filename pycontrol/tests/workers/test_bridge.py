@@ -55,7 +55,9 @@ def remembered(database):
 
 
 def test_a_command_crosses_with_body_and_headers(sides):
-    sides.order(7, headers={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Shop.Note": "späť"})
+    sides.order(
+        7, headers={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Shop.Note": "späť"}
+    )
 
     (moved,) = sides.move()
 
@@ -76,7 +78,10 @@ def test_a_reply_comes_back_over_the_bridge(sides):
     (request,) = Queue("Stock", sides.warehouse).receive()
 
     reply = AddressedMessage(
-        {"NServiceBus.CorrelationId": request.message_id, "NServiceBus.ReplyToAddress": sides.address(sides.warehouse, "Stock")},
+        {
+            "NServiceBus.CorrelationId": request.message_id,
+            "NServiceBus.ReplyToAddress": sides.address(sides.warehouse, "Stock"),
+        },
         b"8",
         request.reply_to,
     )
@@ -90,7 +95,12 @@ def test_a_reply_comes_back_over_the_bridge(sides):
 
 
 def test_an_event_crosses_once_for_each_subscriber(sides):
-    dispatch(sides.shop, [[AddressedMessage({"NServiceBus.MessageId": "e"}, b"1", topics=(EVENT,))]], Directory(), own_queue=None)
+    dispatch(
+        sides.shop,
+        [[AddressedMessage({"NServiceBus.MessageId": "e"}, b"1", topics=(EVENT,))]],
+        Directory(),
+        own_queue=None,
+    )
 
     sides.move()
 
@@ -174,7 +184,11 @@ def test_a_failed_message_is_retried_from_the_error_queue_of_the_other_side(side
     there = replace(there, endpoints=(STOCK, central), error_queue="bridge.error")
     both = Sides(replace(sides.bridge, sides=(here, there)), sides.shop, sides.warehouse)
     install(both.bridge, here, there, sides.shop)
-    failed = {"NServiceBus.MessageId": "1", "NServiceBus.FailedQ": sides.address(sides.shop, "Sales"), "NServiceBus.ReplyToAddress": ""}
+    failed = {
+        "NServiceBus.MessageId": "1",
+        "NServiceBus.FailedQ": sides.address(sides.shop, "Sales"),
+        "NServiceBus.ReplyToAddress": "",
+    }
     Queue("central", sides.shop).send(b"1", failed)
 
     with both.mover() as mover:
@@ -206,7 +220,9 @@ def test_headers_that_the_target_cannot_store_end_in_the_error_queue(sides):
     assert len(arrived(sides.shop, "error")) == 1
 
 
-@pytest.mark.parametrize("name", ["NServiceBus.ProcessingMachine", "NServiceBus.FailedQ", "NServiceBus.MessagingBridge.FailedQ"])
+@pytest.mark.parametrize(
+    "name", ["NServiceBus.ProcessingMachine", "NServiceBus.FailedQ", "NServiceBus.MessagingBridge.FailedQ"]
+)
 def test_whatever_headers_hold_a_message_that_cannot_cross_leaves_its_queue(sides, name):
     Queue("Stock", sides.shop).send(b"1", f'{{"{name}": "a\\u0000b", "NServiceBus.ReplyToAddress": "Nobody"}}')
 
@@ -341,13 +357,19 @@ def test_a_login_with_the_roles_of_endpoints_and_operators_runs_a_bridge(sides):
         name = made.make("bridge")
         for database in (sides.shop, sides.warehouse):
             database.driver_connection.execute(f"GRANT rowpost_endpoint, rowpost_operator TO {name}")
-        own = tuple(replace(side, settings=replace(side.settings, url=made.url(name, side.settings.url))) for side in (here, there))
+        own = tuple(
+            replace(side, settings=replace(side.settings, url=made.url(name, side.settings.url)))
+            for side in (here, there)
+        )
         seen = []
         with connect(own[0].settings) as database:
             assert check(sides.bridge, *own, database) == []
             subscribe(*own, database)
 
-        run_until([Bridge(replace(sides.bridge, sides=own), seen.append)], lambda: arrived(sides.warehouse, "Stock") or troubles(seen))
+        run_until(
+            [Bridge(replace(sides.bridge, sides=own), seen.append)],
+            lambda: arrived(sides.warehouse, "Stock") or troubles(seen),
+        )
 
     assert troubles(seen) == []
     assert sides.numbers(sides.warehouse, "Stock") == {1: 1}

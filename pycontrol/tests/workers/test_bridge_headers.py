@@ -28,7 +28,12 @@ def fail(headers, error=None):
 
 
 def test_a_message_keeps_its_headers_but_the_reply_address():
-    headers = {"NServiceBus.MessageId": "1", "traceparent": "00-a-b-01", "Shop.Null": None, "NServiceBus.ReplyToAddress": "Sales"}
+    headers = {
+        "NServiceBus.MessageId": "1",
+        "traceparent": "00-a-b-01",
+        "Shop.Null": None,
+        "NServiceBus.ReplyToAddress": "Sales",
+    }
 
     assert cross(headers) == {
         **headers, "NServiceBus.ReplyToAddress": "Sales over there", "NServiceBus.Bridge.Transfer": "shop->warehouse",
@@ -36,7 +41,10 @@ def test_a_message_keeps_its_headers_but_the_reply_address():
 
 
 def test_the_queue_of_a_waiting_process_is_a_reply_address_too():
-    assert cross({"NServiceBus.SqlServer.CallbackQueue": "Sales.web1"})["NServiceBus.SqlServer.CallbackQueue"] == "Sales.web1 over there"
+    assert (
+        cross({"NServiceBus.SqlServer.CallbackQueue": "Sales.web1"})["NServiceBus.SqlServer.CallbackQueue"]
+        == "Sales.web1 over there"
+    )
 
 
 def test_a_reply_address_outside_of_the_bridge_is_refused():
@@ -51,7 +59,11 @@ def test_a_failed_message_is_retried_where_it_failed():
 
 
 def test_an_audited_message_keeps_all_headers():
-    headers = {"NServiceBus.ProcessingEnded": "x", "NServiceBus.ReplyToAddress": "unknown", "ServiceControl.Retry.UniqueMessageId": "1"}
+    headers = {
+        "NServiceBus.ProcessingEnded": "x",
+        "NServiceBus.ReplyToAddress": "unknown",
+        "ServiceControl.Retry.UniqueMessageId": "1",
+    }
 
     assert cross(headers) == headers
 
@@ -88,7 +100,11 @@ def test_what_crosses_after_a_retry_is_what_was_sent():
 
 
 def test_a_failed_message_that_cannot_cross_keeps_its_failure():
-    headers = {"NServiceBus.MessageId": "1", "NServiceBus.FailedQ": "Sales", "NServiceBus.ExceptionInfo.Message": "no stock"}
+    headers = {
+        "NServiceBus.MessageId": "1",
+        "NServiceBus.FailedQ": "Sales",
+        "NServiceBus.ExceptionInfo.Message": "no stock",
+    }
 
     failed = fail(headers)
 
@@ -97,6 +113,8 @@ def test_a_failed_message_that_cannot_cross_keeps_its_failure():
     assert cross(failed) == cross(headers)
 
 
-@pytest.mark.parametrize(("intent", "asks"), [("Subscribe", True), ("unsubscribe", True), ("Publish", False), (None, False)])
+@pytest.mark.parametrize(
+    ("intent", "asks"), [("Subscribe", True), ("unsubscribe", True), ("Publish", False), (None, False)]
+)
 def test_messages_that_ask_for_subscriptions_are_known(intent, asks):
     assert is_subscription_message({"NServiceBus.MessageIntent": intent}) is asks

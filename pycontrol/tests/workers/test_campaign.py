@@ -33,7 +33,9 @@ def test_nothing_is_lost_doubled_or_stuck(run, times, modes):
 
 
 def ledger(sent=(1, 2), handled=(1, 2), forwarded=(1, 2), failed=(), **more):
-    return Ledger(more.pop("acknowledged", set()), set(sent), Counter(handled), Counter(forwarded), Counter(failed), **more)
+    return Ledger(
+        more.pop("acknowledged", set()), set(sent), Counter(handled), Counter(forwarded), Counter(failed), **more
+    )
 
 
 def test_a_ledger_that_is_right_says_nothing():

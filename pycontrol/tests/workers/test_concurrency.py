@@ -208,7 +208,12 @@ def test_a_hit_ends_the_back_off_of_empty_rounds():
 
 @pytest.mark.promise("one-worker-when-idle")
 def test_an_idle_queue_needs_one_worker():
-    strategy = PeekStrategy().after(PeekCounted(100), limit=8).after(Received(1, (100, -1)), limit=8).after(PeekCounted(0), limit=8)
+    strategy = (
+        PeekStrategy()
+        .after(PeekCounted(100), limit=8)
+        .after(Received(1, (100, -1)), limit=8)
+        .after(PeekCounted(0), limit=8)
+    )
 
     assert strategy.workers == 1
 
@@ -249,7 +254,9 @@ def test_a_peek_delay_above_10_seconds_is_accepted_with_a_warning():
 def test_every_strategy_is_a_frozen_value_behind_one_interface(name, polls):
     strategy = make_strategy(name, peek_delay=2.0, limit=3)
 
-    later = strategy.after(PeekCounted(0), limit=3).after(Received(1, (1, -1)), limit=3).after(StillBusy(1, 1.0), limit=3)
+    later = (
+        strategy.after(PeekCounted(0), limit=3).after(Received(1, (1, -1)), limit=3).after(StillBusy(1, 1.0), limit=3)
+    )
 
     assert later.polls == polls
     assert 1 <= later.workers <= 3

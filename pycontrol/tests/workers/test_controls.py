@@ -107,7 +107,11 @@ def test_a_limit_in_the_database_goes_before_the_environments_until_it_is_cleare
     looks(history, 2.0, count=1000)
 
     assert (limited, kept, history.pool.snapshot(2.0).limit) == ((2, 2), 2, 8)
-    assert [(event.limit, event.environment, event.by) for event in history.seen(events.LimitChanged)] == [(2, 4, "anna"), (2, 8, "anna"), (8, 8, "")]
+    assert [(event.limit, event.environment, event.by) for event in history.seen(events.LimitChanged)] == [
+        (2, 4, "anna"),
+        (2, 8, "anna"),
+        (8, 8, ""),
+    ]
 
 
 def test_a_part_of_no_worker_is_a_pause_of_this_supervisor():
@@ -200,24 +204,33 @@ def test_killed_supervisors_give_their_parts_of_a_limit_back_at_once(shop, datab
         other.kill()
 
         with shop.run("note", limit=8) as run:
-            run.until(lambda: [each.process_id for each in supervisors_of(database)] == [os.getpid()], "the killed ones are known no more")
+            run.until(
+                lambda: [each.process_id for each in supervisors_of(database)] == [os.getpid()],
+                "the killed ones are known no more",
+            )
             run.until(lambda: run.supervisor.snapshot().queue(shop.name).limit == 3, "the whole limit is free")
 
     assert supervisors_of(database) == []
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no locks that a process inherits")
-def test_the_part_of_a_killed_supervisor_is_free_when_its_last_worker_has_ended(shop, database, sql, tmp_path, monkeypatch):
+def test_the_part_of_a_killed_supervisor_is_free_when_its_last_worker_has_ended(
+    shop, database, sql, tmp_path, monkeypatch
+):
     limit_workers(database, shop.name, 2, shared=True)
     gate = tmp_path / "gate"
     shop.send(1, str(gate).encode())
-    later = "seen_at + interval '1 hour'" if shop.target.settings.engine == "postgresql" else "DATEADD(HOUR, 1, seen_at)"
+    later = (
+        "seen_at + interval '1 hour'" if shop.target.settings.engine == "postgresql" else "DATEADD(HOUR, 1, seen_at)"
+    )
     with supervisor_process(shop, "wait_for_file", stop_timeout=300) as killed:
         eventually(lambda: running(gate) == 1, "its handler runs")
         eventually(lambda: len(supervisors_of(database)) == 1, "it has reported")
         killed.kill()
         killed.wait()
-        sql.run(f"UPDATE rowpost.supervisor SET seen_at = {later}")  # its report is not overdue, however long this takes
+        sql.run(
+            f"UPDATE rowpost.supervisor SET seen_at = {later}"
+        )  # its report is not overdue, however long this takes
 
         searches = []
         departed = Lifeline.departed
@@ -248,7 +261,12 @@ def test_a_supervisor_is_seen_with_its_workers_and_their_messages_until_it_ends(
         ((supervisor, worker),) = run.until(busy, "it has reported its worker")
         gate.touch()
 
-    assert (supervisor.host, supervisor.process_id, supervisor.queues, supervisor.gone) == (socket.gethostname(), os.getpid(), (shop.name,), False)
+    assert (supervisor.host, supervisor.process_id, supervisor.queues, supervisor.gone) == (
+        socket.gethostname(),
+        os.getpid(),
+        (shop.name,),
+        False,
+    )
     assert (worker.queue, worker.state, UUID(worker.message)) == (shop.name, "busy", message.id)
     assert worker.message_seconds >= 0
     assert supervisors_of(database) == []
@@ -317,7 +335,10 @@ def test_what_a_newer_release_reports_of_a_worker_is_left_out(shop, database):
 
 def test_a_report_of_more_workers_than_have_room_is_taken_with_the_first_ones(shop, database):
     reports = PresenceReports(shop.settings("note"))
-    reports.report([shop.name], [ReportedWorker(shop.name, number, "busy", 0.5, str(UUID(int=number)), 0.25) for number in range(5000)])
+    reports.report(
+        [shop.name],
+        [ReportedWorker(shop.name, number, "busy", 0.5, str(UUID(int=number)), 0.25) for number in range(5000)],
+    )
     ((_, _, arguments),) = reports.calls
     database.call("report_supervisor", **arguments)
 
@@ -329,7 +350,10 @@ def test_a_report_of_more_workers_than_have_room_is_taken_with_the_first_ones(sh
 
 # ------------------------------------------------------------------ other settings
 def with_worker(settings, queue, **changes):
-    queues = tuple(replace(each, worker=replace(each.worker, **changes)) if each.name == queue and each.worker else each for each in settings.queues)
+    queues = tuple(
+        replace(each, worker=replace(each.worker, **changes)) if each.name == queue and each.worker else each
+        for each in settings.queues
+    )
     return replace(settings, queues=queues)
 
 
@@ -337,7 +361,10 @@ def test_a_reload_sets_a_limit_and_replaces_the_workers_of_other_changes(shop, m
     other = make_queue().name
     settings = shop.settings("note", limit=2)
     both = replace(settings, queues=(*settings.queues, replace(settings.queues[0], name=other)))
-    later = [with_worker(both, shop.name, limit=5), with_worker(with_worker(both, shop.name, limit=5), other, attempts=7)]
+    later = [
+        with_worker(both, shop.name, limit=5),
+        with_worker(with_worker(both, shop.name, limit=5), other, attempts=7),
+    ]
     with Running(both, load=lambda: later.pop(0)) as run:
         pids = lambda name: {event.pid for event in run.seen(events.WorkerStarted, name)}  # noqa: E731
         run.until(lambda: pids(shop.name) and pids(other), "both have workers")
@@ -395,7 +422,11 @@ def test_a_reload_ends_a_removed_queues_workers_and_starts_those_of_a_new_one(sh
 
 def test_wrong_settings_change_nothing(shop):
     settings = shop.settings("note")
-    wrong = [replace(settings, queues=()), replace(settings, url="postgresql://elsewhere/x"), with_worker(settings, shop.name, peek_delay=0.001)]
+    wrong = [
+        replace(settings, queues=()),
+        replace(settings, url="postgresql://elsewhere/x"),
+        with_worker(settings, shop.name, peek_delay=0.001),
+    ]
     with Running(settings, load=lambda: wrong.pop(0)) as run:
         for count in (1, 2, 3):
             run.supervisor.reload()
@@ -404,5 +435,7 @@ def test_wrong_settings_change_nothing(shop):
         run.until(lambda: handled(run, shop.name) == 1, "the old settings go on")
 
     texts = [event.error for event in run.seen(events.Trouble)]
-    assert all(text.startswith("The environment was not read again, and everything continues as before: ") for text in texts)
+    assert all(
+        text.startswith("The environment was not read again, and everything continues as before: ") for text in texts
+    )
     assert ["has a worker" in texts[0], "another one" in texts[1], "too short" in texts[2]] == [True] * 3

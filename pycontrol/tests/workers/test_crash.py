@@ -170,7 +170,11 @@ def test_the_server_is_stopped_and_started_again_and_each_message_is_handled_onc
 
     assert counted == (500, 500)
     # the mover of delayed messages and the start-up check have breakers of their own
-    workers_trouble = [event for event in supervisor.seen(events.Critical) if "Failed to receive" in event.error or "Failed to peek" in event.error]
+    workers_trouble = [
+        event
+        for event in supervisor.seen(events.Critical)
+        if "Failed to receive" in event.error or "Failed to peek" in event.error
+    ]
     assert len(workers_trouble) == 1
     assert supervisor.seen(events.Recovered)
     assert supervisor.seen(events.WorkerDied) == []

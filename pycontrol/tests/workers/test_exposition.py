@@ -61,7 +61,9 @@ def test_a_scrape_has_the_counts_and_times_of_what_was_handled(shop):
         url = url_of(supervisor)
         supervisor.until(lambda: shop.handled() == 7, "all are handled")
         supervisor.idle()
-        supervisor.until(lambda: scrape(url).value("rowpost_messages_handled_total", queue=shop.name) == 7, "they are counted")
+        supervisor.until(
+            lambda: scrape(url).value("rowpost_messages_handled_total", queue=shop.name) == 7, "they are counted"
+        )
         found, other = scrape(url), scrape(url, openmetrics=True)
 
     queue = {"queue": shop.name}
@@ -69,7 +71,10 @@ def test_a_scrape_has_the_counts_and_times_of_what_was_handled(shop):
     assert found.value("rowpost_processing_time_seconds_count", **queue, message_type="") == 2
     assert found.value("rowpost_processing_time_seconds_bucket", **queue, message_type="Shop.Vip", le="+Inf") == 5
     assert found.value("rowpost_processing_time_seconds_sum", **queue, message_type="Shop.Vip") > 0
-    assert [found.value(f"rowpost_{name}", **queue) for name in ("queue_depth", "workers_busy", "queue_paused", "attempts_failed_total")] == [
+    assert [
+        found.value(f"rowpost_{name}", **queue)
+        for name in ("queue_depth", "workers_busy", "queue_paused", "attempts_failed_total")
+    ] == [
         0,
         0,
         0,
@@ -88,7 +93,9 @@ def test_failed_attempts_retries_and_moves_are_counted_apart(shop):
         url = url_of(supervisor)
         supervisor.until(lambda: len(shop.errors()) == 1, "it is in the error queue")
         moved = {"queue": shop.name, "reason": "failed"}
-        supervisor.until(lambda: scrape(url).value("rowpost_messages_moved_to_error_total", **moved) == 1, "it is counted")
+        supervisor.until(
+            lambda: scrape(url).value("rowpost_messages_moved_to_error_total", **moved) == 1, "it is counted"
+        )
         found = scrape(url)
 
     assert found.value("rowpost_attempts_failed_total", queue=shop.name) == 3
@@ -106,9 +113,10 @@ def test_names_and_units_follow_prometheus(shop):
     assert len(ours) > 20
     for name, family in ours.items():
         assert family.documentation.endswith("."), name
-        assert {sample.name.removeprefix(name) for sample in family.samples} <= {"counter": {"_total"}, "gauge": {""}}.get(
-            family.type, {"_bucket", "_count", "_sum"}
-        ), name
+        assert {sample.name.removeprefix(name) for sample in family.samples} <= {
+            "counter": {"_total"},
+            "gauge": {""},
+        }.get(family.type, {"_bucket", "_count", "_sum"}), name
         assert not {"ms", "milliseconds", "minutes"} & set(name.split("_")), name
         assert name.endswith("_seconds") or not {"time", "timestamp"} & set(name.split("_")), name
 
@@ -140,8 +148,14 @@ def test_a_database_that_is_away_is_not_ready_and_comes_back(shop, target):
         url = url_of(supervisor)
         supervisor.until(lambda: health(url, "ready")[0] == 200, "it is ready")
         with Refusing(target.url):
-            supervisor.until(lambda: scrape(url).value("rowpost_queue_circuit_breaker_open", queue=shop.name) == 1, "the breaker opens")
-            supervisor.until(lambda: any("the last peek failed" in problem for problem in health(url, "ready")[1]), "a peek has failed too")
+            supervisor.until(
+                lambda: scrape(url).value("rowpost_queue_circuit_breaker_open", queue=shop.name) == 1,
+                "the breaker opens",
+            )
+            supervisor.until(
+                lambda: any("the last peek failed" in problem for problem in health(url, "ready")[1]),
+                "a peek has failed too",
+            )
             status, _ = health(url, "ready")
             alive = health(url, "live")
         supervisor.until(lambda: health(url, "ready")[0] == 200, "it is ready again")
@@ -168,14 +182,18 @@ def test_a_crash_is_counted_with_the_handlers_message(shop):
     with Running(served(shop, "die", attempts=2)) as supervisor:
         url = url_of(supervisor)
         supervisor.until(lambda: len(shop.errors()) == 1, "it is in the error queue")
-        supervisor.until(lambda: (scrape(url).value("rowpost_worker_crashes_total", queue=shop.name) or 0) >= 2, "it is counted")
+        supervisor.until(
+            lambda: (scrape(url).value("rowpost_worker_crashes_total", queue=shop.name) or 0) >= 2, "it is counted"
+        )
 
 
 def test_a_port_that_is_taken_is_named_before_a_worker_starts(shop):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = shop.settings()
         port = taken.getsockname()[1]
-        supervisor = Supervisor(replace(settings, supervisor=replace(settings.supervisor, metrics=port)), lambda event: None)
+        supervisor = Supervisor(
+            replace(settings, supervisor=replace(settings.supervisor, metrics=port)), lambda event: None
+        )
 
         with pytest.raises(SettingsError, match=rf"http://127.0.0.1:{port}/metrics: .*--metrics"):
             supervisor.run(lambda snapshot: True)
@@ -257,7 +275,11 @@ def test_when_metrics_are_off_no_call_is_made_for_them(shop):
         sys.setprofile(None)
 
     assert [file for file, _ in calls if file.endswith("pipeline/batches.py")]
-    assert not [file for file, _ in calls if "timings" in file or "histograms" in file or "exposition" in file or "prometheus" in file]
+    assert not [
+        file
+        for file, _ in calls
+        if "timings" in file or "histograms" in file or "exposition" in file or "prometheus" in file
+    ]
 
 
 def test_a_worker_has_no_histograms_and_a_supervisor_no_observations_when_metrics_are_off(shop):
@@ -304,7 +326,18 @@ def test_a_scrape_asks_the_database_nothing_and_opens_no_connection(shop):
 def a_queue(**figures):
     counted = dict.fromkeys(("handled", "failed", "delayed", "moved_to_error", "expired", "poison", "died"), 0)
     return QueueSnapshot(
-        **{"queue": "Sales", "depth": 0, "workers": 1, "busy": 0, "limit": 4, "target": 1, "rate": 0.0, "critical": False, **counted, **figures}
+        **{
+            "queue": "Sales",
+            "depth": 0,
+            "workers": 1,
+            "busy": 0,
+            "limit": 4,
+            "target": 1,
+            "rate": 0.0,
+            "critical": False,
+            **counted,
+            **figures,
+        }
     )
 
 
@@ -357,7 +390,9 @@ def test_a_worker_that_died_hinders_only_while_there_is_no_other_one(target):
 
 
 def test_a_supervisor_that_stops_is_not_ready(target):
-    assert hindrances(a_status(target.settings, a_queue(), stopping=True), seen_by(Answer("Sales"))) == ["the supervisor is stopping"]
+    assert hindrances(a_status(target.settings, a_queue(), stopping=True), seen_by(Answer("Sales"))) == [
+        "the supervisor is stopping"
+    ]
 
 
 def test_what_is_not_known_has_no_sample(target):
@@ -414,7 +449,12 @@ def test_the_last_bucket_has_no_limit():
 def test_a_queue_whose_pool_a_reload_replaces_keeps_its_counts(shop):
     shop.send(2)
     settings = served(shop)
-    changed = replace(settings, queues=tuple(replace(each, worker=each.worker and replace(each.worker, peek_delay=0.2)) for each in settings.queues))
+    changed = replace(
+        settings,
+        queues=tuple(
+            replace(each, worker=each.worker and replace(each.worker, peek_delay=0.2)) for each in settings.queues
+        ),
+    )
     with Running(settings, load=lambda: changed) as supervisor:
         url = url_of(supervisor)
         supervisor.until(lambda: shop.handled() == 2, "all are handled")
@@ -422,7 +462,9 @@ def test_a_queue_whose_pool_a_reload_replaces_keeps_its_counts(shop):
         supervisor.supervisor.reload()
         supervisor.until(lambda: supervisor.seen(events.Reloaded), "it has read its settings again")
         shop.send(1)
-        supervisor.until(lambda: scrape(url).value("rowpost_messages_handled_total", queue=shop.name) == 3, "all are counted")
+        supervisor.until(
+            lambda: scrape(url).value("rowpost_messages_handled_total", queue=shop.name) == 3, "all are counted"
+        )
 
         assert scrape(url).value("rowpost_supervisor_reloads_total") == 1
 
@@ -433,4 +475,6 @@ def test_another_address_needs_another_start(shop):
     with Running(settings, load=lambda: changed) as supervisor:
         url_of(supervisor)
         supervisor.supervisor.reload()
-        supervisor.until(lambda: [each for each in supervisor.seen(events.Trouble) if "metrics" in each.error], "it is told")
+        supervisor.until(
+            lambda: [each for each in supervisor.seen(events.Trouble) if "metrics" in each.error], "it is told"
+        )

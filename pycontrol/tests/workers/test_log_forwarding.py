@@ -66,19 +66,33 @@ def test_threads_of_a_handler_that_log_at_once_lose_and_mix_nothing(shop):
     running = run_once(shop, "log_many")
 
     for name in "ab":
-        assert [e.text for e in running.seen(events.Logged) if e.logger == name] == [f"{n} {'é' * 16_000}" for n in range(200)]
+        assert [e.text for e in running.seen(events.Logged) if e.logger == name] == [
+            f"{n} {'é' * 16_000}" for n in range(200)
+        ]
 
 
 def test_without_a_receiver_of_events_a_record_goes_to_the_logger_that_the_worker_used(caplog):
     event = events.Logged(
-        queue="Sales", at=0.0, pid=7, level=logging.ERROR, logger="shop.orders", text="no 100 %", message_id="own-id", extra={"order_id": 7}
+        queue="Sales",
+        at=0.0,
+        pid=7,
+        level=logging.ERROR,
+        logger="shop.orders",
+        text="no 100 %",
+        message_id="own-id",
+        extra={"order_id": 7},
     )
 
     events.log_event(event)
 
     (record,) = caplog.records
     assert (record.name, record.levelno, record.getMessage()) == ("shop.orders", logging.ERROR, "no 100 %")
-    assert (record.rowpost_queue, record.rowpost_worker, record.rowpost_message_id, record.order_id) == ("Sales", 7, "own-id", 7)
+    assert (record.rowpost_queue, record.rowpost_worker, record.rowpost_message_id, record.order_id) == (
+        "Sales",
+        7,
+        "own-id",
+        7,
+    )
 
 
 def test_an_extra_that_this_programs_own_records_have_costs_no_record(caplog):
@@ -92,7 +106,11 @@ def test_an_extra_that_this_programs_own_records_have_costs_no_record(caplog):
     logging.setLogRecordFactory(with_tenant)
     try:
         extra = {"tenant": "the worker's", "order_id": 7}
-        events.log_event(events.Logged(queue="Sales", at=0.0, pid=7, level=30, logger="shop", text="late", message_id=None, extra=extra))
+        events.log_event(
+            events.Logged(
+                queue="Sales", at=0.0, pid=7, level=30, logger="shop", text="late", message_id=None, extra=extra
+            )
+        )
     finally:
         logging.setLogRecordFactory(factory)
 
@@ -107,7 +125,16 @@ def test_values_of_extra_are_what_json_can_hold_and_not_without_limit():
 
     sent = []
     forwarder = LogForwarder(sent.append, None)
-    values = {"number": 7, "ratio": 0.5, "none": None, "yes": True, "nan": float("nan"), "huge": 10**5000, "long": "x" * 5000, "broken": Broken()}
+    values = {
+        "number": 7,
+        "ratio": 0.5,
+        "none": None,
+        "yes": True,
+        "nan": float("nan"),
+        "huge": 10**5000,
+        "long": "x" * 5000,
+        "broken": Broken(),
+    }
     forwarder.emit(logging.makeLogRecord({"msg": "m", **values}))
     forwarder.emit(logging.makeLogRecord({"msg": "m", **{f"k{number}": number for number in range(100)}}))
 

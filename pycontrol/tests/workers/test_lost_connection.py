@@ -65,7 +65,11 @@ def idle_with_settings(message, connection):
 
 
 def sessions(pid):
-    return beside[0].driver_connection.execute("SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE pid = %s", (pid,)).fetchone()[0]
+    return (
+        beside[0]
+        .driver_connection.execute("SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE pid = %s", (pid,))
+        .fetchone()[0]
+    )
 
 
 def alive(pid):
@@ -114,7 +118,9 @@ def with_options(url, settings):
 
 
 @pytest.mark.parametrize("batch", ["off", 10])
-def test_a_message_that_ends_its_connection_goes_to_the_error_queue_after_its_attempts(queue, work, database, sql, batch):
+def test_a_message_that_ends_its_connection_goes_to_the_error_queue_after_its_attempts(
+    queue, work, database, sql, batch
+):
     for body in (b"good 1", b"bad", b"good 2"):
         queue.send(body, {"Shop.Note": "kept"})
 
@@ -143,7 +149,10 @@ def test_a_message_that_ends_its_connection_goes_to_the_error_queue_after_its_at
 def test_a_message_whose_session_has_ended_when_it_is_committed_goes_to_the_error_queue_too(
     queue, work, database, sql, batch, handler, settings, words
 ):
-    if "transaction_timeout" in settings and sql.value("SELECT current_setting('server_version_num')::integer") < 170_000:
+    if (
+        "transaction_timeout" in settings
+        and sql.value("SELECT current_setting('server_version_num')::integer") < 170_000
+    ):
         pytest.skip("transaction_timeout is a setting of PostgreSQL 17")
     for body in (b"good 1", b"bad", b"good 2"):
         queue.send(body)
@@ -165,7 +174,9 @@ def pipeline_of(target):
     return pipeline_with(database, "Sales", lambda message, connection: None, attempts=1, reconnect=target.connect)
 
 
-def test_a_commit_that_was_carried_out_is_no_attempt_although_its_reply_was_lost(queue, target, open_database, sql, monkeypatch):
+def test_a_commit_that_was_carried_out_is_no_attempt_although_its_reply_was_lost(
+    queue, target, open_database, sql, monkeypatch
+):
     pipeline = pipeline_of(target)
     sql.empty("error")
     beside[:] = [open_database()]

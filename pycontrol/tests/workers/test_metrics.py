@@ -37,21 +37,33 @@ class Monitoring:
     def __init__(self, shop, queue):
         self.shop, self.queue = shop, queue
 
-    def settings(self, handler="note", *, monitoring='"Particular.Monitoring"', interval=0.1, instance="web1", **options):
-        where = ServiceControlSettings("Nowhere", 0, 0, monitoring=monitoring, metrics_interval=interval, instance=instance)
+    def settings(
+        self, handler="note", *, monitoring='"Particular.Monitoring"', interval=0.1, instance="web1", **options
+    ):
+        where = ServiceControlSettings(
+            "Nowhere", 0, 0, monitoring=monitoring, metrics_interval=interval, instance=instance
+        )
         return replace(self.shop.settings(handler, **options), service_control=where)
 
     def send(self, count, body=b"", **headers):
-        self.shop.queue.send_many(OutgoingMessage(body, {"NServiceBus.EnclosedMessageTypes": TYPE, **headers}) for _ in range(count))
+        self.shop.queue.send_many(
+            OutgoingMessage(body, {"NServiceBus.EnclosedMessageTypes": TYPE, **headers}) for _ in range(count)
+        )
 
     def got(self, metric):
-        return [message for message in self.queue.browse(500) if message.headers.get("NServiceBus.Metric.Type") == metric]
+        return [
+            message for message in self.queue.browse(500) if message.headers.get("NServiceBus.Metric.Type") == metric
+        ]
 
     def values(self, metric):
         return [pair for message in self.got(metric) for pair in read_metrics(message.body).by_type]
 
     def metadata(self):
-        return [message for message in self.queue.browse(500) if message.headers.get("NServiceBus.EnclosedMessageTypes") == METADATA]
+        return [
+            message
+            for message in self.queue.browse(500)
+            if message.headers.get("NServiceBus.EnclosedMessageTypes") == METADATA
+        ]
 
 
 @pytest.fixture
@@ -170,7 +182,10 @@ def test_what_an_endpoint_with_metrics_sends_names_its_instance(monitoring, targ
     deploy(target, audited)
     sql.empty("audit")
     settings = monitoring.settings(instance=instance, monitoring='"Particular.Monitoring"' if monitored else None)
-    queues = tuple(replace(each, worker=each.worker and replace(each.worker, handler="tests.support.sagas:audited")) for each in settings.queues)
+    queues = tuple(
+        replace(each, worker=each.worker and replace(each.worker, handler="tests.support.sagas:audited"))
+        for each in settings.queues
+    )
     with audited.open(monitoring.queue.database) as bus:
         bus.send(Open(f"{monitoring.shop.name} {monitored} {instance}"), to=monitoring.shop.name)
 
@@ -228,7 +243,9 @@ def test_measurements_that_cannot_be_sent_are_bounded_and_the_oldest_go(shop, ma
     assert warned.text.startswith(f"{VALUES_PER_MESSAGE} measurements of {shop.name} were dropped")
     numbers = [value for _, value in monitoring.values(PROCESSING_TIME)]
     assert (len(numbers), min(numbers)) == (KEPT, VALUES_PER_MESSAGE)
-    assert {len(read_metrics(message.body).values) for message in monitoring.got(PROCESSING_TIME)} == {VALUES_PER_MESSAGE}
+    assert {len(read_metrics(message.body).values) for message in monitoring.got(PROCESSING_TIME)} == {
+        VALUES_PER_MESSAGE
+    }
 
 
 def test_what_could_not_be_sent_stays_before_what_was_measured_meanwhile(shop, database):

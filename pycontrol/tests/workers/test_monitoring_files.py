@@ -23,7 +23,11 @@ from tests.support.traced import Order, sales
 from tests.support.workers import Running
 
 FOLDER = ROOT / "deploy" / "monitoring"
-RULES = [rule for group in yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))["groups"] for rule in group["rules"]]
+RULES = [
+    rule
+    for group in yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    for rule in group["rules"]
+]
 DASHBOARD = json.loads((FOLDER / "grafana.json").read_text(encoding="utf-8"))
 TARGETS = [(panel["title"], target) for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
 VARIABLES = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
@@ -39,7 +43,9 @@ class Used:
         #: label names of the matchers, by metric
         self.matched: dict[str, set[str]] = {}
         #: labels by which it groups and joins
-        self.grouped = {name for part in re.findall(r"\b(?:by|on|group_left) \(([^)]*)\)", text) for name in re.split(r",\s*", part)}
+        self.grouped = {
+            name for part in re.findall(r"\b(?:by|on|group_left) \(([^)]*)\)", text) for name in re.split(r",\s*", part)
+        }
         promql.walk(promql.parse(text), self._visit)
 
     def _visit(self, node) -> bool:
@@ -72,7 +78,9 @@ def check(text: str, exported: Scrape) -> None:
 @pytest.fixture(scope="module")
 def exported(target) -> Scrape:
     """What two endpoints export that have handled messages, with a delayed message that is not due yet."""
-    settings = replace(target.settings, supervisor=SupervisorSettings(idle_timeout=0.3, delayed_lateness=0.1, metrics=0))
+    settings = replace(
+        target.settings, supervisor=SupervisorSettings(idle_timeout=0.3, delayed_lateness=0.1, metrics=0)
+    )
     settings = with_endpoints(settings, ["tests.support.traced:sales", "tests.support.traced:billing"])
     with connect(target.settings) as database:
         for name in ("Sales", "Billing"):
@@ -81,7 +89,9 @@ def exported(target) -> Scrape:
             bus.send(Order(1), to="Sales")
             bus.send(Order(2), to="Sales", delay=timedelta(hours=1))
         with Running(settings) as supervisor:
-            supervisor.until(lambda: sum(event.count for event in supervisor.seen(events.Handled)) >= 3, "all are handled")
+            supervisor.until(
+                lambda: sum(event.count for event in supervisor.seen(events.Handled)) >= 3, "all are handled"
+            )
             url = supervisor.seen(events.MetricsServed)[0].url
             due = "rowpost_queue_delayed_next_due_timestamp_seconds"
             supervisor.until(lambda: scrape(url).value(due, queue="Sales") is not None, "the delayed message is seen")
@@ -114,8 +124,14 @@ def test_an_alert_leads_to_a_section_of_the_runbook(rule):
 
 
 def test_prometheus_is_told_when_each_alert_fires_and_when_not():
-    cases = [case for test in yaml.safe_load((FOLDER / "alerts.test.yml").read_text(encoding="utf-8"))["tests"] for case in test["alert_rule_test"]]
-    fires, silent = ({case["alertname"] for case in cases if bool(case["exp_alerts"]) is expected} for expected in (True, False))
+    cases = [
+        case
+        for test in yaml.safe_load((FOLDER / "alerts.test.yml").read_text(encoding="utf-8"))["tests"]
+        for case in test["alert_rule_test"]
+    ]
+    fires, silent = (
+        {case["alertname"] for case in cases if bool(case["exp_alerts"]) is expected} for expected in (True, False)
+    )
 
     assert fires == silent == {rule["alert"] for rule in RULES}
 
@@ -143,7 +159,9 @@ def test_a_panel_uses_exported_metrics_and_labels(title, query, exported):
 
 def test_the_dashboards_choices_come_from_exported_labels(exported):
     chosen = {
-        name: re.fullmatch(r"label_values\((.+), (\w+)\)", each["query"]["query"]) for name, each in VARIABLES.items() if each["type"] == "query"
+        name: re.fullmatch(r"label_values\((.+), (\w+)\)", each["query"]["query"])
+        for name, each in VARIABLES.items()
+        if each["type"] == "query"
     }
 
     assert set(chosen) == {"job", "instance", "queue"}
@@ -167,7 +185,11 @@ def test_every_exported_metric_is_on_the_dashboard_or_in_an_alert(exported):
     shown = {re.sub(r"_(bucket|count|sum)$", "", name) for text in texts for name in used_by(text).matched}
     ours = {re.sub(r"_(bucket|count|sum)$", "", name) for name in exported.names if name.startswith("rowpost_")}
 
-    assert ours - shown <= {"rowpost_supervisor_start_timestamp_seconds", "rowpost_supervisor_reloads_total", "rowpost_message_type_info"}
+    assert ours - shown <= {
+        "rowpost_supervisor_start_timestamp_seconds",
+        "rowpost_supervisor_reloads_total",
+        "rowpost_message_type_info",
+    }
 
 
 def test_a_metric_or_a_label_that_does_not_exist_is_found(exported):

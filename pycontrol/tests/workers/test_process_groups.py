@@ -30,7 +30,9 @@ def in_a_group(shop, handler: str, **options):
         try:
             yield process
         finally:
-            left = [each for each in psutil.process_iter() if each.pid != process.pid and _group_of(each.pid) == process.pid]
+            left = [
+                each for each in psutil.process_iter() if each.pid != process.pid and _group_of(each.pid) == process.pid
+            ]
             for each in left:
                 each.kill()
 

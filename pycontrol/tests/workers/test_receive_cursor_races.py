@@ -71,7 +71,9 @@ def old_transaction(target):
 
 
 @concurrent
-def test_senders_that_commit_out_of_order_and_receivers_that_give_back_lose_and_double_nothing(shop, open_database, old_transaction):
+def test_senders_that_commit_out_of_order_and_receivers_that_give_back_lose_and_double_nothing(
+    shop, open_database, old_transaction
+):
     """Transactions overlap, a third of the senders roll back, and so does a receiver beside the workers."""
     sent, lock, done = [], threading.Lock(), threading.Event()
 

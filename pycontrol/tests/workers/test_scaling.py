@@ -113,13 +113,18 @@ def test_a_peek_that_says_1000_costs_at_most_two_empty_receives_of_two_workers(s
 @pytest.mark.promise("idle-peek-delay")
 def test_an_idle_queue_is_peeked_once_a_delay_and_at_once_after_work(shop):
     with shop.run(limit=2, peek_delay=0.4) as supervisor:
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) >= 14, "five peeks at rest, after the quick ones of the beginning")
+        supervisor.until(
+            lambda: len(supervisor.seen(events.Peeked)) >= 14,
+            "five peeks at rest, after the quick ones of the beginning",
+        )
         idle = [event.at for event in supervisor.seen(events.Peeked)]
         shop.send(20)
         supervisor.until(lambda: shop.handled() == 20, "all are handled")
         supervisor.idle()
         peeks = supervisor.seen(events.Peeked)[len(idle) :]
-        last_full = max((number for number, peek in enumerate(peeks) if peek.count), default=-1)  # none if the worker was as quick as the peek
+        last_full = max(
+            (number for number, peek in enumerate(peeks) if peek.count), default=-1
+        )  # none if the worker was as quick as the peek
         after_work, end_of_work = peeks[last_full + 1].at, supervisor.seen(events.Handled)[-1].at
 
     assert min(later - earlier for earlier, later in pairwise(idle[-5:])) >= 0.39

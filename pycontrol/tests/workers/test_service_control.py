@@ -25,7 +25,10 @@ from tests.support.recorded_rows import differences, form, recorded, recorded_he
 from tests.support.workers import Running
 
 PREFIX = "ServiceControl.Plugin."
-START, HEARTBEAT = f"{PREFIX}Heartbeat.Messages.RegisterEndpointStartup", f"{PREFIX}Heartbeat.Messages.EndpointHeartbeat"
+START, HEARTBEAT = (
+    f"{PREFIX}Heartbeat.Messages.RegisterEndpointStartup",
+    f"{PREFIX}Heartbeat.Messages.EndpointHeartbeat",
+)
 RESULT = f"{PREFIX}CustomChecks.Messages.ReportCustomCheckResult"
 
 
@@ -37,13 +40,22 @@ class Control:
 
     def running(self, handler="tests.support.handlers:note", heartbeat=0.2, oldest_message=0, **more):
         settings = self.shop.settings()
-        queues = tuple(replace(each, worker=each.worker and replace(each.worker, handler=handler)) for each in settings.queues)
+        queues = tuple(
+            replace(each, worker=each.worker and replace(each.worker, handler=handler)) for each in settings.queues
+        )
         return Running(
-            replace(settings, queues=queues, service_control=ServiceControlSettings('"Particular.ServiceControl"', heartbeat, oldest_message), **more)
+            replace(
+                settings,
+                queues=queues,
+                service_control=ServiceControlSettings('"Particular.ServiceControl"', heartbeat, oldest_message),
+                **more,
+            )
         )
 
     def got(self, kind):
-        return [message for message in self.queue.browse(200) if message.headers["NServiceBus.EnclosedMessageTypes"] == kind]
+        return [
+            message for message in self.queue.browse(200) if message.headers["NServiceBus.EnclosedMessageTypes"] == kind
+        ]
 
 
 @pytest.fixture
@@ -82,8 +94,14 @@ def test_an_endpoint_says_that_it_started_and_then_that_it_is_alive(control, tar
     host = Host.here(control.shop.name)
     assert (started["Endpoint"], alive["EndpointName"]) == (control.shop.name, control.shop.name)
     assert UUID(started["HostId"]) == UUID(alive["HostId"]) == UUID(host.id)
-    assert before - timedelta(seconds=1) <= datetime.fromisoformat(started["StartedAt"]) <= datetime.fromisoformat(alive["ExecutedAt"])
-    assert list(started["HostProperties"]) == list(json.loads(recorded("service-control-register-endpoint-startup")["body"])["HostProperties"])
+    assert (
+        before - timedelta(seconds=1)
+        <= datetime.fromisoformat(started["StartedAt"])
+        <= datetime.fromisoformat(alive["ExecutedAt"])
+    )
+    assert list(started["HostProperties"]) == list(
+        json.loads(recorded("service-control-register-endpoint-startup")["body"])["HostProperties"]
+    )
     assert left(heartbeat) < 4 * 0.2  # four intervals
     assert supervisor.seen(events.Trouble) == []
 
@@ -92,12 +110,17 @@ def test_the_host_that_the_environment_names_is_in_every_report_and_in_what_work
     named = HostSettings("shop-vm", "0f" * 16)
 
     with control.running("tests.support.endpoints:checked", host=named) as supervisor:
-        supervisor.until(lambda: control.got(START) and control.got(HEARTBEAT) and control.got(RESULT), "three kinds of reports")
+        supervisor.until(
+            lambda: control.got(START) and control.got(HEARTBEAT) and control.got(RESULT), "three kinds of reports"
+        )
         control.shop.queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "Shop.Nobody"})
         supervisor.until(lambda: control.shop.depth("error"), "a message that nobody handles")
 
     (failed,) = Queue("error", control.shop.queue.database).browse(1)
-    assert (failed.headers["$.diagnostics.hostid"], failed.headers["$.diagnostics.hostdisplayname"]) == (named.id, "shop-vm")
+    assert (failed.headers["$.diagnostics.hostid"], failed.headers["$.diagnostics.hostdisplayname"]) == (
+        named.id,
+        "shop-vm",
+    )
     for kind in (START, HEARTBEAT, RESULT):
         told = json.loads(control.got(kind)[0].body)
         assert (UUID(told["HostId"]).hex, told["Host"]) == (named.id, "shop-vm")
@@ -117,10 +140,19 @@ def test_what_checks_find_is_reported(control, target):
     disk = [message for message in messages if b'"Disk free"' in message.body]
     failed = assert_as_recorded(disk[0], "service-control-report-custom-check-result-failed")
     passed = assert_as_recorded(disk[1], "service-control-report-custom-check-result-passed")
-    assert (failed["CustomCheckId"], failed["Category"], failed["HasFailed"], failed["FailureReason"]) == ("Disk free", "Storage", True, "3 GB left")
+    assert (failed["CustomCheckId"], failed["Category"], failed["HasFailed"], failed["FailureReason"]) == (
+        "Disk free",
+        "Storage",
+        True,
+        "3 GB left",
+    )
     assert (passed["HasFailed"], passed["FailureReason"]) == (False, None)
     (licence,) = [json.loads(message.body) for message in messages if b'"Licence"' in message.body]
-    assert (licence["HasFailed"], licence["FailureReason"], licence["Category"]) == (True, "PermissionError: no licence file", "Checked")
+    assert (licence["HasFailed"], licence["FailureReason"], licence["Category"]) == (
+        True,
+        "PermissionError: no licence file",
+        "Checked",
+    )
     assert endpoints.CHECKS_RUN["Licence"] == 1
     assert control.got(HEARTBEAT) == []
 
@@ -154,7 +186,11 @@ def test_rowposts_own_checks_are_reported_for_each_queue(control):
         supervisor.until(lambda: len(control.got(RESULT)) >= 3, "three results")
 
     results = [json.loads(message.body) for message in control.got(RESULT)]
-    assert {each["CustomCheckId"]: each["FailureReason"] for each in results} == {"Schema": None, "Clock": None, "Oldest message": None}
+    assert {each["CustomCheckId"]: each["FailureReason"] for each in results} == {
+        "Schema": None,
+        "Clock": None,
+        "Oldest message": None,
+    }
     assert {(each["Category"], each["EndpointName"]) for each in results} == {("rowpost", control.shop.name)}
 
 
@@ -218,7 +254,9 @@ def test_the_section_of_an_environment(tmp_path):
     write("service_control: {queue: '\"Particular.ServiceControl\"'}")
     assert load_settings(path).service_control == ServiceControlSettings('"Particular.ServiceControl"', 10.0)
     write("service_control: {queue: x, monitoring: y, metrics_interval: 30, instance: web1, saga_audit: true}")
-    assert load_settings(path).service_control == ServiceControlSettings("x", monitoring="y", metrics_interval=30.0, instance="web1", saga_audit=True)
+    assert load_settings(path).service_control == ServiceControlSettings(
+        "x", monitoring="y", metrics_interval=30.0, instance="web1", saga_audit=True
+    )
     for wrong, said in (
         ("{queue: 'x@['}", "service_control.queue"),
         ("{queue: x, heartbeat: -1}", "heartbeat"),

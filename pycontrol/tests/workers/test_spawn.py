@@ -168,7 +168,9 @@ def test_the_command_line_runs_without_these_names(new_database, tmp_path):
     (tmp_path / "shop.py").write_text("def place(message, connection):\n    connection.execute('SELECT 1')\n")
     worker = "queues: {Sales: {worker: {handler: 'shop:place', limit: 2}}, error: {}}\n"
     path = os.pathsep.join([str(WINDOWS), *filter(None, sys.path)])
-    program = Program(environment_file(tmp_path, rest=worker), tmp_path, SHOP_URL=new_database("embedded"), PYTHONPATH=path)
+    program = Program(
+        environment_file(tmp_path, rest=worker), tmp_path, SHOP_URL=new_database("embedded"), PYTHONPATH=path
+    )
 
     codes = []
     for arguments in (

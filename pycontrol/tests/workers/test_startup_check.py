@@ -18,7 +18,9 @@ def drop_index_on_expires(shop):
     if shop.target.settings.engine == "sqlserver":
         shop.sql.run(f"DROP INDEX Index_Expires ON {shop.sql.table(shop.name)}")
         return
-    name = shop.sql.value(f"SELECT indexname FROM pg_indexes WHERE tablename = '{shop.name}' AND indexdef ILIKE '%(expires%'")
+    name = shop.sql.value(
+        f"SELECT indexname FROM pg_indexes WHERE tablename = '{shop.name}' AND indexdef ILIKE '%(expires%'"
+    )
     shop.sql.run(f'DROP INDEX "{name}"')
 
 

@@ -135,7 +135,9 @@ def test_each_of_many_failures_in_a_row_is_an_event(shop):
     shop.send(150)
 
     with shop.run("fail", limit=1, attempts=1) as supervisor:
-        supervisor.until(lambda: supervisor.supervisor.snapshot().queue(shop.name).moved_to_error == 150, "all in the error queue")
+        supervisor.until(
+            lambda: supervisor.supervisor.snapshot().queue(shop.name).moved_to_error == 150, "all in the error queue"
+        )
         supervisor.until(lambda: len(supervisor.seen(events.MovedToError)) == 150, "each is reported")
 
     assert len({event.message_id for event in supervisor.seen(events.MovedToError)}) == 150

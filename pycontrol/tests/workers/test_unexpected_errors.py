@@ -75,7 +75,10 @@ def test_an_unexpected_error_of_a_peek_answers_every_queue_and_the_monitor_goes_
     eventually(lambda: len(answers) == 2, "the next answer")
     monitor.stop()
 
-    assert [(answer.queue, answer.error, answer.unexpected) for answer in answers] == [("Sales", DEFECT, True), ("Billing", None, False)]
+    assert [(answer.queue, answer.error, answer.unexpected) for answer in answers] == [
+        ("Sales", DEFECT, True),
+        ("Billing", None, False),
+    ]
     assert [session.closed for session in sessions] == [True, True]
 
 
@@ -97,7 +100,9 @@ def test_an_unexpected_error_outside_of_a_request_is_posted_and_the_monitor_goes
     monitor, answers, _ = monitoring(settings, deque())
     errors = deque([DEFECT])
     execute = monitor._execute
-    monkeypatch.setattr(monitor, "_execute", lambda requests: execute(requests) if not errors else _raise(errors.popleft()))
+    monkeypatch.setattr(
+        monitor, "_execute", lambda requests: execute(requests) if not errors else _raise(errors.popleft())
+    )
 
     monitor.ask("Sales")
     eventually(lambda: answers, "the failure")
@@ -105,7 +110,10 @@ def test_an_unexpected_error_outside_of_a_request_is_posted_and_the_monitor_goes
     eventually(lambda: len(answers) == 2, "an answer")
     monitor.stop()
 
-    assert answers == [MonitorFailure(DEFECT), Answer("Billing", seconds=answers[1].seconds, next_due=float("inf"), control=Control())]
+    assert answers == [
+        MonitorFailure(DEFECT),
+        Answer("Billing", seconds=answers[1].seconds, next_due=float("inf"), control=Control()),
+    ]
 
 
 def _raise(error):

@@ -102,7 +102,9 @@ def test_while_one_supervisor_is_busy_the_request_of_an_idle_one_is_renewed(post
             second.until(lambda: wake_up_requested(shop.sql, shop.name), "both wait for a wake-up")
 
 
-def test_it_is_woken_by_a_plain_insert_of_a_login_that_may_do_nothing_else(postgresql_only, shop, sql, database, listener):
+def test_it_is_woken_by_a_plain_insert_of_a_login_that_may_do_nothing_else(
+    postgresql_only, shop, sql, database, listener
+):
     """With `wake_up: everybody`, an NServiceBus endpoint wakes it like any other sender."""
     wake_everybody(database, shop.name)
     with logins(sql, shop.target.url) as login, idle(shop) as supervisor:
@@ -170,7 +172,9 @@ def test_a_listener_that_lost_its_connection_listens_again(postgresql_only, shop
         supervisor.until(lambda: shop.handled() == 1, "woken")
 
 
-def test_messages_sent_while_the_connection_was_lost_are_found_with_the_new_connection(postgresql_only, shop, make_queue):
+def test_messages_sent_while_the_connection_was_lost_are_found_with_the_new_connection(
+    postgresql_only, shop, make_queue
+):
     """Also in a queue that did not look when the connection was lost."""
     other = make_queue()
     settings = shop.worked(other.name, peek_delay=LONG)
@@ -242,7 +246,9 @@ class Pooler:
                 target.close()
                 return
             if names:  # BackendKeyData: K, length, process, secret
-                data, found = re.subn(rb"(?s)(K\x00\x00\x00\x0c)....", lambda key: key[1] + b"\x00\x00\x00\x07", data, count=1)
+                data, found = re.subn(
+                    rb"(?s)(K\x00\x00\x00\x0c)....", lambda key: key[1] + b"\x00\x00\x00\x07", data, count=1
+                )
                 names = not found
             target.sendall(data)
 
@@ -301,7 +307,9 @@ def test_all_queues_of_a_process_are_peeked_at_in_one_round_trip(shop, make_queu
     assert counting.trips == [5]
 
 
-def test_a_locked_queue_does_not_hide_the_messages_of_another_one(shop, make_queue, open_database, sql, postgresql_only):
+def test_a_locked_queue_does_not_hide_the_messages_of_another_one(
+    shop, make_queue, open_database, sql, postgresql_only
+):
     locked, other = make_queue(delayed=False), make_queue(delayed=False)
     other.send(b"x")
     answers = []

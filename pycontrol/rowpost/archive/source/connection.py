@@ -1,7 +1,8 @@
-"""The database connections of an archiver, and of Spark's planner and worker processes: they outlive restarts and failovers of the server.
+"""The database connections of an archiver, and of Spark's planner and worker processes: they outlive restarts and
+failovers of the server.
 
-`PatientConnection` repeats an action with new connections until the server is back, and decides how long to wait between two attempts, and
-when to give up. The planner of a stream has one, and so has each task that reads a range.
+`PatientConnection` repeats an action with new connections until the server is back, and decides how long to wait
+between two attempts, and when to give up. The planner of a stream has one, and so has each task that reads a range.
 
     connection = PatientConnection(options)
     state = connection.run(lambda database: describe(database, options.queue))
@@ -34,9 +35,11 @@ Say = Callable[[str], object]
 
 
 def open_database(environment: str | None, application: str) -> Connection:
-    """Connect to the database of an environment, which each process loads by its name, so that no URL passes through Spark.
+    """Connect to the database of an environment, which each process loads by its name, so that no URL passes through
+    Spark.
 
-    `application` is the name under which the server lists the connection. A running embedded server is used as it is: a server that this process starts would stop with it.
+    `application` is the name under which the server lists the connection. A running embedded server is used as it is: a
+    server that this process starts would stop with it.
 
     Raises:
         SettingsError: the environment does not exist, or a variable that it names is not set in this process.
@@ -53,8 +56,8 @@ def open_database(environment: str | None, application: str) -> Connection:
 def naming_what_is_gone(database: Connection, queue: str | None) -> Iterator[None]:
     """Raise QueueNotFound with a text of its own if the block raises it, and the database does not have the queue.
 
-    The procedures of such a queue are missing, and without a look at the queues this looks like a missing feature. The block contains the
-    transactions in which it calls, so that the queues can be listed after an error.
+    The procedures of such a queue are missing, and without a look at the queues this looks like a missing feature. The
+    block contains the transactions in which it calls, so that the queues can be listed after an error.
     """
     try:
         yield
@@ -62,8 +65,9 @@ def naming_what_is_gone(database: Connection, queue: str | None) -> Iterator[Non
         if queue is None or _exists(database, queue):
             raise
         raise QueueNotFound(
-            f"No queue named {queue!r} is in this database: it was dropped or removed, or its name is misspelt. `rowpost queue list` shows the queues. "
-            "What a stream of a removed queue has read is kept. If the queue is created again, a stream does not continue by itself, and says how to start."
+            f"No queue named {queue!r} is in this database: it was dropped or removed, or its name is misspelt. "
+            "`rowpost queue list` shows the queues. What a stream of a removed queue has read is kept. If the queue "
+            "is created again, a stream does not continue by itself, and says how to start."
         ) from error
 
 
@@ -89,12 +93,17 @@ class PatientConnection:
     """A connection that is opened when it is needed, and again after it was lost. Not for several threads at once.
 
     Args:
-        options: the environment; the queue, for the texts; and the seconds after which the wait ends with an error. 0 allows one new connection.
+        options: the environment; the queue, for the texts; and the seconds after which the wait ends with an error. 0
+            allows one new connection.
         say: receives one text when a wait for the server begins, and one when it ends.
     """
 
     def __init__(
-        self, options: ReadOptions, say: Say = say, sleep: Callable[[float], object] = time.sleep, monotonic: Callable[[], float] = time.monotonic
+        self,
+        options: ReadOptions,
+        say: Say = say,
+        sleep: Callable[[float], object] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options, self._say, self._sleep, self._monotonic = options, say, sleep, monotonic
         self._connection: Connection | None = None
@@ -129,7 +138,10 @@ class PatientConnection:
             self._connection = None
 
     def failed(self, error: DatabaseUnavailable) -> None:
-        """Drop the connection after an error, and wait before the next attempt. Raises DatabaseUnavailable after the limit."""
+        """Drop the connection after an error, and wait before the next attempt.
+
+        Raises DatabaseUnavailable after the limit.
+        """
         self.close()
         if self._began is None:
             self._began, self._said, self._delays = self._monotonic(), False, _delays()
@@ -138,8 +150,9 @@ class PatientConnection:
         left = limit_s - (self._monotonic() - self._began)
         if left <= 0:
             raise DatabaseUnavailable(
-                f"{str(error).rstrip('.')}. This stream waited {limit_s:g} seconds for the server of the queue {queue!r}. "
-                "Start it again when the server runs; it continues where it has ended. The option connectRetrySeconds sets the time."
+                f"{str(error).rstrip('.')}. This stream waited {limit_s:g} seconds for the server of the queue "
+                f"{queue!r}. Start it again when the server runs; it continues where it has ended. The option "
+                "connectRetrySeconds sets the time."
             ) from error
         if not self._said:
             self._said = True
@@ -152,7 +165,9 @@ class PatientConnection:
     def succeeded(self) -> None:
         """Note that the server has done what it was asked for."""
         if self._began is not None and self._said:
-            self._say(f"the server is back after {self._monotonic() - self._began:.1f} seconds; queue {self._options.queue}")
+            self._say(
+                f"the server is back after {self._monotonic() - self._began:.1f} seconds; queue {self._options.queue}"
+            )
         self._began = None
 
 

@@ -1,7 +1,7 @@
 """Cut a queue into batches, and batches into ranges of row versions that take about the same time to read.
 
-Row versions have gaps, and one message may have the size of thousands. Only the database can therefore say where a batch ends (`Bounds`): it
-reads sizes, and no bodies. Ranges are cut by a sample of the messages (`divide`).
+Row versions have gaps, and one message may have the size of thousands. Only the database can therefore say where a
+batch ends (`Bounds`): it reads sizes, and no bodies. Ranges are cut by a sample of the messages (`divide`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Range:
 
 
 class Sampled(NamedTuple):
-    """A measured message: its row version, the size of its headers and body, and about how many messages it stands for."""
+    """A measured message: its row version, the size of its headers and body, and about how many messages it stands
+    for.
+    """
 
     row_version: int
     bytes: int
@@ -50,10 +52,13 @@ def split(above: int, upto: int, parts: int) -> list[Range]:
     return [Range(low, high) for low, high in pairwise(cuts)]
 
 
-def divide(above: int, upto: int, parts: int, sample: Sequence[Sampled], max_messages: int | None = None) -> list[Range]:
+def divide(
+    above: int, upto: int, parts: int, sample: Sequence[Sampled], max_messages: int | None = None
+) -> list[Range]:
     """Divide a range into about `parts` ranges with about the same work.
 
-    With `max_messages`, a range with about more messages is divided further. With few measured messages, row versions are divided evenly.
+    With `max_messages`, a range with about more messages is divided further. With few measured messages, row versions
+    are divided evenly.
 
     >>> sample = [Sampled(number, 0, 1) for number in range(1, 41)]
     >>> divide(0, 1000, 2, sample)
@@ -69,8 +74,13 @@ def divide(above: int, upto: int, parts: int, sample: Sequence[Sampled], max_mes
     return [part for whole in ranges for part in _limited(whole, max_messages, ordered)]
 
 
-def divide_visible(above: int, upto: int, first: int | None, parts: int, sample: Sequence[Sampled], max_messages: int | None = None) -> list[Range]:
-    """Divide from the first visible message on (None: there is none). The first range begins at `above`: receivers may hold messages there."""
+def divide_visible(
+    above: int, upto: int, first: int | None, parts: int, sample: Sequence[Sampled], max_messages: int | None = None
+) -> list[Range]:
+    """Divide from the first visible message on (None: there is none).
+
+    The first range begins at `above`: receivers may hold messages there.
+    """
     if upto <= above:
         return []
     begin = upto if first is None else min(max(above, first - 1), upto)
@@ -81,7 +91,11 @@ def divide_visible(above: int, upto: int, first: int | None, parts: int, sample:
 def _limited(whole: Range, max_messages: int, ordered: Sequence[Sampled]) -> list[Range]:
     within = [each for each in ordered if whole.above < each.row_version <= whole.upto]
     about = min(sum(each.messages for each in within), whole.upto - whole.above)
-    return _cut(whole.above, whole.upto, ceil(about / max_messages), within, lambda each: each.messages) if about > max_messages else [whole]
+    return (
+        _cut(whole.above, whole.upto, ceil(about / max_messages), within, lambda each: each.messages)
+        if about > max_messages
+        else [whole]
+    )
 
 
 def _cut(above: int, upto: int, parts: int, ordered: Sequence[Sampled], weigh: Callable[[Sampled], int]) -> list[Range]:
@@ -109,19 +123,25 @@ class Bounds:
     def end(self, database: Connection, queue: str, above: int, upto: int) -> int:
         """Return the row version at which a batch ends that begins above another one."""
         count = min(self.messages or _MOST_MESSAGES, _MOST_MESSAGES)
-        found = database.call("find_row_version", queue, above=above, upto=upto, count=count, bytes=self.bytes)[0].row_version
+        found = database.call("find_row_version", queue, above=above, upto=upto, count=count, bytes=self.bytes)[
+            0
+        ].row_version
         return upto if found is None else found
 
     def shared(self, wanted: Mapping[str, int]) -> dict[str, Bounds]:
         """Share the bounds between queues with so many messages: bytes equally between those that have any."""
         messages = {} if self.messages is None else shares(self.messages, wanted)
-        share = None if self.bytes is None else max(1, self.bytes // max(1, sum(count > 0 for count in wanted.values())))
+        share = (
+            None if self.bytes is None else max(1, self.bytes // max(1, sum(count > 0 for count in wanted.values())))
+        )
         # a message may have arrived since a queue was found empty
         return {name: Bounds(None if self.messages is None else max(1, messages[name]), share) for name in wanted}
 
 
 def shares(limit: int, wanted: Mapping[str, int]) -> dict[str, int]:
-    """Share a number of rows between queues: small backlogs completely, the rest equally. Each backlog gets at least one row.
+    """Share a number of rows between queues: small backlogs completely, the rest equally.
+
+    Each backlog gets at least one row.
 
     >>> shares(100, {"a": 1000, "b": 10, "c": 1000})
     {'b': 10, 'a': 45, 'c': 45}

@@ -26,8 +26,8 @@ MOVE_ROWS = 4000  # messages in one call: fewer than SQL Server's threshold of l
 class Drain(QueueStream):
     """Move messages from the queue to a spool table. Only the owner in this stream's checkpoint can delete them there.
 
-    `plan` moves the messages, and an offset is a number of the spool. If a run stops after a move and before the batch is
-    logged, the moved messages are part of the next batch.
+    `plan` moves the messages, and an offset is a number of the spool. If a run stops after a move and before the batch
+    is logged, the moved messages are part of the next batch.
     """
 
     keys = ("queue", "owner", "number")
@@ -53,7 +53,10 @@ class Drain(QueueStream):
         self._target = self.describe().last
 
     def plan(self, start: Offset, bounds: Bounds) -> Offset:
-        """Move the next batch to the spool. If the spool has unread messages of this stream, they are the next batch."""
+        """Move the next batch to the spool.
+
+        If the spool has unread messages of this stream, they are the next batch.
+        """
         check_offset(self.keys, start)
         state = self.describe()
         self.check_same_queue(start, state)
@@ -73,18 +76,33 @@ class Drain(QueueStream):
         return split(start["number"], end["number"], self.options.parts(end["number"] - start["number"]))
 
     def read_part(self, connection: PatientConnection, part: BatchPart) -> Iterator[pa.RecordBatch]:
-        """Confirm the owner of the spool, and read: what is read has an owner who can continue, in a log of Spark or in an archive."""
-        self.ask(lambda database: database.call("confirm_spool", self.options.queue, owner=part.end["owner"]), connection)
+        """Confirm the owner of the spool, and read: what is read has an owner who can continue, in a log of Spark or in
+        an archive.
+        """
+        self.ask(
+            lambda database: database.call("confirm_spool", self.options.queue, owner=part.end["owner"]), connection
+        )
         yield from read_spool_range(connection, self.options, self.schema, part)
 
     def commit(self, end: Offset) -> int:
         """Delete the messages of committed batches from the spool, and return their number."""
-        return int(self.ask(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))[0].dropped)
+        return int(
+            self.ask(
+                lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"])
+            )[0].dropped
+        )
 
     def drop_confirmed(self, end: Offset) -> int:
-        """Delete what a killed run could not delete after it had stored it, if the spool has an owner and this is its stream."""
+        """Delete what a killed run could not delete after it had stored it, if the spool has an owner and this is its
+        stream.
+        """
         spool = self.ask(self._spool)
-        if spool is None or spool.owned_by != end["owner"] or spool.first_number is None or spool.first_number > end["number"]:
+        if (
+            spool is None
+            or spool.owned_by != end["owner"]
+            or spool.first_number is None
+            or spool.first_number > end["number"]
+        ):
             return 0
         return self.commit(end)
 
@@ -114,7 +132,12 @@ class Drain(QueueStream):
             count = MOVE_ROWS if wanted is None else min(MOVE_ROWS, wanted - moved)
             with database.transaction():
                 moved_now, spooled = database.call(
-                    "move_to_spool", self.options.queue, owner=owner, count=count, upto=upto, take_over=self.options.take_over
+                    "move_to_spool",
+                    self.options.queue,
+                    owner=owner,
+                    count=count,
+                    upto=upto,
+                    take_over=self.options.take_over,
                 )[0]
             moved += moved_now
             if moved_now < count:
@@ -128,9 +151,14 @@ class Drain(QueueStream):
         declared = load_settings(self.options.environment).queue(queue)
         handler = declared.worker.handler if declared is not None and declared.worker is not None else None
         if handler is not None or state.consumers:
-            who = f"the environment declares a worker for it ({handler})" if handler else f"{state.consumers} workers receive from it now"
+            who = (
+                f"the environment declares a worker for it ({handler})"
+                if handler
+                else f"{state.consumers} workers receive from it now"
+            )
             raise StreamRefused(
-                f"The queue {queue} is not drained: {who}, and a drain would take their messages. "
-                "Drain only queues without consumers, such as audit and error. Otherwise use mode=tail, or set allowConsumers=true (--shared)."
+                f"The queue {queue} is not drained: {who}, and a drain would take their messages. Drain only queues "
+                "without consumers, such as audit and error. Otherwise use mode=tail, or set allowConsumers=true "
+                "(--shared)."
             )
         self._checked = True

@@ -1,4 +1,6 @@
-"""How far a stream is behind its queue: in messages, by the age of the oldest one, and by the open transactions that hold messages back."""
+"""How far a stream is behind its queue: in messages, by the age of the oldest one, and by the open transactions that
+hold messages back.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,14 @@ def backlog(database: Connection, queue: str, above: int) -> dict[str, object]:
     """Return what a stream has not read, for its progress.
 
     Returns:
-        lag_messages, the number of messages above a row version, of which MAX_LAG_MESSAGES means at least so many; and lag_seconds, the age
-        of the oldest one: 0 if there is none, None if its headers have no time.
+        lag_messages, the number of messages above a row version, of which MAX_LAG_MESSAGES means at least so many; and
+        lag_seconds, the age of the oldest one: 0 if there is none, None if its headers have no time.
     """
     row = database.call("describe_backlog", queue, above=above, count=MAX_LAG_MESSAGES)[0]
-    return {"lag_messages": row.messages, "lag_seconds": age_s(row.first_headers, datetime.now(UTC)) if row.messages else 0.0}
+    return {
+        "lag_messages": row.messages,
+        "lag_seconds": age_s(row.first_headers, datetime.now(UTC)) if row.messages else 0.0,
+    }
 
 
 def age_s(headers: str | None, now: datetime) -> float | None:
@@ -82,8 +87,8 @@ def held_above(database: Connection, queue: str, offset: Mapping[str, Any]) -> H
 def holders(database: Connection, queue: str, notes: Notes) -> list[Mapping[str, object]]:
     """Return the open transactions among the writers of some polls, the oldest first.
 
-    Each has `process`, the server's number of the session (None for a prepared transaction), `since`, when it began (UTC; None if the server
-    does not show it), and `application`, the name that the session has given.
+    Each has `process`, the server's number of the session (None for a prepared transaction), `since`, when it began
+    (UTC; None if the server does not show it), and `application`, the name that the session has given.
     """
     noted = {writer for _, writers in notes for writer in writers}
     return [

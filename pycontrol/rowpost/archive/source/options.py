@@ -24,13 +24,15 @@ class ReadOptions:
         starting: a row version, "earliest" or "latest".
         ending: a row version, "latest" or "watermark".
         max_rows: rows in one batch of a stream; None for no limit.
-        max_bytes: bytes of headers and bodies in one batch of a stream; None for no limit. A larger message is a batch of its own.
+        max_bytes: bytes of headers and bodies in one batch of a stream; None for no limit. A larger message is a batch
+            of its own.
         part_rows: messages in one partition; None for no limit.
         watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
         batch_bytes: target size of one Arrow batch.
         connect_retry_s: seconds that a stream waits for a server that restarts or fails over.
         application: the name under which the server lists the connections.
-        confirmed: JSON: the offset at which a stream without a checkpoint continues, by the identity of the queue. `starting` is for others.
+        confirmed: JSON: the offset at which a stream without a checkpoint continues, by the identity of the queue.
+            `starting` is for others.
     """
 
     queue: str

@@ -1,8 +1,8 @@
 """Read a range of messages as Arrow batches, to its end although the connection is lost in between.
 
 A reader has passed rows on when it loses its connection, and cannot take them back. It therefore reads the range again
-and skips these rows. The spool has an order, so that their number is enough. A queue has none: their row versions are kept, eight
-bytes for each row of the range.
+and skips these rows. The spool has an order, so that their number is enough. A queue has none: their row versions are
+kept, eight bytes for each row of the range.
 """
 
 from __future__ import annotations
@@ -68,20 +68,35 @@ class _SeenRowVersions:
         return batch
 
 
-def read_queue_range(connection: PatientConnection, options: ReadOptions, schema: pa.Schema, part: Range) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range of row versions. Raises DatabaseUnavailable if the server does not come back in time."""
+def read_queue_range(
+    connection: PatientConnection, options: ReadOptions, schema: pa.Schema, part: Range
+) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of a range of row versions.
+
+    Raises DatabaseUnavailable if the server does not come back in time.
+    """
     keyed = schema if _KEY in schema.names else schema.append(_KEY_FIELD)
     for batch in _read(connection, "read_range", options, keyed, part, _SeenRowVersions()):
         yield batch.select(schema.names)
 
 
-def read_spool_range(connection: PatientConnection, options: ReadOptions, schema: pa.Schema, part: Range) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range of the spool. Raises DatabaseUnavailable if the server does not come back in time."""
+def read_spool_range(
+    connection: PatientConnection, options: ReadOptions, schema: pa.Schema, part: Range
+) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of a range of the spool.
+
+    Raises DatabaseUnavailable if the server does not come back in time.
+    """
     return _read(connection, "read_spool", options, schema, part, _SeenRows())
 
 
 def _read(
-    connection: PatientConnection, procedure: str, options: ReadOptions, schema: pa.Schema, part: Range, seen: _SeenRows | _SeenRowVersions
+    connection: PatientConnection,
+    procedure: str,
+    options: ReadOptions,
+    schema: pa.Schema,
+    part: Range,
+    seen: _SeenRows | _SeenRowVersions,
 ) -> Iterator[pa.RecordBatch]:
     while True:
         seen.begin()
@@ -101,7 +116,10 @@ def _read(
 def read_batches(
     database: Connection, procedure: str, options: ReadOptions, schema: pa.Schema, part: Range, **filters: Any
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range in Arrow batches of about `options.batch_bytes`. The server omits unrequested bodies and headers."""
+    """Yield the messages of a range in Arrow batches of about `options.batch_bytes`.
+
+    The server omits unrequested bodies and headers.
+    """
     names = schema.names
     chunks = database.stream(
         procedure,
@@ -120,7 +138,9 @@ def read_batches(
 
 
 def _column(chunk: pa.RecordBatch | list[tuple[Any, ...]], field: pa.Field) -> pa.Array:
-    """Return a column of what a driver has read: an Arrow batch, or rows with the columns of a message, whose times are in UTC."""
+    """Return a column of what a driver has read: an Arrow batch, or rows with the columns of a message, whose times are
+    in UTC.
+    """
     if isinstance(chunk, pa.RecordBatch):
         return chunk.column(field.name).cast(field.type)
     place = MESSAGE.names.index(field.name)
@@ -131,7 +151,8 @@ def _column(chunk: pa.RecordBatch | list[tuple[Any, ...]], field: pa.Field) -> p
 def read_ahead(batches: Generator[_Batch]) -> Iterator[_Batch]:
     """Yield the batches of a generator, which runs in a thread of its own, and raise what it raises.
 
-    The next batches are read while the last one is parsed and written: the driver and Parquet's writer release Python's lock.
+    The next batches are read while the last one is parsed and written: the driver and Parquet's writer release Python's
+    lock.
     """
     waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(_AHEAD)
     ended = threading.Event()
@@ -151,7 +172,9 @@ def read_ahead(batches: Generator[_Batch]) -> Iterator[_Batch]:
                 waiting.get_nowait()
 
 
-def _fill(batches: Generator[Any], waiting: queue.Queue[tuple[Any, BaseException | None]], ended: threading.Event) -> None:
+def _fill(
+    batches: Generator[Any], waiting: queue.Queue[tuple[Any, BaseException | None]], ended: threading.Event
+) -> None:
     try:
         for batch in batches:
             waiting.put((batch, None))

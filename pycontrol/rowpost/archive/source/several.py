@@ -3,8 +3,8 @@
 `Several` has one Tail or Drain for each queue, which share a connection. Its offsets are `{"queues": {name: offset}}`
 with the offsets of these readers. The messages have the column `queue`.
 
-A queue that a pattern finds after the stream has begun is read from its beginning. The offset of a queue that is no longer
-subscribed stays in the checkpoint, so that its messages are not read twice if it is subscribed again.
+A queue that a pattern finds after the stream has begun is read from its beginning. The offset of a queue that is no
+longer subscribed stays in the checkpoint, so that its messages are not read twice if it is subscribed again.
 """
 
 from __future__ import annotations
@@ -47,11 +47,16 @@ class Several:
         if name not in self._readers:
             columns = pa.schema([field for field in self.schema if field.name != _QUEUE])
             kind = Drain if self.options.mode == DRAIN else Tail
-            self._readers[name] = kind(replace(self.options, queue=name, queues=(), pattern=None), columns, connection=self._connection)
+            self._readers[name] = kind(
+                replace(self.options, queue=name, queues=(), pattern=None), columns, connection=self._connection
+            )
         return self._readers[name]
 
     def names(self) -> tuple[str, ...]:
-        """Return the queues. A pattern is compared with the database's queues every 30 seconds, in a run that ends only once."""
+        """Return the queues.
+
+        A pattern is compared with the database's queues every 30 seconds, in a run that ends only once.
+        """
         if self.options.pattern is None:
             return self.options.queues
         if self._names is None or (not self._ends and time.monotonic() >= self._names_until):
@@ -77,8 +82,9 @@ class Several:
         gone = sorted(starts.keys() - set(names))
         if gone and self.options.pattern is not None and self.options.fail_on_data_loss:
             raise StreamRefused(
-                f"The queue {gone[0]} of this stream is gone, or the pattern {self.options.pattern!r} does not match it any more. Its unread "
-                "messages may be lost. To continue with the other queues, set failOnDataLoss=false."
+                f"The queue {gone[0]} of this stream is gone, or the pattern {self.options.pattern!r} does not match "
+                "it any more. Its unread messages may be lost. To continue with the other queues, set "
+                "failOnDataLoss=false."
             )
         begins = {name: starts.get(name) or self.reader(name).beginning() for name in names}
         shares = dict.fromkeys(names, bounds)
@@ -107,14 +113,20 @@ class Several:
         check_offset(("queues",), end)
         starts, ends = self._by_queue(start), end["queues"]
         changed = [name for name in ends if ends[name] != starts.get(name)]
-        found = [part for name in changed for part in self.reader(name).parts(starts.get(name) or self.reader(name).beginning(), ends[name])]
+        found = [
+            part
+            for name in changed
+            for part in self.reader(name).parts(starts.get(name) or self.reader(name).beginning(), ends[name])
+        ]
         return [replace(part, first=part is found[0]) for part in found]
 
     def read(self, part: BatchPart) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, and add the name of the queue."""
         for batch in self.reader(part.queue).read(part):
             queue = pa.array([part.queue] * batch.num_rows, pa.string())
-            yield pa.RecordBatch.from_arrays([queue if name == _QUEUE else batch[name] for name in self.schema.names], schema=self.schema)
+            yield pa.RecordBatch.from_arrays(
+                [queue if name == _QUEUE else batch[name] for name in self.schema.names], schema=self.schema
+            )
 
     def commit(self, end: Offset) -> None:
         """Delete the messages of committed batches from the spools."""
@@ -139,5 +151,6 @@ class Several:
             if self.reader(name).describe().identity == offset["queue"]:
                 return {name: offset}
         raise StreamRefused(
-            f"This checkpoint belongs to the queue {offset['queue']}, which is not among those of this stream. Start with a new checkpoint."
+            f"This checkpoint belongs to the queue {offset['queue']}, which is not among those of this stream. Start "
+            "with a new checkpoint."
         )

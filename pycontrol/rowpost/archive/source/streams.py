@@ -1,13 +1,15 @@
 """The streams of a queue, batch by batch: what they share, and the tail.
 
-`Tail` reads a queue without changing it. `drain.Drain` removes the messages from the queue. An archiver, or Spark, stores the offsets:
+`Tail` reads a queue without changing it. `drain.Drain` removes the messages from the queue. An archiver, or Spark,
+stores the offsets:
 
     start = stream.initial()                         # or the stored one
     end = stream.plan(start, Bounds(1000))
     batches = [batch for part in stream.parts(start, end) for batch in stream.read(part)]
     stream.commit(end)                               # when the messages are stored
 
-Offsets are JSON and contain the queue's identity: `{"queue": identity, …}`. Spark plans in one process, and reads in others.
+Offsets are JSON and contain the queue's identity: `{"queue": identity, …}`. Spark plans in one process, and reads in
+others.
 
 Each call may be repeated: after a lost connection, it runs again as a whole.
 """
@@ -43,7 +45,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class BatchPart(Range):
-    """A part of a batch of a queue. The batch ends at `end`. `first` tells whether it is the first part of its batch."""
+    """A part of a batch of a queue.
+
+    The batch ends at `end`. `first` tells whether it is the first part of its batch.
+    """
 
     queue: str
     end: Offset
@@ -62,7 +67,11 @@ class QueueStream:
     keys: ClassVar[tuple[str, ...]]
 
     def __init__(
-        self, options: ReadOptions, schema: pa.Schema, connect: Connect = PatientConnection, connection: PatientConnection | None = None
+        self,
+        options: ReadOptions,
+        schema: pa.Schema,
+        connect: Connect = PatientConnection,
+        connection: PatientConnection | None = None,
     ) -> None:
         self.options, self.schema, self._connect = options, schema, connect
         self.connection = connection or connect(options, say)
@@ -71,7 +80,10 @@ class QueueStream:
         self._lag: tuple[int, float, dict[str, object]] | None = None
 
     def ask(self, action: Callable[[Connection], Result], connection: PatientConnection | None = None) -> Result:
-        """Run an action as PatientConnection.run does, by default on the planner's connection. Raises QueueNotFound if the queue is gone."""
+        """Run an action as PatientConnection.run does, by default on the planner's connection.
+
+        Raises QueueNotFound if the queue is gone.
+        """
 
         def named(database: Connection) -> Result:
             with naming_what_is_gone(database, self.options.queue):
@@ -111,7 +123,10 @@ class QueueStream:
             yield from self.read_part(connection, part)
 
     def report(self) -> Offset:
-        """Return how far the stream is behind, for the query's progress. Measures again after a new plan, and otherwise every five seconds."""
+        """Return how far the stream is behind, for the query's progress.
+
+        Measures again after a new plan, and otherwise every five seconds.
+        """
         if self._lag is None or self._lag[0] != self._planned or time.monotonic() >= self._lag[1]:
             self._lag = self._planned, time.monotonic() + LAG_INTERVAL_S, self.ask(self.measure_lag)
         return self._lag[2]
@@ -121,24 +136,30 @@ class QueueStream:
         self.connection.close()
 
     def confirmed(self, identity: str) -> Offset | None:
-        """Return the offset at which a stream without a checkpoint continues. Raises StreamRefused if it is of the other mode."""
+        """Return the offset at which a stream without a checkpoint continues.
+
+        Raises StreamRefused if it is of the other mode.
+        """
         known: Offset | None = json.loads(self.options.confirmed).get(identity)
         if known is None or set(self.keys) <= known.keys():
             return known
         queue, other = self.options.queue, "a drain" if "owner" in known else "a tail"
         raise StreamRefused(
-            f"The messages of {queue} were archived in this place by {other}, and mode={self.options.mode} would archive some of them again. "
-            f"Continue with {other}, or archive the queue to another folder."
+            f"The messages of {queue} were archived in this place by {other}, and mode={self.options.mode} would "
+            f"archive some of them again. Continue with {other}, or archive the queue to another folder."
         )
 
     def check_same_queue(self, offset: Offset, state: StreamState) -> None:
-        """Raise StreamRefused if the checkpoint belongs to another queue, or this server is a standby: each task may reach another one."""
+        """Raise StreamRefused if the checkpoint belongs to another queue, or this server is a standby: each task may
+        reach another one.
+        """
         state.check_primary()
         if offset["queue"] != state.identity:
             raise StreamRefused(
-                f"This checkpoint belongs to the queue {offset['queue']}, but {self.options.queue} is {state.identity} now. "
-                "It is another queue, or the queue was dropped and created again, or the database was restored. "
-                "Start with a new checkpoint, `rowpost archive` with --recreated. The option startingOffsets sets the start."
+                f"This checkpoint belongs to the queue {offset['queue']}, but {self.options.queue} is {state.identity} "
+                "now. It is another queue, or the queue was dropped and created again, or the database was restored. "
+                "Start with a new checkpoint, `rowpost archive` with --recreated. The option startingOffsets sets the "
+                "start."
             )
 
 
@@ -207,7 +228,9 @@ class Tail(QueueStream):
         return self._offset(state, end)
 
     def report(self) -> Offset:
-        """Return the last assigned row version, how far the stream is behind it, and who holds it back, for the query's progress."""
+        """Return the last assigned row version, how far the stream is behind it, and who holds it back, for the query's
+        progress.
+        """
         state = self.describe()
         return {"queue": state.identity, "row_version": state.last, "purged": state.purged, **super().report()}
 
@@ -251,16 +274,23 @@ class Tail(QueueStream):
         self.check_same_queue(start, state)
         if start["row_version"] > state.last:
             raise StreamRefused(
-                f"This stream has read {self.options.queue} up to row version {start['row_version']}, but the queue's last row version is "
-                f"{state.last}: its table was truncated or restored. Start with a new checkpoint, and an archive in a new folder."
+                f"This stream has read {self.options.queue} up to row version {start['row_version']}, but the queue's "
+                f"last row version is {state.last}: its table was truncated or restored. Start with a new checkpoint, "
+                "and an archive in a new folder."
             )
         self._check_not_purged(start["row_version"], start.get("purged"), state)
 
     def _check_not_purged(self, above: int, known: int | None, state: StreamState) -> None:
-        if self.options.fail_on_data_loss and state.purged is not None and state.purged != known and state.purged > above:
+        if (
+            self.options.fail_on_data_loss
+            and state.purged is not None
+            and state.purged != known
+            and state.purged > above
+        ):
             raise StreamRefused(
-                f"The queue {self.options.queue} was purged up to row version {state.purged}, but this stream has read it up to "
-                f"{above} only. Messages in between may be lost. To continue with the remaining messages, set failOnDataLoss=false (--accept-loss)."
+                f"The queue {self.options.queue} was purged up to row version {state.purged}, but this stream has read "
+                f"it up to {above} only. Messages in between may be lost. To continue with the remaining messages, set "
+                "failOnDataLoss=false (--accept-loss)."
             )
 
 
@@ -268,6 +298,6 @@ def check_offset(names: Sequence[str], offset: Offset) -> None:
     """Raise StreamRefused if an offset lacks one of the keys that this mode writes."""
     if not set(names) <= offset.keys():
         raise StreamRefused(
-            f"The stream cannot use the checkpoint's offset {offset}: it needs {', '.join(names)}. "
-            "The checkpoint belongs to another source, or to another mode (tail or drain). Use a separate checkpoint for each."
+            f"The stream cannot use the checkpoint's offset {offset}: it needs {', '.join(names)}. The checkpoint "
+            "belongs to another source, or to another mode (tail or drain). Use a separate checkpoint for each."
         )

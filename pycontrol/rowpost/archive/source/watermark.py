@@ -7,14 +7,15 @@ highest row version below which no further message can appear. It performs no I/
     while watermark.advance(poll_of_the_queue()) < target: ...
 
 A row version is assigned before its transaction commits. The highest visible row version therefore does not show
-whether a lower one will still appear. Each poll records the last assigned row version first and the open writers second.
-When all writers of a poll have ended, every row version up to the one in that poll has committed or will never appear.
+whether a lower one will still appear. Each poll records the last assigned row version first and the open writers
+second. When all writers of a poll have ended, every row version up to the one in that poll has committed or will never
+appear.
 
 When PostgreSQL prepares a transaction, its identifier changes to `-1/…`. While a prepared transaction exists, its
 earlier identifier is unknown, so no earlier poll is used.
 
-`notes` returns the polls that may still help, and `restore` continues with them in another process. Without them, a run that
-starts while somebody writes would know nothing about the messages before it.
+`notes` returns the polls that may still help, and `restore` continues with them in another process. Without them, a run
+that starts while somebody writes would know nothing about the messages before it.
 
 This watermark is a row version. It is unrelated to `DataFrame.withWatermark`, which is about event time.
 """
@@ -51,8 +52,15 @@ class Poll:
 
     @classmethod
     def of(cls, last: int, watermark: int | None, writers: str) -> Poll:
-        """Build a poll from the procedure's columns. `writers` is a JSON array of names, on SQL Server of objects with a name."""
-        return cls(last, frozenset(each if isinstance(each, str) else each["writer"] for each in json.loads(writers)), watermark)
+        """Build a poll from the procedure's columns.
+
+        `writers` is a JSON array of names, on SQL Server of objects with a name.
+        """
+        return cls(
+            last,
+            frozenset(each if isinstance(each, str) else each["writer"] for each in json.loads(writers)),
+            watermark,
+        )
 
 
 @dataclass
@@ -63,7 +71,10 @@ class Watermark:
     _polls: list[tuple[int, frozenset[str]]] = field(default_factory=list)
 
     def advance(self, poll: Poll) -> int:
-        """Add one poll, and return the watermark. It decreases only if the server has lost row versions, and assigns them again."""
+        """Add one poll, and return the watermark.
+
+        It decreases only if the server has lost row versions, and assigns them again.
+        """
         if poll.last < self.row_version:
             self.row_version = 0
         if poll.watermark is not None:
@@ -74,7 +85,9 @@ class Watermark:
         if not any(writer.startswith(PREPARED_PREFIX) for writer in poll.writers):
             ended = [last for last, writers in self._polls if not writers & poll.writers]
             self.row_version = max([self.row_version, *ended])
-        useful = [(last, writers) for last, writers in self._polls if last > self.row_version and not writers >= poll.writers]
+        useful = [
+            (last, writers) for last, writers in self._polls if last > self.row_version and not writers >= poll.writers
+        ]
         self._polls = [*useful, (poll.last, poll.writers)][-MAX_POLLS:]
         return self.row_version
 

@@ -1,10 +1,12 @@
 """Archive a queue without Spark, exactly once even if the process is killed and started again.
 
-`QueueArchiver` archives one queue, batch after batch: it plans a batch, writes its files and commits them with the offsets of the batch.
+`QueueArchiver` archives one queue, batch after batch: it plans a batch, writes its files and commits them with the
+offsets of the batch.
 
-The table is the checkpoint (identity.py), also if Spark has archived the queue: an archiver starts where the table ends, and of two archivers
-one is refused. A drain deletes from its spool what the table has confirmed, and nothing else. The owner of its spool is made of the ids of the table and of
-the queue, so that it is known before the first commit. What is lost with a process is read again, or is in the spool.
+The table is the checkpoint (identity.py), also if Spark has archived the queue: an archiver starts where the table
+ends, and of two archivers one is refused. A drain deletes from its spool what the table has confirmed, and nothing
+else. The owner of its spool is made of the ids of the table and of the queue, so that it is known before the first
+commit. What is lost with a process is read again, or is in the spool.
 """
 
 from __future__ import annotations
@@ -41,16 +43,18 @@ __all__ = ["ConfirmedOffsets", "QueueArchiver"]
 
 _LAG = ("lag_messages", "lag_seconds", "spooled", "held_by")
 _WAY_OUT = (
-    "Another archiver has added messages of this queue meanwhile. Let one of them archive the queue: this command continues where the archive ends "
-    "when it is started again."
+    "Another archiver has added messages of this queue meanwhile. Let one of them archive the queue: this command "
+    "continues where the archive ends when it is started again."
 )
 
 
 class ConfirmedOffsets:
-    """Notes in a folder outside of an archive: the last offset of each queue that the archive has confirmed. Without a folder, nothing is noted.
+    """Notes in a folder outside of an archive: the last offset of each queue that the archive has confirmed.
 
-    An archiver needs no checkpoint to continue. But a table cannot tell that it had a newer version, so that an archive that was restored
-    from an older copy is refused only with one.
+    Without a folder, nothing is noted.
+
+    An archiver needs no checkpoint to continue. But a table cannot tell that it had a newer version, so that an archive
+    that was restored from an older copy is refused only with one.
     """
 
     def __init__(self, place: str | None) -> None:
@@ -61,9 +65,10 @@ class ConfirmedOffsets:
         noted = None if self._folder is None else self._folder.read(self._name(archive, position))
         if self._folder is not None and noted is not None and is_before(position, noted):
             raise SparkFailed(
-                f"The archive {archive} is older than the checkpoint {self._folder.path}: it has confirmed messages of {queue} that it does not have now, so it was "
-                "restored or replaced. Nothing was read or deleted. Restore the newer archive. If you do not have it, delete the folder of the checkpoint: "
-                "a tail then archives again what is still in the queue. Messages that a drain had archived since are lost."
+                f"The archive {archive} is older than the checkpoint {self._folder.path}: it has confirmed messages of "
+                f"{queue} that it does not have now, so it was restored or replaced. Nothing was read or deleted. "
+                "Restore the newer archive. If you do not have it, delete the folder of the checkpoint: a tail then "
+                "archives again what is still in the queue. Messages that a drain had archived since are lost."
             )
 
     def note(self, archive: str, position: Offset) -> None:
@@ -81,14 +86,21 @@ class QueueArchiver:
 
     Args:
         writer: adds the batches to the table. Several archivers may share it, in one thread.
-        recreated: archive a queue from its beginning that was dropped and created again after the table has archived it.
+        recreated: archive a queue from its beginning that was dropped and created again after the table has archived
+            it.
         receivers: are called with the numbers of each batch.
     """
 
     def __init__(
-        self, writer: TableWriter, options: ReadOptions, *, recreated: bool = False, checkpoint: ConfirmedOffsets | None = None,
-        receivers: Sequence[Receiver] = (), connect: Callable[[ReadOptions, Say], PatientConnection] = PatientConnection,
-    ) -> None:  # fmt: skip
+        self,
+        writer: TableWriter,
+        options: ReadOptions,
+        *,
+        recreated: bool = False,
+        checkpoint: ConfirmedOffsets | None = None,
+        receivers: Sequence[Receiver] = (),
+        connect: Callable[[ReadOptions, Say], PatientConnection] = PatientConnection,
+    ) -> None:
         self.queue, self.batches, self.messages, self.dropped = options.queue, 0, 0, 0
         self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint or ConfirmedOffsets(None)
         confirmed = {epoch: each.end for epoch, each in writer.table.recorded().items()}
@@ -102,7 +114,9 @@ class QueueArchiver:
         self._left: Offset = {}
 
     def begin(self, *, ends: bool) -> None:
-        """Find where the table ends, and delete from a spool what the table has. With `ends`, only the current messages are archived.
+        """Find where the table ends, and delete from a spool what the table has.
+
+        With `ends`, only the current messages are archived.
 
         Raises:
             SparkFailed: the table has messages of the queue, but not their offset, or is older than the checkpoint.
@@ -143,7 +157,10 @@ class QueueArchiver:
         return True
 
     def finish(self) -> Held:
-        """Say what is left because transactions are open. Their state is stored in the table, so that a later run needs not wait for them all."""
+        """Say what is left because transactions are open.
+
+        Their state is stored in the table, so that a later run needs not wait for them all.
+        """
         if self._stream.options.mode == DRAIN or not self._left.get("polls"):
             return Held()
         if self._left != self._position:
@@ -164,13 +181,18 @@ class QueueArchiver:
         table = self._writer.table
         if self._stream.options.mode != DRAIN:  # what a drain has archived is not in the queue any more
             present = {file.queue for file in table.files()} & {self.queue}
-            check_known(CheckpointProgress("of this command", None, -1, -1, lambda number: None), records, present, table.address)
+            check_known(
+                CheckpointProgress("of this command", None, -1, -1, lambda number: None),
+                records,
+                present,
+                table.address,
+            )
         before = [epoch for epoch, each in records.items() if each.queue == self.queue]
         if before and not self._recreated:
             raise StreamRefused(
-                f"The archive {table.address} has the queue {self.queue} as {before[-1]}, but it is {identity} now: it was dropped and created again, or "
-                "the database was restored. To archive it from its beginning, add --recreated. Messages that a restored database has again are "
-                "then in the archive twice."
+                f"The archive {table.address} has the queue {self.queue} as {before[-1]}, but it is {identity} now: it "
+                "was dropped and created again, or the database was restored. To archive it from its beginning, add "
+                "--recreated. Messages that a restored database has again are then in the archive twice."
             )
 
     def _batch(self, end: Offset) -> StreamBatch:
@@ -190,9 +212,17 @@ class QueueArchiver:
         lag = {name: value for name, value in self._stream.report().items() if name in _LAG}
         held_by = tuple(lag.pop("held_by", ()))
         measured = Measured(
-            f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z", f"rowpost archive {self.queue}", self._writer.table.last_batch(self._query), rows, self._bytes,
-            rows / seconds, seconds, **lag, held_by=held_by, written=rows,
-        )  # fmt: skip
+            f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z",
+            f"rowpost archive {self.queue}",
+            self._writer.table.last_batch(self._query),
+            rows,
+            self._bytes,
+            rows / seconds,
+            seconds,
+            **lag,
+            held_by=held_by,
+            written=rows,
+        )
         for receive in self._receivers:
             receive(measured)
 
@@ -201,6 +231,10 @@ class QueueArchiver:
         arrived = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
         for part in parts:
             for batch in self._stream.read(part):
-                self._bytes += sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("headers", "body"))
+                self._bytes += sum(
+                    pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("headers", "body")
+                )
                 added = [pa.repeat(arrived, len(batch)), pa.repeat(pa.scalar(self.queue), len(batch))]
-                yield pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, "archived_at", "queue"])
+                yield pa.RecordBatch.from_arrays(
+                    [*batch.columns, *added], names=[*batch.schema.names, "archived_at", "queue"]
+                )

@@ -1,7 +1,8 @@
 """Run archivers: until the current messages are archived, or at an interval until the process is asked to stop.
 
-`Stop` makes SIGINT and SIGTERM end a run after its current batch. With an interval, an outage of the server or of the archive's store is
-outlived: it is said once, and tried again after 1 second, then after twice as long each time, up to 30 seconds.
+`Stop` makes SIGINT and SIGTERM end a run after its current batch. With an interval, an outage of the server or of the
+archive's store is outlived: it is said once, and tried again after 1 second, then after twice as long each time, up to
+30 seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ class Stopped(KeyboardInterrupt):
 
 
 class Stop:
-    """Whether a signal has asked to stop. A second one raises KeyboardInterrupt, which is safe too: a killed run loses nothing."""
+    """Whether a signal has asked to stop.
+
+    A second one raises KeyboardInterrupt, which is safe too: a killed run loses nothing.
+    """
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -90,7 +94,8 @@ def run(
         return Held()
     except DeltaError as error:
         raise SparkFailed(
-            f"The archive cannot be read or written: {_first_line(error)}. What was committed is kept; run the command again."
+            f"The archive cannot be read or written: {_first_line(error)}. What was committed is kept; run the command "
+            "again."
         ) from error
     finally:
         for each in archivers:
@@ -105,7 +110,9 @@ def _round(archivers: Sequence[QueueArchiver], stop: Stop, progress: Callable[[i
         progress(sum(each.batches for each in archivers), sum(each.messages for each in archivers))
 
 
-def _service(archivers: Sequence[QueueArchiver], every_s: float, stop: Stop, progress: Callable[[int, int], None], say: Say) -> None:
+def _service(
+    archivers: Sequence[QueueArchiver], every_s: float, stop: Stop, progress: Callable[[int, int], None], say: Say
+) -> None:
     delay = 0.0
     while not stop.asked:
         try:

@@ -20,13 +20,20 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     session: Session,
-    orders: Annotated[int, typer.Option("--orders", min=1, max=1_000_000, help="Number of orders in the burst.")] = 20_000,
+    orders: Annotated[
+        int, typer.Option("--orders", min=1, max=1_000_000, help="Number of orders in the burst.")
+    ] = 20_000,
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Maximum number of workers.")] = 4,
     keep: Annotated[
         bool | None,
-        typer.Option("--keep/--clean", help="Keep or delete the demo's queues at the end. Default: keep them in the embedded database only."),
+        typer.Option(
+            "--keep/--clean",
+            help="Keep or delete the demo's queues at the end. Default: keep them in the embedded database only.",
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deploying into a database that is not embedded.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before deploying into a database that is not embedded.")
+    ] = False,
 ) -> ExitCode:
     """Run a demo: a second process sends a burst of orders, workers start and stop, and some messages fail.
 

@@ -22,16 +22,26 @@ EIGHTHS = " ▁▂▃▄▅▆▇█"
 CHART_WIDTH, HIGHEST_CHART = 64, 8
 
 
-def picture(title: str, progress: DemoProgress, snapshot: Snapshot, depths: Mapping[str, int | None], limit: int) -> Group:
+def picture(
+    title: str, progress: DemoProgress, snapshot: Snapshot, depths: Mapping[str, int | None], limit: int
+) -> Group:
     """Make one frame of the live display."""
     burst = progress.burst
     handled = sum(queue.handled for queue in snapshot.queues)
     bars = Table.grid(padding=(0, 2))
     for name, value in (("orders sent", burst.sent), ("handled", min(handled, burst.orders))):
         bars.add_row(name, ProgressBar(total=burst.orders, completed=value, width=40), f"{value:,} of {burst.orders:,}")
-    recent = (Text(visible(" ".join(text.split())), style="yellow", overflow="ellipsis", no_wrap=True) for text in progress.recent)
+    recent = (
+        Text(visible(" ".join(text.split())), style="yellow", overflow="ellipsis", no_wrap=True)
+        for text in progress.recent
+    )
     return Group(
-        Text(f"{title} · {progress.seconds:.0f} s", style="dim"), QueueTable(snapshot, depths), bars, Text(""), _chart(progress, limit), *recent
+        Text(f"{title} · {progress.seconds:.0f} s", style="dim"),
+        QueueTable(snapshot, depths),
+        bars,
+        Text(""),
+        _chart(progress, limit),
+        *recent,
     )
 
 
@@ -46,7 +56,9 @@ def line(progress: DemoProgress, snapshot: Snapshot, queue: str, depth: int | No
     )
 
 
-def print_summary(out: Console, scenario: Scenario, result: DemoResult, reasons: Sequence[str], progress: DemoProgress, limit: int) -> None:
+def print_summary(
+    out: Console, scenario: Scenario, result: DemoResult, reasons: Sequence[str], progress: DemoProgress, limit: int
+) -> None:
     """Print how many messages were sent, what happened to them, and the throughput."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(justify="right")
@@ -63,7 +75,10 @@ def print_summary(out: Console, scenario: Scenario, result: DemoResult, reasons:
         facts.add_row("", Text(visible(" ".join(reason.split())), style="yellow"))
     rate = result.burst_handled / progress.burst_seconds
     out.print(facts)
-    out.print(f"\n{progress.burst_seconds:.1f} s for the burst: {rate:,.0f} messages per second, in batches while a backlog waits\n")
+    out.print(
+        f"\n{progress.burst_seconds:.1f} s for the burst: {rate:,.0f} messages per second, in batches while a backlog "
+        "waits\n"
+    )
     out.print(_chart(progress, limit))
     missed = scenario.differences(result)
     for text in missed:
@@ -97,7 +112,9 @@ def resample(values: Sequence[float], width: int) -> list[float]:
 
 
 def chart_lines(values: Sequence[float], width: int, height: int, top: float) -> list[str]:
-    """Draw a chart with block characters, and return its lines from top to bottom. `top` is the value at the upper edge.
+    """Draw a chart with block characters, and return its lines from top to bottom.
+
+    `top` is the value at the upper edge.
 
     >>> for line in chart_lines([0, 1, 2, 2], width=4, height=2, top=2):
     ...     print(line)

@@ -1,4 +1,7 @@
-"""The demo's handlers, and its own SQL. What handlers write through their connection commits together with the message."""
+"""The demo's handlers, and its own SQL.
+
+What handlers write through their connection commits together with the message.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +49,18 @@ def note_event(message: Message, connection: Any) -> None:
 
 
 def _read(message: Message) -> _Order:
-    """Read an order from the body, or from the headers if another system sent no body. Raises OrderRefused without a number."""
+    """Read an order from the body, or from the headers if another system sent no body.
+
+    Raises OrderRefused without a number.
+    """
     content = json.loads(message.body, parse_float=Decimal) if message.body else {}
     headers = message.headers
     types = headers.get(ENCLOSED_MESSAGE_TYPES) or content.get("$type") or "unknown"
     number = content.get("OrderId") or headers.get(ORDER_HEADER)
     if number is None:
-        raise OrderRefused(f"the message has no order number: neither OrderId in its body nor the header {ORDER_HEADER}")
+        raise OrderRefused(
+            f"the message has no order number: neither OrderId in its body nor the header {ORDER_HEADER}"
+        )
     return _Order(int(number), first_type(types), content.get("Amount"))
 
 

@@ -51,9 +51,16 @@ class Burst:
         """Start the process in its own session, so that Ctrl-C in the terminal does not reach it."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         self._process = subprocess.Popen(  # noqa: S603 -- our own program, no shell
-            self._command, stdout=subprocess.PIPE, stderr=self._errors, text=True, start_new_session=True, env=environment
+            self._command,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+            env=environment,
         )
-        threading.Thread(target=self._count, args=(self._process.stdout,), name="rowpost demo burst", daemon=True).start()
+        threading.Thread(
+            target=self._count, args=(self._process.stdout,), name="rowpost demo burst", daemon=True
+        ).start()
 
     def stop(self) -> None:
         """Terminate the process. Its last batch is either committed or rolled back."""
@@ -112,7 +119,9 @@ class DemoProgress:
         now = time.monotonic()
         if self.burst.over:
             self._burst_over_at = min(self._burst_over_at, now)
-        if min(self._seen_empty_at.values()) <= self._burst_over_at or any(queue.busy or queue.workers > 1 for queue in snapshot.queues):
+        if min(self._seen_empty_at.values()) <= self._burst_over_at or any(
+            queue.busy or queue.workers > 1 for queue in snapshot.queues
+        ):
             self._quiet_since = now
         return now - self._quiet_since >= QUIET_S
 

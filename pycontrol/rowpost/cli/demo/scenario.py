@@ -82,12 +82,18 @@ class Scenario:
         burst = self.orders - len(self.failing)
         handled = burst + WIRE_BILLING + WIRE_SALES + FOREIGN_HANDLED
         in_error = len(self.failing) + WIRE_ERROR + FOREIGN_CORRUPT
-        return DemoResult(handled, handled, burst, burst, in_error, in_audit=WIRE_AUDIT, expired=FOREIGN_EXPIRED, waiting=0)
+        return DemoResult(
+            handled, handled, burst, burst, in_error, in_audit=WIRE_AUDIT, expired=FOREIGN_EXPIRED, waiting=0
+        )
 
     def differences(self, result: DemoResult) -> list[str]:
         """Describe every difference from the expected result, one line each."""
         got, expected = asdict(result), asdict(self.expected)
-        return [f"{name.replace('_', ' ')}: {got[name]:,}, expected {expected[name]:,}" for name in got if got[name] != expected[name]]
+        return [
+            f"{name.replace('_', ' ')}: {got[name]:,}, expected {expected[name]:,}"
+            for name in got
+            if got[name] != expected[name]
+        ]
 
 
 def queues(workers: int, canonical: dict[str, str]) -> tuple[QueueSettings, ...]:

@@ -42,7 +42,10 @@ def show(session: Session, orders: int, workers: int, keep: bool) -> ExitCode:
         stage.set(database)
     progress = DemoProgress(Burst(session.environment, billing, orders), (billing, stage.names[SALES]))
     supervisor = Supervisor(stage.settings, on_event=progress.record)
-    with watched_depths(stage.settings, stage.names.values(), every=0.5) as depths, _display(session, progress, depths, billing, workers) as paint:
+    with (
+        watched_depths(stage.settings, stage.names.values(), every=0.5) as depths,
+        _display(session, progress, depths, billing, workers) as paint,
+    ):
 
         def draw() -> None:
             if not progress.burst.started and (progress.quiet or progress.seconds > BURST_AFTER_S):
@@ -95,7 +98,9 @@ def _display(
     yield print_line
 
 
-def _document(scenario: Scenario, result: DemoResult, errors: Sequence[dict[str, str]], progress: DemoProgress) -> dict[str, object]:
+def _document(
+    scenario: Scenario, result: DemoResult, errors: Sequence[dict[str, str]], progress: DemoProgress
+) -> dict[str, object]:
     return {
         "correct": not scenario.differences(result),
         "sent": scenario.sent,
@@ -110,4 +115,7 @@ def _document(scenario: Scenario, result: DemoResult, errors: Sequence[dict[str,
 
 def _interim(result: DemoResult, keep: bool) -> str:
     rest = "waiting messages stay in Demo.Billing until the next demo" if keep else "the demo's queues were deleted"
-    return f"{result.handled:,} messages were handled, {result.exactly_once('each once')}, {result.waiting:,} are waiting; {rest}"
+    return (
+        f"{result.handled:,} messages were handled, {result.exactly_once('each once')}, {result.waiting:,} are "
+        f"waiting; {rest}"
+    )

@@ -63,7 +63,9 @@ class Stage:
 
     def count(self, database: Connection, expired: int) -> DemoResult:
         """Count the result. `expired` is the supervisor's count of expired messages."""
-        ((handled, once, burst, burst_once),) = database.dialect.script(database.driver_connection, statement(database.engine, "count_orders"))
+        ((handled, once, burst, burst_once),) = database.dialect.script(
+            database.driver_connection, statement(database.engine, "count_orders")
+        )
         depth = {name: Queue(address, database).peek(PEEK_LIMIT) for name, address in self.names.items()}
         waiting = depth[BILLING] + depth[SALES]
         return DemoResult(handled, once, burst, burst_once, depth[ERROR], depth[AUDIT], expired, waiting)

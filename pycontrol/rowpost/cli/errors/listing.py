@@ -53,7 +53,9 @@ def list_errors(
     since: SinceOption = None,
     cause: CauseOption = None,
     group: Annotated[bool, typer.Option("--group", help="Count all matching messages by their cause.")] = False,
-    after: Annotated[int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row number.")] = None,
+    after: Annotated[
+        int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row number.")
+    ] = None,
 ) -> None:
     """List failed messages: the queue, the time, the exception, the message type and the id."""
     wanted = failed_filter(session, failed_queue, exception, message_type, since)
@@ -98,9 +100,12 @@ def _print_groups(session: Session, errors: ErrorQueue, wanted: Filter, cause: s
         )
         for each in found.groups
     ]
-    table(session.out, ("messages", "failed in", "last", "exception", "message type", "cause"), rows, right=("messages",))
+    table(
+        session.out, ("messages", "failed in", "last", "exception", "message type", "cause"), rows, right=("messages",)
+    )
     session.note(
-        f"{format_exact_count(found.matched)} of {found.read:,} in {errors.queue.name} match, of {len(found.groups):,} {'cause' if len(found.groups) == 1 else 'causes'}."
+        f"{format_exact_count(found.matched)} of {found.read:,} in {errors.queue.name} match, of {len(found.groups):,} "
+        f"{'cause' if len(found.groups) == 1 else 'causes'}."
     )
 
 
@@ -108,7 +113,14 @@ def _line(message: FailedMessage) -> tuple[object, ...]:
     if message.corrupt:
         return message.row_version, "?", "", "(headers cannot be read: see rowpost errors show)", "", message.message_id
     what = _exception(message.exception_type, message.exception_message)
-    return message.row_version, message.failed_in or "?", message.failed_at[:19], what, message.message_type, message.message_id
+    return (
+        message.row_version,
+        message.failed_in or "?",
+        message.failed_at[:19],
+        what,
+        message.message_type,
+        message.message_id,
+    )
 
 
 def _exception(kind: str, message: str) -> str:
@@ -123,7 +135,9 @@ def show(session: Session, message: MessageArgument, queue: ErrorQueueOption = N
         errors = error_queue(session, database, queue)
         found = errors.find(message)
         if session.as_json:
-            session.document(msgspec.structs.asdict(failed_summary(found)) | message_document(errors.queue.name, found.browsed))
+            session.document(
+                msgspec.structs.asdict(failed_summary(found)) | message_document(errors.queue.name, found.browsed)
+            )
         else:
             _print(session, found)
 
@@ -132,13 +146,18 @@ def _print(session: Session, message: FailedMessage) -> None:
     def say(text: Text | str = "") -> None:
         session.out.print(text, soft_wrap=True)
 
-    say(Text(visible(f"row {message.row_version}  message {message.message_id}  {message.browsed.body_bytes:,} bytes"), style="bold"))
+    say(
+        Text(
+            visible(f"row {message.row_version}  message {message.message_id}  {message.browsed.body_bytes:,} bytes"),
+            style="bold",
+        )
+    )
     if message.corrupt:
         say(visible(f"Its headers cannot be read: {message.corrupt}"))
         say(
-            "The message was moved here unchanged, before any handler received it. Its headers do not say where it failed, "
-            "and ServiceControl cannot import it. Repair it with edit --headers FILE --to QUEUE, retry it unchanged "
-            "with retry --to QUEUE, or discard it."
+            "The message was moved here unchanged, before any handler received it. Its headers do not say where it "
+            "failed, and ServiceControl cannot import it. Repair it with edit --headers FILE --to QUEUE, retry it "
+            "unchanged with retry --to QUEUE, or discard it."
         )
         say(visible(f"\nheaders as stored:\n{message.browsed.raw_headers}"))
     else:

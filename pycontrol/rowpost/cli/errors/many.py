@@ -1,6 +1,7 @@
 """rowpost errors retry-all, discard-all, move-all, edit-all: operations on all failed messages that match.
 
-They are the operations of the dashboard: on record, cancelled from anywhere, and gone on with by `rowpost operations resume`.
+They are the operations of the dashboard: on record, cancelled from anywhere, and gone on with by
+`rowpost operations resume`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ from rowpost.transport.failure_groups import Scan
 __all__ = ["header_values", "register"]
 
 DESTINATIONS = 10
-NeededReason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Up to 400 characters.", show_default=False)]
+NeededReason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Up to 400 characters.", show_default=False)
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +62,9 @@ class _Options:
     def selection(self, session: Session) -> FailedSelection:
         """Return to which messages the operation applies. Raises Refused."""
         name = session.settings.supervisor.error_queue if self.queue is None else session.name(self.queue)
-        return FailedSelection(name, failed_filter(session, self.failed_queue, self.exception, self.message_type, self.since), self.cause)
+        return FailedSelection(
+            name, failed_filter(session, self.failed_queue, self.exception, self.message_type, self.since), self.cause
+        )
 
 
 def register(app: typer.Typer) -> None:
@@ -71,7 +76,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _bulk(change: Callable[..., FailureChange], **needed: Any) -> Callable[..., ExitCode]:
-    """Return a command with the options of `change`, which returns what is done to the messages, and those of all bulk operations.
+    """Return a command with the options of `change`, which returns what is done to the messages, and those of all bulk
+    operations.
 
     Args:
         needed: the types of those shared options that must be given.
@@ -103,7 +109,8 @@ def discard_all(session: Session) -> FailureChange:
 
 
 def move_all(
-    session: Session, to: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue to which they go.", show_default=False)]
+    session: Session,
+    to: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue to which they go.", show_default=False)],
 ) -> FailureChange:
     """Move all matching messages, unchanged, to another queue than the one in which they failed."""
     return FailureChange("move", session.name(to))
@@ -111,8 +118,12 @@ def move_all(
 
 def edit_all(
     session: Session,
-    header: Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Set a header. May be repeated.")] = None,
-    remove: Annotated[list[str] | None, typer.Option("--remove-header", metavar="NAME", help="Remove a header. May be repeated.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Set a header. May be repeated.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove-header", metavar="NAME", help="Remove a header. May be repeated.")
+    ] = None,
     to: ToOption = None,
 ) -> FailureChange:
     """Retry copies of all matching messages with other headers. Each copy gets a new id and refers to the original."""
@@ -141,7 +152,10 @@ def _execute(session: Session, options: _Options, change: FailureChange) -> Exit
             return ExitCode.OK
         if found.matched:
             count = format_exact_count(found.matched)
-            session.confirm(f"{WORDS[change.kind].verb} {count} in {session.settings.target} ({_where(change, found)})?", options.yes)
+            session.confirm(
+                f"{WORDS[change.kind].verb} {count} in {session.settings.target} ({_where(change, found)})?",
+                options.yes,
+            )
             up_to = found.up_to if selection.up_to is None else selection.up_to
             operation = BulkOperation.begin(database, OPERATOR, replace(selection, up_to=up_to), change, options.reason)
             return execute(session, operation)
@@ -165,14 +179,26 @@ def _print_preview(session: Session, selection: FailedSelection, change: Failure
         session.document({"operation": change.kind, **msgspec.structs.asdict(preview_document(selection.queue, found))})
         return
     rows = [
-        (each.count, each.cause.failed_in or "?", each.cause.exception_type or "?", each.cause.message_type, each.cause.key) for each in found.groups
+        (
+            each.count,
+            each.cause.failed_in or "?",
+            each.cause.exception_type or "?",
+            each.cause.message_type,
+            each.cause.key,
+        )
+        for each in found.groups
     ]
     table(session.out, ("messages", "failed in", "exception", "message type", "cause"), rows, right=("messages",))
     for each in found.messages:
         session.out.print(
-            visible(f"for example row {each.row_version}, message {each.message_id}: {' '.join(each.exception_message.split())[:80]}"), soft_wrap=True
+            visible(
+                f"for example row {each.row_version}, message {each.message_id}: "
+                f"{' '.join(each.exception_message.split())[:80]}"
+            ),
+            soft_wrap=True,
         )
     where = f" ({_where(change, found)})" if found.matched else ""
     session.note(
-        f"{WORDS[change.kind].verb} would change {format_exact_count(found.matched)} of {found.read:,} in {selection.queue}{where}. Nothing was changed."
+        f"{WORDS[change.kind].verb} would change {format_exact_count(found.matched)} of {found.read:,} in "
+        f"{selection.queue}{where}. Nothing was changed."
     )

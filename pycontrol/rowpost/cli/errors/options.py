@@ -15,8 +15,8 @@ from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.wire.since import parse_since
 
 __all__ = [
-    "CauseOption", "ErrorQueueOption", "ExceptionOption", "FailedQueueOption", "MessageArgument", "MessagesArgument", "ReasonOption", "SinceOption",
-    "ToOption", "TypeOption", "error_queue", "failed_filter",
+    "CauseOption", "ErrorQueueOption", "ExceptionOption", "FailedQueueOption", "MessageArgument", "MessagesArgument",
+    "ReasonOption", "SinceOption", "ToOption", "TypeOption", "error_queue", "failed_filter",
 ]  # fmt: skip
 
 ErrorQueueOption = Annotated[
@@ -35,22 +35,43 @@ MessageArgument = Annotated[
 ]
 FailedQueueOption = Annotated[
     str | None,
-    typer.Option("--failed-queue", "-f", metavar="QUEUE", help="Only messages that failed in this queue.", autocompletion=queue_names),
+    typer.Option(
+        "--failed-queue",
+        "-f",
+        metavar="QUEUE",
+        help="Only messages that failed in this queue.",
+        autocompletion=queue_names,
+    ),
 ]
 ExceptionOption = Annotated[
     str | None,
     typer.Option("--exception", "-e", metavar="TEXT", help="Only messages whose exception type or text contains this."),
 ]
-TypeOption = Annotated[str | None, typer.Option("--type", "-t", metavar="TEXT", help="Only messages whose type contains this.")]
-SinceOption = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Only messages that failed then or later: 2h ago, or 2026-12-24T18:00Z.")
+TypeOption = Annotated[
+    str | None, typer.Option("--type", "-t", metavar="TEXT", help="Only messages whose type contains this.")
 ]
-CauseOption = Annotated[str | None, typer.Option("--cause", metavar="KEY", help="Only messages of this group, as `errors list --group` names it.")]
-ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Up to 400 characters.")]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="TIME", help="Only messages that failed then or later: 2h ago, or 2026-12-24T18:00Z."
+    ),
+]
+CauseOption = Annotated[
+    str | None,
+    typer.Option("--cause", metavar="KEY", help="Only messages of this group, as `errors list --group` names it."),
+]
+ReasonOption = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Up to 400 characters.")
+]
 MessagesArgument = Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Row numbers from the list, or ids.")]
 ToOption = Annotated[
     str | None,
-    typer.Option("--to", metavar="QUEUE", help="Move to this queue instead of the one in which the message failed.", autocompletion=queue_names),
+    typer.Option(
+        "--to",
+        metavar="QUEUE",
+        help="Move to this queue instead of the one in which the message failed.",
+        autocompletion=queue_names,
+    ),
 ]
 
 
@@ -59,7 +80,9 @@ def error_queue(session: Session, database: Connection, queue: str | None) -> Er
     return ErrorQueue(database, session.settings.supervisor.error_queue if queue is None else session.name(queue))
 
 
-def failed_filter(session: Session, failed_queue: str | None, exception: str | None, message_type: str | None, since: str | None) -> Filter:
+def failed_filter(
+    session: Session, failed_queue: str | None, exception: str | None, message_type: str | None, since: str | None
+) -> Filter:
     """Return the filter of the options. Raises Refused: the time cannot be read."""
     try:
         at = None if since is None else parse_since(since, datetime.now(UTC))

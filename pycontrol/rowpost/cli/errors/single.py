@@ -61,7 +61,9 @@ def discard(
         found = [errors.find(each) for each in message]
         for each in found:
             session.confirm(f"Delete {_description(each)} from {errors.queue.name} in {session.settings.target}?", yes)
-            session.result(DiscardFailed(queue=errors.queue.name, row=each.row_version, reason=reason).execute(database, OPERATOR))
+            session.result(
+                DiscardFailed(queue=errors.queue.name, row=each.row_version, reason=reason).execute(database, OPERATOR)
+            )
 
 
 def _description(message: FailedMessage) -> str:
@@ -72,8 +74,12 @@ def _description(message: FailedMessage) -> str:
 def edit_message(
     session: Session,
     message: MessageArgument,
-    body: Annotated[Path | None, typer.Option("--body", metavar="FILE", exists=True, dir_okay=False, help="The new body.")] = None,
-    headers: Annotated[Path | None, typer.Option("--headers", metavar="FILE", help="The new headers: a JSON object of texts.")] = None,
+    body: Annotated[
+        Path | None, typer.Option("--body", metavar="FILE", exists=True, dir_okay=False, help="The new body.")
+    ] = None,
+    headers: Annotated[
+        Path | None, typer.Option("--headers", metavar="FILE", help="The new headers: a JSON object of texts.")
+    ] = None,
     to: ToOption = None,
     queue: ErrorQueueOption = None,
     reason: ReasonOption = None,

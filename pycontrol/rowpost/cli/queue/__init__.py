@@ -1,4 +1,6 @@
-"""The commands `rowpost queue …`: definitions.py, contents.py, control.py and maintenance.py hold one part of them each."""
+"""The commands `rowpost queue …`: definitions.py, contents.py, control.py and maintenance.py hold one part of them
+each.
+"""
 
 import typer
 

@@ -33,7 +33,9 @@ def register(app: typer.Typer) -> None:
 def peek(
     session: Session,
     name: QueueArgument,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=PEEK_LIMIT, help="Stop counting at this number.")] = PEEK_LIMIT,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=PEEK_LIMIT, help="Stop counting at this number.")
+    ] = PEEK_LIMIT,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if messages are waiting.")] = False,
 ) -> ExitCode:
     """Count the waiting messages, without those that receivers have locked."""
@@ -50,7 +52,9 @@ def peek(
 def purge(
     session: Session,
     name: QueueArgument,
-    expired: Annotated[bool, typer.Option("--expired", help="Delete only messages whose time to be received has passed.")] = False,
+    expired: Annotated[
+        bool, typer.Option("--expired", help="Delete only messages whose time to be received has passed.")
+    ] = False,
     yes: YesOption = False,
 ) -> None:
     """Delete all messages, in batches that commit one by one. Messages that receivers have locked stay."""
@@ -62,22 +66,34 @@ def purge(
         with session.progress() as bar, defer_interrupts() as interrupts:
             task = bar.add_task(f"Purging {queue.name}", total=None)
             purged = purge_queue(
-                database, OPERATOR, queue.name, expired=expired, progress=lambda deleted: bar.update(task, completed=deleted),
+                database,
+                OPERATOR,
+                queue.name,
+                expired=expired,
+                progress=lambda deleted: bar.update(task, completed=deleted),
                 stop=lambda: "cancelled" if interrupts.pending else None,
-            )  # fmt: skip
+            )
             by_key, interrupts.pending = interrupts.pending, False
     if by_key and not purged.ended:
-        raise CommandInterrupted(f"deleted {format_exact_count(purged.purged)} from {queue.name}; the rest is still there")
+        raise CommandInterrupted(
+            f"deleted {format_exact_count(purged.purged)} from {queue.name}; the rest is still there"
+        )
     session.result(purged)
 
 
 def browse(
     session: Session,
     name: QueueArgument,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Maximum number of messages, oldest first.")] = 20,
-    after: Annotated[int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row number.")] = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=1000, help="Maximum number of messages, oldest first.")
+    ] = 20,
+    after: Annotated[
+        int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row number.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show all headers and complete bodies.")] = False,
-    body_bytes: Annotated[int | None, typer.Option("--body-bytes", min=0, help="With --full or --json: truncate bodies at this size.")] = None,
+    body_bytes: Annotated[
+        int | None, typer.Option("--body-bytes", min=0, help="With --full or --json: truncate bodies at this size.")
+    ] = None,
 ) -> None:
     """Show messages without removing or locking them."""
     whole = full or session.as_json
@@ -103,7 +119,11 @@ def _print_described(session: Session, messages: list[BrowsedMessage]) -> None:
     for name in dict.fromkeys(_type(message) for message in messages):
         about = session.settings.message_type(name)
         if about is not None:
-            parts = (about.description, about.owner and f"owner: {about.owner}", about.runbook and f"runbook: {about.runbook}")
+            parts = (
+                about.description,
+                about.owner and f"owner: {about.owner}",
+                about.runbook and f"runbook: {about.runbook}",
+            )
             session.note(visible(f"{name}: {', '.join(filter(None, parts))}"))
 
 

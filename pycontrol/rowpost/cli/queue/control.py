@@ -17,7 +17,9 @@ from rowpost.transport.controls import list_controls
 
 __all__ = ["register"]
 
-ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for those who read it. Up to 400 characters.")]
+ReasonOption = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Why, for those who read it. Up to 400 characters.")
+]
 OTHERS = "Programs without a supervisor of rowpost, such as NServiceBus endpoints, go on receiving."
 
 
@@ -43,18 +45,29 @@ def resume_queue(session: Session, name: QueueArgument, reason: ReasonOption = N
 def limit(
     session: Session,
     name: QueueArgument,
-    workers: Annotated[int | None, typer.Argument(metavar="[WORKERS]", min=1, max=10_000, help="How many workers.", show_default=False)] = None,
+    workers: Annotated[
+        int | None, typer.Argument(metavar="[WORKERS]", min=1, max=10_000, help="How many workers.", show_default=False)
+    ] = None,
     total: Annotated[
-        bool, typer.Option("--total", help="For all supervisors together: the number is divided among those that are alive. Default: for each.")
+        bool,
+        typer.Option(
+            "--total",
+            help="For all supervisors together: the number is divided among those that are alive. Default: for each.",
+        ),
     ] = False,
     clear: Annotated[bool, typer.Option("--clear", help="Let the environments decide again.")] = False,
     reason: ReasonOption = None,
 ) -> None:
-    """Set how many workers supervisors run for a queue at most. It goes before the environment's `limit` until it is cleared."""
+    """Set how many workers supervisors run for a queue at most.
+
+    It goes before the environment's `limit` until it is cleared.
+    """
     if (workers is None) != clear or (clear and total):
         raise Refused("Name a number of workers, or --clear.", ExitCode.USAGE)
     with session.deployed() as database:
-        limits = [LimitWorkers(queue=each, reason=reason, limit=workers, shared=total) for each in _names(session, name)]
+        limits = [
+            LimitWorkers(queue=each, reason=reason, limit=workers, shared=total) for each in _names(session, name)
+        ]
         _execute(session, database, limits)
 
 
@@ -71,6 +84,8 @@ def _execute(session: Session, database: Connection, operations: Sequence[Operat
         found = {each.queue: each for each in list_controls(database)}
         for name in names:
             control = found.get(name)
-            session.document({"queue": name} | ({"paused": False, "limit": None} if control is None else control._asdict()))
+            session.document(
+                {"queue": name} | ({"paused": False, "limit": None} if control is None else control._asdict())
+            )
         return
     session.note(" ".join(filter(None, [*(each.sentence for each in done), effect(database, names), *more])))

@@ -28,11 +28,19 @@ __all__ = ["register"]
 
 #: `queue list` counts up to so many messages, and waits so long for a table that is locked
 COUNTED, LOCK_TIMEOUT_MS = 1_000, 500
-BodyStringOption = Annotated[bool, typer.Option("--body-string", help="Add the column BodyString, which shows the body as text in SQL tools.")]
-HeapOption = Annotated[
-    bool, typer.Option("--heap", help="SQL Server: store the table as a heap with a nonclustered index on the row version, for many receivers.")
+BodyStringOption = Annotated[
+    bool, typer.Option("--body-string", help="Add the column BodyString, which shows the body as text in SQL tools.")
 ]
-NoDelayedOption = Annotated[bool, typer.Option("--no-delayed", help="Make no table for delayed messages, for queues such as error and audit.")]
+HeapOption = Annotated[
+    bool,
+    typer.Option(
+        "--heap",
+        help="SQL Server: store the table as a heap with a nonclustered index on the row version, for many receivers.",
+    ),
+]
+NoDelayedOption = Annotated[
+    bool, typer.Option("--no-delayed", help="Make no table for delayed messages, for queues such as error and audit.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -51,17 +59,23 @@ def create(
     body_string: BodyStringOption = False,
     heap: HeapOption = False,
     no_delayed: NoDelayedOption = False,
-    external: Annotated[bool, typer.Option("--external", help="A queue that another system owns. rowpost only sends to it.")] = False,
+    external: Annotated[
+        bool, typer.Option("--external", help="A queue that another system owns. rowpost only sends to it.")
+    ] = False,
 ) -> None:
     """Create a queue: its table and its procedures. An existing queue is updated."""
     if external and (body_string or heap):
-        raise Refused("rowpost does not make the table of an external queue: remove --body-string and --heap.", ExitCode.USAGE)
+        raise Refused(
+            "rowpost does not make the table of an external queue: remove --body-string and --heap.", ExitCode.USAGE
+        )
     with session.deployed() as database:
         queue = session.name(name)
         result = (
             registry.add_external(database, queue)
             if external
-            else registry.create_queue(database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed)
+            else registry.create_queue(
+                database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed
+            )
         )
     _print_result(session, queue, "external" if external else "own", result)
 
@@ -76,7 +90,9 @@ def adopt(
     """Take over a table that NServiceBus made. The table keeps its messages and gets procedures."""
     with session.deployed() as database:
         queue = session.name(name)
-        result = registry.adopt_queue(database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed)
+        result = registry.adopt_queue(
+            database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed
+        )
     _print_result(session, queue, "adopted", result)
 
 
@@ -91,7 +107,9 @@ def _print_result(session: Session, queue: str, kind: str, result: ApplyResult) 
 def drop(
     session: Session,
     name: QueueArgument,
-    keep_table: Annotated[bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its messages.")] = False,
+    keep_table: Annotated[
+        bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its messages.")
+    ] = False,
     yes: YesOption = False,
 ) -> None:
     """Drop a queue with all its messages."""
@@ -112,7 +130,9 @@ def _kind(database: Connection, queue: str) -> str:
     for row in registered_queues(database):
         if row.queue_name == queue:
             return str(row.kind)
-    raise QueueNotFound(f"There is no queue named {queue!r} in this database. To list the queues, run: rowpost queue list")
+    raise QueueNotFound(
+        f"There is no queue named {queue!r} in this database. To list the queues, run: rowpost queue list"
+    )
 
 
 def list_queues(session: Session) -> None:
@@ -123,22 +143,42 @@ def list_queues(session: Session) -> None:
         database.limit_lock_waits(LOCK_TIMEOUT_MS)
         depths = {row.queue_name: _depth(database, row.queue_name, row.kind, row.depth) for row in rows}
     queues = [
-        {"queue": name, "kind": kind, "depth": depths[name][0], "estimated": depths[name][1], "catalog": catalog, "schema": schema,
-         "table": place, "body_string": body_string, "clustered": clustered, "delayed": delayed, **_control(controls.get(name)), **_descriptor(session.settings, name)}
+        {
+            "queue": name,
+            "kind": kind,
+            "depth": depths[name][0],
+            "estimated": depths[name][1],
+            "catalog": catalog,
+            "schema": schema,
+            "table": place,
+            "body_string": body_string,
+            "clustered": clustered,
+            "delayed": delayed,
+            **_control(controls.get(name)),
+            **_descriptor(session.settings, name),
+        }
         for name, _key, catalog, schema, place, kind, body_string, clustered, delayed, _ in rows
-    ]  # fmt: skip
+    ]
     if session.as_json:
         session.document(queues)
         return
     described = [key for key in DESCRIBED if any(queue[key] for queue in queues)]
     shown = [
         (
-            q["queue"], q["kind"], _in_words(q["depth"], estimated=q["estimated"]), *([_state(controls.get(q["queue"]))] if controls else []),
+            q["queue"],
+            q["kind"],
+            _in_words(q["depth"], estimated=q["estimated"]),
+            *([_state(controls.get(q["queue"]))] if controls else []),
             *(q[key] for key in described),
         )
         for q in queues
-    ]  # fmt: skip
-    table(session.out, ("queue", "kind", "waiting", *(["set by operators"] if controls else []), *described), shown, right=("waiting",))
+    ]
+    table(
+        session.out,
+        ("queue", "kind", "waiting", *(["set by operators"] if controls else []), *described),
+        shown,
+        right=("waiting",),
+    )
     if not queues:
         session.note("No queue is registered. To make one, run: rowpost queue create QUEUE")
 
@@ -160,7 +200,9 @@ def _state(control: QueueControl | None) -> str:
 
 
 def _depth(database: Connection, name: str, kind: str, estimate: int | None) -> tuple[int | None, bool]:
-    """Return how many messages wait, and whether that is an estimate: of more than 1,000, or because the login may not count."""
+    """Return how many messages wait, and whether that is an estimate: of more than 1,000, or because the login may not
+    count.
+    """
     if kind == "external":
         return estimate, True
     try:
@@ -176,7 +218,9 @@ def _in_words(depth: int | None, *, estimated: bool) -> str:
 
 def check(
     session: Session,
-    name: Annotated[str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
+    ] = None,
 ) -> ExitCode:
     """Check the tables and indexes of queues. Exit code 1 if there is a finding."""
     with session.deployed() as database:
@@ -200,21 +244,34 @@ def _check_known(session: Session, names: list[str]) -> None:
     for name in undeclared:
         if name not in registered:
             raise QueueNotFound(
-                f"There is no queue {name!r}: the environment {session.settings.environment!r} does not declare it, and it is not "
-                f"registered in {session.settings.target}. rowpost queue list shows the registered queues."
+                f"There is no queue {name!r}: the environment {session.settings.environment!r} does not declare it, "
+                f"and it is not registered in {session.settings.target}. rowpost queue list shows the registered "
+                "queues."
             )
 
 
 def grant(
     session: Session,
-    login: Annotated[str, typer.Option("--login", help="The database user or role of the endpoint.", show_default=False)],
+    login: Annotated[
+        str, typer.Option("--login", help="The database user or role of the endpoint.", show_default=False)
+    ],
     receive_from: Annotated[
-        list[str] | None, typer.Option("--receive-from", metavar="QUEUE", help="A queue from which it receives. May be repeated.")
+        list[str] | None,
+        typer.Option("--receive-from", metavar="QUEUE", help="A queue from which it receives. May be repeated."),
     ] = None,
-    send_to: Annotated[list[str] | None, typer.Option("--send-to", metavar="QUEUE", help="A queue to which it sends. May be repeated.")] = None,
-    purge_too: Annotated[list[str] | None, typer.Option("--purge", metavar="QUEUE", help="A queue that it may purge. May be repeated.")] = None,
-    saga: Annotated[list[str] | None, typer.Option("--saga", metavar="SAGA", help="The table of a saga that it runs. May be repeated.")] = None,
-    tables: Annotated[bool, typer.Option("--tables", help="Add the table rights that NServiceBus endpoints need.")] = False,
+    send_to: Annotated[
+        list[str] | None, typer.Option("--send-to", metavar="QUEUE", help="A queue to which it sends. May be repeated.")
+    ] = None,
+    purge_too: Annotated[
+        list[str] | None, typer.Option("--purge", metavar="QUEUE", help="A queue that it may purge. May be repeated.")
+    ] = None,
+    saga: Annotated[
+        list[str] | None,
+        typer.Option("--saga", metavar="SAGA", help="The table of a saga that it runs. May be repeated."),
+    ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Add the table rights that NServiceBus endpoints need.")
+    ] = False,
     apply_them: Annotated[bool, typer.Option("--apply", help="Print the statements and run them.")] = False,
 ) -> None:
     """Print the statements that grant an endpoint's login the rights on its queues."""

@@ -21,7 +21,9 @@ from rowpost.transport.maintenance import MaintenanceStep, Metrics, maintain_que
 
 __all__ = ["register"]
 
-QueueOption = Annotated[str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)]
+QueueOption = Annotated[
+    str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
+]
 _COLUMNS = ("queue", "depth", "oldest", "expired", "in", "out", "table", "indexes", "dead rows")
 
 
@@ -35,7 +37,13 @@ def show_metrics(
     session: Session,
     name: QueueOption = None,
     over: Annotated[
-        float, typer.Option("--over", metavar="SECONDS", help="Measure twice, this many seconds apart, and show rates per second.", min=0.0)
+        float,
+        typer.Option(
+            "--over",
+            metavar="SECONDS",
+            help="Measure twice, this many seconds apart, and show rates per second.",
+            min=0.0,
+        ),
     ] = 0.0,
 ) -> None:
     """Show depth, age, counters and sizes of queues from the server's metadata, without scanning tables."""
@@ -56,7 +64,9 @@ def show_metrics(
 def maintain(
     session: Session,
     name: QueueOption = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Also run statements that lock out senders and receivers while they run.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Also run statements that lock out senders and receivers while they run.")
+    ] = False,
 ) -> ExitCode:
     """Maintain the tables of queues: dead rows, bloat, statistics, settings. Exit code 1 if a step was not done.
 

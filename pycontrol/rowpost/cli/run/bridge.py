@@ -42,12 +42,14 @@ def run(
     session: Session,
     file: FileArgument = FILE,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no messages are waiting.")] = False,
-    install: Annotated[bool, typer.Option("--install", help="For development: first make the proxy queues that are missing.")] = False,
+    install: Annotated[
+        bool, typer.Option("--install", help="For development: first make the proxy queues that are missing.")
+    ] = False,
 ) -> None:
     """Move messages in both directions until Ctrl-C or SIGTERM.
 
-    The first signal waits for the batches that are being moved, the second one does not. Several processes may run the same bridge: in each
-    direction one of them moves messages, and the others wait.
+    The first signal waits for the batches that are being moved, the second one does not. Several processes may run the
+    same bridge: in each direction one of them moves messages, and the others wait.
     """
     # imported here because other commands start faster without them
     from rowpost.cli.run.event_text import print_event
@@ -58,7 +60,9 @@ def run(
     bridge = _load(session, file)
     if install:
         if any(side.settings.environment == PRODUCTION for side in bridge.sides):
-            raise Refused("bridge run --install is for development. In production, run rowpost bridge install.", ExitCode.USAGE)
+            raise Refused(
+                "bridge run --install is for development. In production, run rowpost bridge install.", ExitCode.USAGE
+            )
         _install(session, bridge)
     _prepare(session, bridge)
     queued: SimpleQueue[Event] = SimpleQueue()
@@ -80,10 +84,13 @@ def run(
 def _print_totals(session: Session, running: Bridge) -> None:
     for source, target, endpoint, counts in running.snapshot().counts:
         if session.as_json:
-            session.document({"event": "Totals", "source": source, "target": target, "queue": endpoint} | asdict(counts))
+            session.document(
+                {"event": "Totals", "source": source, "target": target, "queue": endpoint} | asdict(counts)
+            )
         else:
             session.out.print(
-                f"{endpoint}, from {source} to {target}: {counts.sent:,} moved, {counts.discarded:,} discarded, {counts.failed:,} moved to error",
+                f"{endpoint}, from {source} to {target}: {counts.sent:,} moved, {counts.discarded:,} discarded, "
+                f"{counts.failed:,} moved to error",
                 soft_wrap=True,
             )
 
@@ -105,7 +112,10 @@ def _install(session: Session, bridge: BridgeSettings) -> None:
         if session.as_json:
             session.document({"side": here.name, "proxies": proxies, "installed": list(made)})
         else:
-            session.note(f"{here.name}: {', '.join(proxies) or 'no queue'} for {there.name}; {len(made)} objects made in {here.settings.target}.")
+            session.note(
+                f"{here.name}: {', '.join(proxies) or 'no queue'} for {there.name}; {len(made)} objects made in "
+                f"{here.settings.target}."
+            )
 
 
 def _prepare(session: Session, bridge: BridgeSettings) -> None:
@@ -116,5 +126,8 @@ def _prepare(session: Session, bridge: BridgeSettings) -> None:
     for here, there in ((first, second), (second, first)):
         with connect(here.settings, application_name="rowpost command line") as database:
             for queue in check(bridge, here, there, database):
-                session.note(f"{here.name}: the queue {queue} is not registered; the bridge's login needs the right to insert into its table.")
+                session.note(
+                    f"{here.name}: the queue {queue} is not registered; the bridge's login needs the right to insert "
+                    "into its table."
+                )
             subscribe(here, there, database)

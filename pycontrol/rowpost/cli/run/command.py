@@ -31,7 +31,13 @@ def run(
     ] = None,
     queue: Annotated[
         list[str] | None,
-        typer.Option("--queue", "-q", metavar="QUEUE", help="Run only the workers of this queue. May be repeated.", autocompletion=queue_names),
+        typer.Option(
+            "--queue",
+            "-q",
+            metavar="QUEUE",
+            help="Run only the workers of this queue. May be repeated.",
+            autocompletion=queue_names,
+        ),
     ] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no messages are waiting.")] = False,
     metrics: Annotated[
@@ -39,24 +45,34 @@ def run(
         typer.Option(
             "--metrics",
             metavar="[HOST:]PORT",
-            help="Serve metrics for Prometheus, and /health/live and /health/ready, at this port of this machine; 0 takes a free one. Default: supervisor.metrics in the environment's file.",
+            help=(
+                "Serve metrics for Prometheus, and /health/live and /health/ready, at this port of this machine; 0 "
+                "takes a free one. Default: supervisor.metrics in the environment's file."
+            ),
             show_default=False,
         ),
     ] = None,
     plain: Annotated[
         bool,
         typer.Option(
-            "--plain", help="On a terminal too, write one line for each change, without colours and without drawing again: for screen readers."
+            "--plain",
+            help=(
+                "On a terminal too, write one line for each change, without colours and without drawing again: for "
+                "screen readers."
+            ),
         ),
     ] = False,
     install: Annotated[
-        bool, typer.Option("--install", help="For development: first create the queues and the tables of sagas that are missing.")
+        bool,
+        typer.Option(
+            "--install", help="For development: first create the queues and the tables of sagas that are missing."
+        ),
     ] = False,
 ) -> None:
     """Run endpoints, or the workers of the environment's queues.
 
-    Shows a live table on a terminal, and log lines elsewhere or with --plain. The first Ctrl-C or SIGTERM waits until running handlers
-    finish. The second one kills them, and their messages return to the queue.
+    Shows a live table on a terminal, and log lines elsewhere or with --plain. The first Ctrl-C or SIGTERM waits until
+    running handlers finish. The second one kills them, and their messages return to the queue.
     """
     # imported here because the other commands start faster without the workers' modules
     from rowpost.cli.run.selection import selected_settings

@@ -43,7 +43,15 @@ def watched_depths(settings: Settings, queues: Iterable[str], every: float = 1.0
             depths.update(dict.fromkeys(depths))
 
     breaker = CircuitBreaker(armed_wait=every, triggered_wait=every)
-    task = PeriodicTask(settings, ["depths"], peek_all, name="rowpost display", activity="count messages of", emit=forget, breaker=breaker)
+    task = PeriodicTask(
+        settings,
+        ["depths"],
+        peek_all,
+        name="rowpost display",
+        activity="count messages of",
+        emit=forget,
+        breaker=breaker,
+    )
     task.start()
     try:
         yield depths

@@ -60,7 +60,9 @@ class QueueTable:
 
     def _table(self, layout: _Layout, name_width: int | None = None) -> Table:
         """Make the table: queues with workers first, then queues of which only the depth is known."""
-        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=not layout.short, padding=0 if layout.short else (0, 1))
+        shown = Table(
+            box=box.SIMPLE_HEAD, pad_edge=False, show_edge=not layout.short, padding=0 if layout.short else (0, 1)
+        )
         for column in layout.columns:
             if column == "queue":
                 shown.add_column(column, overflow="fold", no_wrap=not layout.short, width=name_width)

@@ -3,8 +3,8 @@
     with patient(session, as_json=False):
         session.out.print("a line")     # returns at once
 
-A pipe that its reader does not read blocks the writer. Therefore a thread writes, and what waits for it is bounded: what does not fit is
-left out, and a line says how many lines that were. A terminal is written to directly.
+A pipe that its reader does not read blocks the writer. Therefore a thread writes, and what waits for it is bounded:
+what does not fit is left out, and a line says how many lines that were. A terminal is written to directly.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class PatientOutput(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Take the text, or count its lines if too much waits already. Raises OSError if the reader has gone, as the stream does."""
+        """Take the text, or count its lines if too much waits already.
+
+        Raises OSError if the reader has gone, as the stream does.
+        """
         with self._changed:
             if self._failed is not None:
                 raise self._failed
@@ -107,7 +110,9 @@ class PatientOutput(io.TextIOBase):
                 self._changed.notify_all()
 
     def _write_now(self, data: bytes) -> None:
-        """Write to the descriptor itself: a thread that waits in a Python stream would keep the interpreter from ending."""
+        """Write to the descriptor itself: a thread that waits in a Python stream would keep the interpreter from
+        ending.
+        """
         while data:
             try:
                 data = data[os.write(self._descriptor, data[:CHUNK]) :]
@@ -117,7 +122,12 @@ class PatientOutput(io.TextIOBase):
 
 def _line_of_left_out(count: int, *, as_json: bool) -> str:
     if as_json:
-        return json_text({"event": "LinesLeftOut", "at": datetime.now(UTC).isoformat(), "level": "warning", "count": count}) + "\n"
+        return (
+            json_text(
+                {"event": "LinesLeftOut", "at": datetime.now(UTC).isoformat(), "level": "warning", "count": count}
+            )
+            + "\n"
+        )
     return f"{datetime.now():%H:%M:%S} {count} lines were left out here, because nobody read the output.\n"
 
 
@@ -125,7 +135,8 @@ def _line_of_left_out(count: int, *, as_json: bool) -> str:
 def patient(session: Session, *, as_json: bool) -> Iterator[None]:
     """Write results within the block without waiting for their reader, unless they go to a terminal.
 
-    At the end, a reader gets two seconds for what is left. If it does not read, the errors that the same reader would get are dropped too.
+    At the end, a reader gets two seconds for what is left. If it does not read, the errors that the same reader would
+    get are dropped too.
     """
     console: Any = session.out
     stream = console.file

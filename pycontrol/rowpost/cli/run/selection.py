@@ -1,4 +1,6 @@
-"""What the command line of `rowpost run` selects of an environment: endpoints or queues, and where metrics are served."""
+"""What the command line of `rowpost run` selects of an environment: endpoints or queues, and where metrics are
+served.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from rowpost.settings.metrics import read_metrics_address
 __all__ = ["selected_settings"]
 
 
-def selected_settings(session: Session, endpoints: Collection[str], queues: Collection[str], metrics: str | None) -> Settings:
+def selected_settings(
+    session: Session, endpoints: Collection[str], queues: Collection[str], metrics: str | None
+) -> Settings:
     """Return the environment with only the selected workers.
 
     Args:
@@ -30,8 +34,16 @@ def selected_settings(session: Session, endpoints: Collection[str], queues: Coll
         SettingsError: a named queue has no worker.
     """
     if endpoints and queues:
-        raise Refused("Name endpoints or --queue, not both: an endpoint always uses the queue of its name.", ExitCode.USAGE)
-    settings = with_endpoints(session.settings, endpoints) if endpoints else _with_queues(session, queues) if queues else session.settings
+        raise Refused(
+            "Name endpoints or --queue, not both: an endpoint always uses the queue of its name.", ExitCode.USAGE
+        )
+    settings = (
+        with_endpoints(session.settings, endpoints)
+        if endpoints
+        else _with_queues(session, queues)
+        if queues
+        else session.settings
+    )
     if metrics is None:
         return settings
     try:
@@ -51,9 +63,14 @@ def _with_queues(session: Session, queues: Collection[str]) -> Settings:
     if without:
         worked = (each.name for each in settings.queues if each.worker is not None)
         if settings.queue(without[0]) is None and (question := meant(without[0], worked)):
-            raise SettingsError(f"Cannot run the queue {without[0]!r}: the environment {settings.environment!r} does not declare it. {question}")
+            raise SettingsError(
+                f"Cannot run the queue {without[0]!r}: the environment {settings.environment!r} does not declare it. "
+                f"{question}"
+            )
         raise SettingsError(
             f"Cannot run the queue {without[0]!r}: it has no worker in the environment {settings.environment!r}. "
             "Add `worker: {handler: module:function}` to the queue."
         )
-    return replace(settings, queues=tuple(each if each.name in wanted else replace(each, worker=None) for each in settings.queues))
+    return replace(
+        settings, queues=tuple(each if each.name in wanted else replace(each, worker=None) for each in settings.queues)
+    )

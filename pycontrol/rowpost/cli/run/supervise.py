@@ -37,8 +37,8 @@ def supervise(
 ) -> Signals | None:
     """Run a supervisor or a bridge in a thread until it ends. Call `draw` every `every` seconds and once after the end.
 
-    The first SIGINT or SIGTERM lets running handlers finish, the second one kills them. SIGHUP calls `on_hangup`. If `draw` raises, the
-    supervisor is stopped first. Raises what the supervisor raises.
+    The first SIGINT or SIGTERM lets running handlers finish, the second one kills them. SIGHUP calls `on_hangup`. If
+    `draw` raises, the supervisor is stopped first. Raises what the supervisor raises.
 
     Returns:
         The signal that ended the supervisor, or None if it ended by itself.

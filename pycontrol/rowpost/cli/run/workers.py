@@ -46,7 +46,14 @@ __all__ = ["work"]
 FIGURES_INTERVAL_S = 10.0
 
 
-def work(session: Session, load: Callable[[Session], Settings], until_idle: bool, *, install: bool = False, plain: bool = False) -> None:
+def work(
+    session: Session,
+    load: Callable[[Session], Settings],
+    until_idle: bool,
+    *,
+    install: bool = False,
+    plain: bool = False,
+) -> None:
     """Run the given endpoints, or the environment's workers, until a signal arrives or all queues are idle.
 
     Args:
@@ -68,7 +75,9 @@ def work(session: Session, load: Callable[[Session], Settings], until_idle: bool
     if install:
         _install(session, settings)
     queued: SimpleQueue[Event] = SimpleQueue()
-    supervisor = Supervisor(settings, on_event=queued.put, load=lambda: load(Session(session.environment, session.as_json)))
+    supervisor = Supervisor(
+        settings, on_event=queued.put, load=lambda: load(Session(session.environment, session.as_json))
+    )
     _prepare(session, settings)
     as_json, live = _as_json(session), not plain and session.out.is_terminal and not session.out.is_dumb_terminal
     with patient(session, as_json=as_json):
@@ -90,14 +99,18 @@ def work(session: Session, load: Callable[[Session], Settings], until_idle: bool
 def _install(session: Session, settings: Settings) -> None:
     """Deploy what the workers need, also into the business databases of outboxes. Raises Refused."""
     if settings.environment == PRODUCTION:
-        raise Refused("run --install is for development. In production, review rowpost plan, and run rowpost apply.", ExitCode.USAGE)
+        raise Refused(
+            "run --install is for development. In production, review rowpost plan, and run rowpost apply.",
+            ExitCode.USAGE,
+        )
     main, *business = session.databases()
     for each, wanted in ((main, with_needs(settings)), *((each, each.settings) for each in business)):
         with each.connected() as database:
             made = apply(database, plan(wanted)).applied
         if made:
             session.note(
-                f"Installed in {wanted.target}: {len(made)} objects, for {', '.join(queue.name for queue in wanted.queues) or 'the outbox'}."
+                f"Installed in {wanted.target}: {len(made)} objects, for "
+                f"{', '.join(queue.name for queue in wanted.queues) or 'the outbox'}."
             )
 
 
@@ -113,7 +126,11 @@ def _prepare(session: Session, settings: Settings) -> None:
         registered = {row.queue_name for row in registered_queues(database)}
         for name in needed_queues(settings):
             if name not in registered:
-                declare = "" if session.settings.queue(name) else f"Add `{name}: {{}}` to the queues of the environment {settings.environment!r}. "
+                declare = (
+                    ""
+                    if session.settings.queue(name)
+                    else f"Add `{name}: {{}}` to the queues of the environment {settings.environment!r}. "
+                )
                 raise QueueNotFound(
                     f"The queue {name!r} is not deployed in {settings.target}. {declare}Run: rowpost apply. "
                     "In development, rowpost run --install creates what is missing."
@@ -128,21 +145,29 @@ def _prepare(session: Session, settings: Settings) -> None:
 
 
 @contextmanager
-def _figures(session: Session, settings: Settings, supervisor: Supervisor, *, live: bool, plain: bool) -> Iterator[Callable[[], None]]:
-    """Yield the function that shows the figures of the queues: in a live table on a terminal, in lines elsewhere, and never with JSON."""
+def _figures(
+    session: Session, settings: Settings, supervisor: Supervisor, *, live: bool, plain: bool
+) -> Iterator[Callable[[], None]]:
+    """Yield the function that shows the figures of the queues: in a live table on a terminal, in lines elsewhere, and
+    never with JSON.
+    """
     if _as_json(session):
         yield lambda: None
     elif not live:
         yield _lines_of_figures(session, supervisor, plain=plain)
     else:
-        title = Text(f"rowpost run · {visible(settings.environment)} · {visible(settings.target)} · Ctrl-C stops", "dim")
+        title = Text(
+            f"rowpost run · {visible(settings.environment)} · {visible(settings.target)} · Ctrl-C stops", "dim"
+        )
         counted = [*(each.name for each in settings.queues if each.worker is not None), settings.supervisor.error_queue]
         with watched_depths(settings, counted) as depths, Live(console=session.out, auto_refresh=False) as display:
             yield lambda: display.update(Group(title, QueueTable(supervisor.snapshot(), depths)), refresh=True)
 
 
 def _lines_of_figures(session: Session, supervisor: Supervisor, *, plain: bool) -> Callable[[], None]:
-    """Return a function that prints the figures that have changed, every `FIGURES_INTERVAL_S` seconds; `plain`: without colours."""
+    """Return a function that prints the figures that have changed, every `FIGURES_INTERVAL_S` seconds; `plain`: without
+    colours.
+    """
     last: dict[str, QueueSnapshot] = {}
     due = time.monotonic() + FIGURES_INTERVAL_S
 
@@ -153,7 +178,9 @@ def _lines_of_figures(session: Session, supervisor: Supervisor, *, plain: bool) 
         due = time.monotonic() + FIGURES_INTERVAL_S
         for queue in supervisor.snapshot().queues:
             if last.get(queue.queue) != queue:
-                session.out.print(f"{datetime.now():%H:%M:%S} {visible(describe_figures(queue))}", soft_wrap=True, highlight=not plain)
+                session.out.print(
+                    f"{datetime.now():%H:%M:%S} {visible(describe_figures(queue))}", soft_wrap=True, highlight=not plain
+                )
             last[queue.queue] = queue
 
     return show
@@ -164,10 +191,15 @@ def _as_json(session: Session) -> bool:
 
 
 def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...], *, plain: bool) -> None:
-    """Print what was done. Nothing is said of waiting messages: the last peek was before the last handlers committed."""
+    """Print what was done.
+
+    Nothing is said of waiting messages: the last peek was before the last handlers committed.
+    """
     for queue in queues:
         if _as_json(session):
             counts = ("handled", "failed", "moved_to_error", "poison", "expired", "died")
             session.document({"event": "Totals", "queue": queue.queue} | {key: getattr(queue, key) for key in counts})
         else:
-            session.out.print(visible(describe_figures(replace(queue, depth=None))), soft_wrap=True, highlight=not plain)
+            session.out.print(
+                visible(describe_figures(replace(queue, depth=None))), soft_wrap=True, highlight=not plain
+            )

@@ -1,6 +1,8 @@
-"""The commands `rowpost spark …`: analysis.py, finding.py, archives.py, bodies.py, jobs.py and replays.py hold one part of them each.
+"""The commands `rowpost spark …`: analysis.py, finding.py, archives.py, bodies.py, jobs.py and replays.py hold one part
+of them each.
 
-running.py holds what they share. Spark itself is imported when a command runs, so that all other commands start without it.
+running.py holds what they share. Spark itself is imported when a command runs, so that all other commands start without
+it.
 """
 
 from typing import Any
@@ -17,8 +19,13 @@ __all__ = ["app"]
 
 _RECIPES = "docs/guides/spark-recipes.md"
 _REMOVED = {
-    "adopt": "Archives of plain Parquet files are not supported: read them with spark.read.parquet, and archive to a new folder.",
-    "load": f"Write the rows with df.write.format('rowpost') and message_id: see 'Load rows into a queue' in {_RECIPES}.",
+    "adopt": (
+        "Archives of plain Parquet files are not supported: read them with spark.read.parquet, and archive to a new "
+        "folder."
+    ),
+    "load": (
+        f"Write the rows with df.write.format('rowpost') and message_id: see 'Load rows into a queue' in {_RECIPES}."
+    ),
     "quality": f"Check decoded messages with a condition: see 'Check the quality of messages' in {_RECIPES}.",
     "targets": f"Compare the metrics with your limits in SQL: see 'Measure service targets' in {_RECIPES}.",
 }
@@ -49,11 +56,26 @@ class _Commands(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
 
-app = typer.Typer(help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].", no_args_is_help=True, cls=_Commands)
+app = typer.Typer(
+    help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].",
+    no_args_is_help=True,
+    cls=_Commands,
+)
 for _each in (
-    analysis.doctor, analysis.metrics, analysis.conversations, analysis.failures, finding.find, archives.archive, archives.retain, archives.compact,
-    archives.erase, archives.verify, bodies.decode, bodies.schemas, replays.replay,
-):  # fmt: skip
+    analysis.doctor,
+    analysis.metrics,
+    analysis.conversations,
+    analysis.failures,
+    finding.find,
+    archives.archive,
+    archives.retain,
+    archives.compact,
+    archives.erase,
+    archives.verify,
+    bodies.decode,
+    bodies.schemas,
+    replays.replay,
+):
     command(app)(grouped(_each))
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(replays.app, name="replays")

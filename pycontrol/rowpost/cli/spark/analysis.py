@@ -17,7 +17,17 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, counter, counts, local_folder, result_folder, running, show
+from rowpost.cli.spark.running import (
+    ArchiveArgument,
+    SparkOptions,
+    StreamOptions,
+    counter,
+    counts,
+    local_folder,
+    result_folder,
+    running,
+    show,
+)
 from rowpost.operations.figures import registered_queues
 
 if TYPE_CHECKING:
@@ -29,19 +39,29 @@ __all__ = ["conversations", "doctor", "failures", "metrics"]
 
 SHOWN = 40
 SampleOption = Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of rows to print.")]
-OutOption = Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write the result to this folder as Parquet, and replace what is there.")]
+OutOption = Annotated[
+    str | None,
+    typer.Option("--out", metavar="DIR", help="Write the result to this folder as Parquet, and replace what is there."),
+]
 
 
 def doctor(
     session: Session,
     archive: Annotated[
         str | None,
-        typer.Argument(metavar="[DIR]", help="Check too what an archive in this place needs, such as s3a://lake/archive.", show_default=False),
+        typer.Argument(
+            metavar="[DIR]",
+            help="Check too what an archive in this place needs, such as s3a://lake/archive.",
+            show_default=False,
+        ),
     ] = None,
     *,
     options: SparkOptions,
 ) -> ExitCode:
-    """Check what Spark needs: packages, Java, a session, a worker, the database, and the store of an archive. Exit code 1 if a check fails."""
+    """Check what Spark needs: packages, Java, a session, a worker, the database, and the store of an archive.
+
+    Exit code 1 if a check fails.
+    """
     from rowpost.spark.doctor import check_environment, check_session
     from rowpost.spark.session import session as start
 
@@ -65,21 +85,34 @@ def _database(session: Session) -> str:
 
 def metrics(
     session: Session,
-    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="The archive. Omit it with --live.", show_default=False)] = None,
+    archive: Annotated[
+        str | None, typer.Argument(metavar="[DIR]", help="The archive. Omit it with --live.", show_default=False)
+    ] = None,
     live: Annotated[
         str | None,
         typer.Option(
-            "--live", metavar="QUEUE", help="Measure a stream of this audit queue and write the result to --out.", autocompletion=queue_names
+            "--live",
+            metavar="QUEUE",
+            help="Measure a stream of this audit queue and write the result to --out.",
+            autocompletion=queue_names,
         ),
     ] = None,
     out: OutOption = None,
     every: Annotated[
-        str | None, typer.Option("--every", metavar="DURATION", help="With --live: keep running and poll at this interval, such as 10s.")
+        str | None,
+        typer.Option(
+            "--every", metavar="DURATION", help="With --live: keep running and poll at this interval, such as 10s."
+        ),
     ] = None,
     late: Annotated[
-        str, typer.Option("--late", metavar="DURATION", help="With --live: how long an hour waits for its messages after its end.")
+        str,
+        typer.Option(
+            "--late", metavar="DURATION", help="With --live: how long an hour waits for its messages after its end."
+        ),
     ] = "10m",
-    by: Annotated[str, typer.Option("--by", metavar="hour|day|month", help="Merge the hours to days or months.")] = "hour",
+    by: Annotated[
+        str, typer.Option("--by", metavar="hour|day|month", help="Merge the hours to days or months.")
+    ] = "hour",
     count: SampleOption = SHOWN,
     *,
     stream: StreamOptions,
@@ -89,9 +122,14 @@ def metrics(
     if live is not None and out is not None and archive is None:
         settings = (session, options, f"metrics of {session.name(live)}", stream.ui)
         with stream.receivers(session) as receive, session.deployed(), running(*settings) as spark:
-            return _live(session, spark, session.stream_name(live), out, (every, late), [*receive, *stream.in_spark(spark)])
+            return _live(
+                session, spark, session.stream_name(live), out, (every, late), [*receive, *stream.in_spark(spark)]
+            )
     if archive is None or live is not None or stream.progress or stream.prometheus:
-        raise Refused("Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.", ExitCode.USAGE)
+        raise Refused(
+            "Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.",
+            ExitCode.USAGE,
+        )
     if by not in ("hour", "day", "month"):
         raise Refused(f"--by must be hour, day or month (got {by!r}).", ExitCode.USAGE)
     local_folder(archive)
@@ -105,25 +143,64 @@ def metrics(
 
         kept = read_archive(spark, archive, ESSENTIAL)
         hours = measured(kept)
-        df = hours if by == "hour" else merged(hours, "day" if by == "day" else "month").withColumnRenamed("period", "hour")
+        df = (
+            hours
+            if by == "hour"
+            else merged(hours, "day" if by == "day" else "month").withColumnRenamed("period", "hour")
+        )
         df = df.orderBy("hour", "endpoint", "message_type")
         _written(df if by == "hour" else df.withColumnRenamed("hour", "period"), out)
-        rows = [row.asDict() | {"hour": in_utc(row.hour)} for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()]
+        rows = [
+            row.asDict() | {"hour": in_utc(row.hour)}
+            for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()
+        ]
         left_out = skipped(kept)
     _show_metrics(session, rows[-count:], by)
-    counts(session, {"rows": len(rows), "messages": sum(r["messages"] for r in rows), "failed": sum(r["failed"] for r in rows),
-                     "skipped": left_out, "clamped": sum(r["clamped"] for r in rows), "out": out})  # fmt: skip
+    counts(
+        session,
+        {
+            "rows": len(rows),
+            "messages": sum(r["messages"] for r in rows),
+            "failed": sum(r["failed"] for r in rows),
+            "skipped": left_out,
+            "clamped": sum(r["clamped"] for r in rows),
+            "out": out,
+        },
+    )
 
 
 def _show_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str) -> None:
-    names = (f"{by} (UTC)", "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
+    names = (
+        f"{by} (UTC)",
+        "endpoint",
+        "message type",
+        "messages",
+        "failed",
+        "processing p50",
+        "p95",
+        "p99",
+        "critical p50",
+        "p95 ",
+        "p99 ",
+    )
     form = "%Y-%m-%d %H:%M" if by == "hour" else "%Y-%m-%d"
-    cells = [(f"{r['hour']:{form}}", r["endpoint"], r["message_type"], r["messages"], r["failed"],
-              *(r[f"{kind}_ms_{p}"] for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
+    cells = [
+        (
+            f"{r['hour']:{form}}",
+            r["endpoint"],
+            r["message_type"],
+            r["messages"],
+            r["failed"],
+            *(r[f"{kind}_ms_{p}"] for kind in ("processing", "critical") for p in ("p50", "p95", "p99")),
+        )
+        for r in shown
+    ]
     show(session, names, cells)
 
 
-def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tuple[str | None, str], receive: list[Receiver]) -> None:
+def _live(
+    session: Session, spark: SparkSession, queue: str, out: str, times: tuple[str | None, str], receive: list[Receiver]
+) -> None:
     from rowpost.archive.table import create_table
     from rowpost.spark.archive.schemas import LIVE
     from rowpost.spark.jobs.archive import follow, trigger_of
@@ -136,23 +213,34 @@ def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tu
     counted: dict[int, int] = {}
 
     def run() -> dict[str, int]:
-        query = start_live(spark, queue, out, checkpoint, environment=session.environment, every=every, lateness=late or "0 seconds")
+        query = start_live(
+            spark, queue, out, checkpoint, environment=session.environment, every=every, lateness=late or "0 seconds"
+        )
         return follow(query, counter(session, "{of} messages measured in {done} batches"), receive, lateness, counted)
 
     done = run() if every is None else keep_running(run, counted, queue)
     if lateness.late:
-        session.note(f"{lateness.late:,} messages came more than {times[1]} after their hour had ended, and are in no hour. "
-                     "To measure them, wait longer with --late, or compute the metrics from an archive.")  # fmt: skip
+        session.note(
+            f"{lateness.late:,} messages came more than {times[1]} after their hour had ended, and are in no hour. "
+            "To measure them, wait longer with --late, or compute the metrics from an archive."
+        )
     counts(session, {"queue": queue, "out": out, **done, "late": lateness.late, "skipped": lateness.skipped})
 
 
 def conversations(
     session: Session,
     archive: ArchiveArgument,
-    id: Annotated[str | None, typer.Option("--id", metavar="CONVERSATION", help="Print the tree of this conversation.")] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="CONVERSATION", help="Print the tree of this conversation.")
+    ] = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="With --id: print a Mermaid sequence diagram.")] = False,
     out: Annotated[
-        str | None, typer.Option("--out", metavar="DIR", help="Write edges and conversations to this folder as Parquet, and replace what is there.")
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Write edges and conversations to this folder as Parquet, and replace what is there.",
+        ),
     ] = None,
     count: SampleOption = SHOWN,
     *,
@@ -180,8 +268,16 @@ def conversations(
         depths = held.agg({"conversation_id": "count", "depth": "max", "failed": "sum"}).collect()[0]
     names = ("day", "from", "to", "because of", "message", "intent", "messages", "latency p50", "p95")
     show(session, names, rows[-count:])  # the columns of EDGES
-    counts(session, {"edges": len(rows), "conversations": depths["count(conversation_id)"], "deepest": depths["max(depth)"] or 0,
-                     "failed": depths["sum(failed)"] or 0, "out": out})  # fmt: skip
+    counts(
+        session,
+        {
+            "edges": len(rows),
+            "conversations": depths["count(conversation_id)"],
+            "deepest": depths["max(depth)"] or 0,
+            "failed": depths["sum(failed)"] or 0,
+            "out": out,
+        },
+    )
 
 
 def _one_conversation(session: Session, df: DataFrame, id: str, mermaid: bool) -> None:
@@ -202,11 +298,21 @@ def _one_conversation(session: Session, df: DataFrame, id: str, mermaid: bool) -
 
 def failures(
     session: Session,
-    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="The archive. Omit it with --queue.", show_default=False)] = None,
-    queue: Annotated[
-        str | None, typer.Option("--queue", metavar="QUEUE", help="Read the messages that are now in this error queue.", autocompletion=queue_names)
+    archive: Annotated[
+        str | None, typer.Argument(metavar="[DIR]", help="The archive. Omit it with --queue.", show_default=False)
     ] = None,
-    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the groups to this file as CSV.", dir_okay=False)] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            metavar="QUEUE",
+            help="Read the messages that are now in this error queue.",
+            autocompletion=queue_names,
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the groups to this file as CSV.", dir_okay=False)
+    ] = None,
     out: OutOption = None,
     count: SampleOption = SHOWN,
     *,
@@ -236,11 +342,31 @@ def failures(
     if csv is not None:
         write_csv(csv, rows)
     names = ("exception", "endpoint", "message type", "messages", "last 24 h", "before", "last seen (UTC)", "sample")
-    cells = [(r.exception_type, r.endpoint, r.message_type, r.messages, r.last_24h, r.previous_24h,
-              f"{in_utc(r.last_seen):%Y-%m-%d %H:%M}" if r.last_seen else "", (r.sample_message or "")[:80]) for r in rows[:count]]  # fmt: skip
+    cells = [
+        (
+            r.exception_type,
+            r.endpoint,
+            r.message_type,
+            r.messages,
+            r.last_24h,
+            r.previous_24h,
+            f"{in_utc(r.last_seen):%Y-%m-%d %H:%M}" if r.last_seen else "",
+            (r.sample_message or "")[:80],
+        )
+        for r in rows[:count]
+    ]
     show(session, names, cells)
-    counts(session, {"groups": len(rows), "messages": sum(r.messages for r in rows), "last_24h": sum(r.last_24h for r in rows),
-                     "previous_24h": sum(r.previous_24h for r in rows), "csv": csv, "out": out})  # fmt: skip
+    counts(
+        session,
+        {
+            "groups": len(rows),
+            "messages": sum(r.messages for r in rows),
+            "last_24h": sum(r.last_24h for r in rows),
+            "previous_24h": sum(r.previous_24h for r in rows),
+            "csv": csv,
+            "out": out,
+        },
+    )
 
 
 def _written(df: DataFrame, out: str | None) -> None:

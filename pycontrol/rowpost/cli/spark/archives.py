@@ -14,7 +14,18 @@ from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, counter, counts, imported, local_folder, remark, running, show
+from rowpost.cli.spark.running import (
+    ArchiveArgument,
+    SparkOptions,
+    StreamOptions,
+    counter,
+    counts,
+    imported,
+    local_folder,
+    remark,
+    running,
+    show,
+)
 
 if TYPE_CHECKING:
     from rowpost.database.connection import Connection
@@ -34,14 +45,22 @@ def archive(
         typer.Option(
             "--checkpoint",
             metavar="DIR",
-            help="Where Spark stores its progress. Default: a folder in DIR. A new one continues where the archive ends.",
+            help=(
+                "Where Spark stores its progress. Default: a folder in DIR. A new one continues where the archive ends."
+            ),
         ),
     ] = None,
 ) -> ExitCode:
-    """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is restarted."""
+    """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is
+    restarted.
+    """
     names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     name, span = ",".join(names), archiving.interval
-    chosen = {"allowConsumers": archiving.shared, "takeOver": archiving.take_over, "failOnDataLoss": not archiving.accept_loss}
+    chosen = {
+        "allowConsumers": archiving.shared,
+        "takeOver": archiving.take_over,
+        "failOnDataLoss": not archiving.accept_loss,
+    }
     local_folder(folder, is_new=True)
     with session.deployed() as database:
         with imported():
@@ -51,13 +70,27 @@ def archive(
             from rowpost.spark.jobs import archive as jobs
 
             job = jobs.ArchiveJob(
-                name, folder, session.environment, archiving.mode, None if span is None else jobs.trigger_of(span),
-                archiving.max_rows, checkpoint, tuple((option, str(value).lower()) for option, value in chosen.items()), archiving.max_bytes or DEFAULT_BYTES,
-            )  # fmt: skip
+                name,
+                folder,
+                session.environment,
+                archiving.mode,
+                None if span is None else jobs.trigger_of(span),
+                archiving.max_rows,
+                checkpoint,
+                tuple((option, str(value).lower()) for option, value in chosen.items()),
+                archiving.max_bytes or DEFAULT_BYTES,
+            )
             try:
-                done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), [*receive, *stream.in_spark(spark)])
+                done = jobs.run(
+                    spark,
+                    job,
+                    counter(session, "{of} messages archived in {done} batches"),
+                    [*receive, *stream.in_spark(spark)],
+                )
             except KeyboardInterrupt:
-                raise CommandInterrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
+                raise CommandInterrupted(
+                    f"what was archived of {name} is kept; run the same command again to continue"
+                ) from None
     return archiving.report(session, name, {**done, "out": folder})
 
 
@@ -65,13 +98,24 @@ def retain(
     session: Session,
     archive: ArchiveArgument,
     policy: Annotated[
-        Path, typer.Argument(metavar="POLICY", help="A YAML file with rules: see docs/guides/spark-archive.md.", exists=True, dir_okay=False)
+        Path,
+        typer.Argument(
+            metavar="POLICY",
+            help="A YAML file with rules: see docs/guides/spark-archive.md.",
+            exists=True,
+            dir_okay=False,
+        ),
     ],
-    apply: Annotated[bool, typer.Option("--apply", help="Change the archive. Without it, only show the changes.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Change the archive. Without it, only show the changes.")
+    ] = False,
     *,
     options: SparkOptions,
 ) -> ExitCode:
-    """Delete or redact messages in an archive and in its decoded tables by rules. Without --apply, only show what would change. Exit code 1 if such a table is missing."""
+    """Delete or redact messages in an archive and in its decoded tables by rules.
+
+    Without --apply, only show what would change. Exit code 1 if such a table is missing.
+    """
     from rowpost.spark.archive.policy import read_policy
 
     rules = read_policy(policy)
@@ -79,10 +123,15 @@ def retain(
     with running(session, options, "retain") as spark:
         from rowpost.spark.jobs import retain as job
 
-        steps, done = job.run(spark, archive, rules, datetime.now(UTC), apply=apply, progress=counter(session, "{done} of {of} days"))
+        steps, done = job.run(
+            spark, archive, rules, datetime.now(UTC), apply=apply, progress=counter(session, "{done} of {of} days")
+        )
     show(session, ("queue", "day", "action", "messages", "bytes"), [tuple(step.values()) for step in steps])
     if not apply:
-        remark(session, "Nothing was changed. To make these changes, add --apply." if steps else "No message matches a rule.")
+        remark(
+            session,
+            "Nothing was changed. To make these changes, add --apply." if steps else "No message matches a rule.",
+        )
     _name_missing(session, done["copies_missing"], "delete the rows there")
     counts(session, {"applied": apply, "planned": sum(step["messages"] for step in steps), **done}, steps=steps)
     return ExitCode.FINDING if done["copies_missing"] else ExitCode.OK
@@ -91,7 +140,9 @@ def retain(
 def compact(
     session: Session,
     archive: ArchiveArgument,
-    older_than: Annotated[str, typer.Option("--older-than", metavar="DURATION", help="Only files that are older than this.")] = "0s",
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="DURATION", help="Only files that are older than this.")
+    ] = "0s",
     *,
     options: SparkOptions,
 ) -> None:
@@ -103,8 +154,11 @@ def compact(
 
         done = job.run(spark, archive, datetime.now(UTC), span, counter(session, "{done} files merged to {of}"))
     if done["files_before"]:
-        remark(session, "Programs that read the Parquet files of this archive without the table's log count merged messages twice: "
-                        "let them read it as a Delta table.")  # fmt: skip
+        remark(
+            session,
+            "Programs that read the Parquet files of this archive without the table's log count merged messages twice: "
+            "let them read it as a Delta table.",
+        )
     counts(session, done)
 
 
@@ -112,17 +166,33 @@ def erase(
     session: Session,
     archive: ArchiveArgument,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why, for the receipt, such as the number of the request. Do not name the person.")
+        str,
+        typer.Option(
+            "--reason",
+            metavar="TEXT",
+            help="Why, for the receipt, such as the number of the request. Do not name the person.",
+        ),
     ],
-    where: Annotated[str | None, typer.Option("--where", metavar="SQL", help="A SQL condition on the archive's columns.")] = None,
-    ids: Annotated[
-        Path | None, typer.Option("--ids", metavar="FILE", help="A file with the id of one message in each line.", exists=True, dir_okay=False)
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="A SQL condition on the archive's columns.")
     ] = None,
-    idle: Annotated[bool, typer.Option("--idle", help="No job writes to the archive now: also delete files that a job may be writing.")] = False,
+    ids: Annotated[
+        Path | None,
+        typer.Option(
+            "--ids", metavar="FILE", help="A file with the id of one message in each line.", exists=True, dir_okay=False
+        ),
+    ] = None,
+    idle: Annotated[
+        bool,
+        typer.Option("--idle", help="No job writes to the archive now: also delete files that a job may be writing."),
+    ] = False,
     *,
     options: SparkOptions,
 ) -> ExitCode:
-    """Erase messages with all their copies in an archive, and write a receipt. Time travel ends here. Exit code 1 if a job is writing such a message now."""
+    """Erase messages with all their copies in an archive, and write a receipt.
+
+    Time travel ends here. Exit code 1 if a job is writing such a message now.
+    """
     if where is None and ids is None:
         raise Refused("Say what to erase: --where with a condition, --ids with a file, or both.", ExitCode.USAGE)
     local_folder(archive)
@@ -131,15 +201,25 @@ def erase(
 
         selection = job.Erasure(where, () if ids is None else job.read_lines(ids))
         done = job.run(
-            spark, archive, selection, reason, datetime.now(UTC), idle=idle, progress=counter(session, "{done} messages erased in {of} files")
+            spark,
+            archive,
+            selection,
+            reason,
+            datetime.now(UTC),
+            idle=idle,
+            progress=counter(session, "{done} messages erased in {of} files"),
         )
     remark(session, f"The messages cannot be brought back. Time travel to versions before {done['version']} has ended.")
     if done["unfinished"]:
         remark(session, f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. "
                      "Run the command again when it has committed them, or with --idle if it was killed.")  # fmt: skip
     for place, rows in done["copies_undecided"].items():
-        remark(session, f"The condition cannot be applied to {rows:,} rows of {place}: the archive has no such messages any more, and the table lacks a column "
-                     f"of the condition. Erase them by their ids (--ids), or by the table's own columns: rowpost spark erase {place} --where SQL.")  # fmt: skip
+        remark(
+            session,
+            f"The condition cannot be applied to {rows:,} rows of {place}: the archive has no such messages any more, "
+            "and the table lacks a column of the condition. Erase them by their ids (--ids), or by the table's own "
+            f"columns: rowpost spark erase {place} --where SQL.",
+        )
     _name_missing(session, done["copies_missing"], "erase them there: rowpost spark erase PLACE --ids FILE")
     counts(session, done)
     return ExitCode.FINDING if done["unfinished"] or done["copies_missing"] or done["copies_undecided"] else ExitCode.OK
@@ -157,19 +237,31 @@ def verify(
     queue: Annotated[
         str | None,
         typer.Argument(
-            metavar="[QUEUE]", help="Compare with the messages that are now in this queue.", autocompletion=queue_names, show_default=False
+            metavar="[QUEUE]",
+            help="Compare with the messages that are now in this queue.",
+            autocompletion=queue_names,
+            show_default=False,
         ),
     ] = None,
-    sweep: Annotated[bool, typer.Option("--sweep", help="First remove what killed writers left. Use it only while no job writes.")] = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="First remove what killed writers left. Use it only while no job writes.")
+    ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="First remove later copies of messages, and take files that cannot be read out of the table.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="First remove later copies of messages, and take files that cannot be read out of the table.",
+        ),
     ] = False,
     absent: Annotated[
         Path | None,
         typer.Option(
             "--absent",
             metavar="FILE",
-            help="Search all files of the archive, and of its decoded tables, for the ids or texts in this file, one in each line.",
+            help=(
+                "Search all files of the archive, and of its decoded tables, for the ids or texts in this file, one in "
+                "each line."
+            ),
             exists=True,
             dir_okay=False,
         ),
@@ -180,7 +272,10 @@ def verify(
     """Check an archive: counts, duplicates, missing and unreadable files. Exit code 1 with a finding."""
     local_folder(archive)
     name = None if queue is None else session.stream_name(queue)
-    with nullcontext() if name is None else session.deployed() as database, running(session, options, "verify") as spark:
+    with (
+        nullcontext() if name is None else session.deployed() as database,
+        running(session, options, "verify") as spark,
+    ):
         from rowpost.archive.source.queue_stream import describe
         from rowpost.spark.jobs import verify as job
         from rowpost.spark.jobs.archive import read_queue
@@ -190,14 +285,21 @@ def verify(
         if name is None or database is None:
             report, spooled = job.run(spark, archive), {}
         else:
-            messages, epoch = read_queue(spark, name, session.environment, columns=("id", "row_version")), describe(database, name).identity
+            messages, epoch = (
+                read_queue(spark, name, session.environment, columns=("id", "row_version")),
+                describe(database, name).identity,
+            )
             waiting = job.Waiting(name, messages, epoch)
             report, spooled = job.run(spark, archive, waiting), {"spooled": _spooled(database, name)}
         present = [] if absent is None else job.absent(spark, archive, read_lines(absent))
     findings = [*report.findings, *present]
     show(session, ("queue", "day", "messages", "bytes"), report.days)
     if findings or report.notes:
-        show(session, ("finding", "details", "what to do"), [(each.kind, each.what, each.advice) for each in (*findings, *report.notes)])
+        show(
+            session,
+            ("finding", "details", "what to do"),
+            [(each.kind, each.what, each.advice) for each in (*findings, *report.notes)],
+        )
     details, notes = ([vars(each) for each in remarks] for remarks in (findings, report.notes))
     counts(session, {**report.counts, "findings": len(findings), **spooled, **mended}, details=details, notes=notes)
     return ExitCode.FINDING if findings else ExitCode.OK

@@ -11,7 +11,16 @@ import typer
 
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, counter, counts, local_folder, remark, running, show
+from rowpost.cli.spark.running import (
+    ArchiveArgument,
+    SparkOptions,
+    counter,
+    counts,
+    local_folder,
+    remark,
+    running,
+    show,
+)
 
 if TYPE_CHECKING:
     from rowpost.spark.jobs.schemas import Proposal, SchemaChange
@@ -23,11 +32,17 @@ def decode(
     session: Session,
     archive: ArchiveArgument,
     out: Annotated[str, typer.Argument(metavar="OUT", help="A folder for the tables, or a URI.")],
-    schemas: Annotated[Path, typer.Option("--schemas", metavar="FOLDER", help="The schema files of the message types.", file_okay=False)],
+    schemas: Annotated[
+        Path,
+        typer.Option("--schemas", metavar="FOLDER", help="The schema files of the message types.", file_okay=False),
+    ],
     *,
     options: SparkOptions,
 ) -> None:
-    """Write the bodies of an archive as typed columns to one Delta table for each message type. Run it again to add what is new."""
+    """Write the bodies of an archive as typed columns to one Delta table for each message type.
+
+    Run it again to add what is new.
+    """
     local_folder(archive)
     with running(session, options, "decode") as spark:
         from rowpost.spark.bodies.schema_files import read_schemas
@@ -36,12 +51,24 @@ def decode(
         done = run(spark, archive, out, read_schemas(schemas), counter(session, "{done} of {of} types decoded"))
     rows, missing = [asdict(each) for each in done["tables"]], done["without_schema"]
     names = ("message type", "added", "with rescued values", "with errors", "new columns")
-    show(session, names, [(r["message_type"], r["added"], r["rescued"], r["errors"], ", ".join(r["new_columns"])) for r in rows])
+    show(
+        session,
+        names,
+        [(r["message_type"], r["added"], r["rescued"], r["errors"], ", ".join(r["new_columns"])) for r in rows],
+    )
     for name, number in missing.items():
-        remark(session, f"{number:,} messages {f'of the type {name} have no schema' if name else 'have no type'}, and are in no table.")
+        remark(
+            session,
+            f"{number:,} messages {f'of the type {name} have no schema' if name else 'have no type'}, and are in no "
+            "table.",
+        )
     totals = {key: sum(row[key] for row in rows) for key in ("added", "rescued", "errors")}
-    counts(session, {**totals, "archive_version": done["archive_version"], "out": out, "without_schema": sum(missing.values())},
-           tables=rows, types_without_schema={name or "": number for name, number in missing.items()})  # fmt: skip
+    counts(
+        session,
+        {**totals, "archive_version": done["archive_version"], "out": out, "without_schema": sum(missing.values())},
+        tables=rows,
+        types_without_schema={name or "": number for name, number in missing.items()},
+    )
 
 
 def schemas(
@@ -49,21 +76,35 @@ def schemas(
     archive: ArchiveArgument,
     propose: Annotated[
         Path | None,
-        typer.Option("--propose", metavar="FOLDER", help="Write a schema file for each type that has none in this folder.", file_okay=False),
+        typer.Option(
+            "--propose",
+            metavar="FOLDER",
+            help="Write a schema file for each type that has none in this folder.",
+            file_okay=False,
+        ),
     ] = None,
     check: Annotated[
         Path | None,
         typer.Option(
-            "--check", metavar="FOLDER", help="Compare the bodies with the schemas in this folder. Exit code 1 if they differ.", file_okay=False
+            "--check",
+            metavar="FOLDER",
+            help="Compare the bodies with the schemas in this folder. Exit code 1 if they differ.",
+            file_okay=False,
         ),
     ] = None,
-    types: Annotated[str, typer.Option("--types", metavar="PATTERN", help="Only these message types, such as Shop.*.")] = "*",
+    types: Annotated[
+        str, typer.Option("--types", metavar="PATTERN", help="Only these message types, such as Shop.*.")
+    ] = "*",
     *,
     options: SparkOptions,
 ) -> ExitCode:
-    """Propose schemas of message types from archived bodies, or report how the bodies differ from the schemas that you keep."""
+    """Propose schemas of message types from archived bodies, or report how the bodies differ from the schemas that you
+    keep.
+    """
     if (propose is None) == (check is None):
-        raise Refused("Name one folder: with --propose to write missing schemas, or with --check to compare.", ExitCode.USAGE)
+        raise Refused(
+            "Name one folder: with --propose to write missing schemas, or with --check to compare.", ExitCode.USAGE
+        )
     local_folder(archive)
     with running(session, options, "schemas") as spark:
         from rowpost.spark.bodies.schema_files import read_schemas
@@ -82,9 +123,16 @@ def schemas(
 
 def _print_proposals(session: Session, folder: Path, found: Sequence[Proposal], written: Collection[str]) -> ExitCode:
     names = ("message type", "messages", "fields", "broken bodies", "always empty")
-    show(session, names, [(each.message_type, each.messages, each.fields, each.broken, ", ".join(each.unknown)) for each in found])
+    show(
+        session,
+        names,
+        [(each.message_type, each.messages, each.fields, each.broken, ", ".join(each.unknown)) for each in found],
+    )
     if written:
-        remark(session, "Read the files before you commit them: XML has no types, and a few bodies may not show all fields.")
+        remark(
+            session,
+            "Read the files before you commit them: XML has no types, and a few bodies may not show all fields.",
+        )
     counts(session, {"types": len(found), "written": len(written), "folder": folder}, files=sorted(written))
     return ExitCode.OK
 
@@ -92,8 +140,19 @@ def _print_proposals(session: Session, folder: Path, found: Sequence[Proposal], 
 def _print_changes(session: Session, changes: Sequence[SchemaChange]) -> ExitCode:
     if changes:
         names = ("message type", "field", "change", "schema", "messages", "of", "example")
-        show(session, names, [(each.message_type, each.field, each.kind, each.expected, each.messages, each.of, each.example) for each in changes])
+        show(
+            session,
+            names,
+            [
+                (each.message_type, each.field, each.kind, each.expected, each.messages, each.of, each.example)
+                for each in changes
+            ],
+        )
     else:
         remark(session, "All bodies have the fields and types of their schemas.")
-    counts(session, {"changes": len(changes), "types": len({each.message_type for each in changes})}, details=list(map(asdict, changes)))
+    counts(
+        session,
+        {"changes": len(changes), "types": len({each.message_type for each in changes})},
+        details=list(map(asdict, changes)),
+    )
     return ExitCode.FINDING if changes else ExitCode.OK

@@ -23,7 +23,9 @@ __all__ = ["find"]
 def find(
     session: Session,
     archive: ArchiveArgument,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The id of a message, of its row in the queue, or of a conversation.")],
+    id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of a message, of its row in the queue, or of a conversation.")
+    ],
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of messages to print.")] = 40,
 ) -> None:
     """Print the archived messages with an id. Reads only the parts of files that can hold them, and starts no Spark."""

@@ -19,7 +19,19 @@ __all__ = ["app"]
 app = typer.Typer(help="Show and forget jobs that write to queues.", no_args_is_help=True)
 
 JobKeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The job's key, or KEY@QUEUE.")]
-_COLUMNS = ("key", "queue", "state", "mode", "steps", "messages", "sent", "staged", "changed (UTC)", "started by", "login")
+_COLUMNS = (
+    "key",
+    "queue",
+    "state",
+    "mode",
+    "steps",
+    "messages",
+    "sent",
+    "staged",
+    "changed (UTC)",
+    "started by",
+    "login",
+)
 _ACTIVE = ("running", "sending")
 
 
@@ -27,7 +39,9 @@ _ACTIVE = ("running", "sending")
 def list_(
     session: Session,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Show at most this many jobs.")] = 100,
-    state: Annotated[str | None, typer.Option("--state", metavar="running|sending|done|failed", help="Show only jobs in this state.")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="running|sending|done|failed", help="Show only jobs in this state.")
+    ] = None,
 ) -> None:
     """List jobs, the one that changed last first. Operators see the jobs of all logins."""
     with session.deployed() as database:
@@ -49,14 +63,18 @@ def show(session: Session, key: JobKeyArgument) -> None:
         session.document([_document(job) for job in found])
         return
     for job in found:
-        table(session.out, ("field", "value"), [(name.replace("_", " "), value) for name, value in _document(job).items()])
+        table(
+            session.out, ("field", "value"), [(name.replace("_", " "), value) for name, value in _document(job).items()]
+        )
 
 
 @command(app)
 def forget(
     session: Session,
     key: JobKeyArgument,
-    force: Annotated[bool, typer.Option("--force", help="Forget a job that is running or sending: its process has ended.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Forget a job that is running or sending: its process has ended.")
+    ] = False,
     yes: YesOption = False,
 ) -> None:
     """Forget a job, so that its key can be used again. Messages that it has sent stay in the queue."""
@@ -69,11 +87,14 @@ def forget(
         whole = job.whole
         if whole.state in _ACTIVE and not force:
             raise Refused(
-                f"The job {whole.job_key!r} is {whole.state} since {whole.changed_at:%Y-%m-%d %H:%M:%S} UTC, started by {whole.started_by}. "
-                "If you run it again under its key, it sends the rest. If its process has ended and you want to give it up, add --force.",
+                f"The job {whole.job_key!r} is {whole.state} since {whole.changed_at:%Y-%m-%d %H:%M:%S} UTC, started "
+                f"by {whole.started_by}. If you run it again under its key, it sends the rest. If its process has "
+                "ended and you want to give it up, add --force.",
                 ExitCode.FAILED,
             )
-        session.confirm(f"Forget the job {whole.job_key!r}? {_sent(whole)} If it runs again, these are sent again.", yes)
+        session.confirm(
+            f"Forget the job {whole.job_key!r}? {_sent(whole)} If it runs again, these are sent again.", yes
+        )
         gone = forget_job(database, job)
     if session.as_json:
         session.document({"forgotten": gone is not None, **_document(gone or job)})
@@ -84,12 +105,16 @@ def forget(
 def _find(database: Connection, key: str) -> list[NamedJob]:
     found = find_jobs(database, key)
     if not found:
-        raise Refused(f"There is no job {key!r} of this login. To list the jobs, run: rowpost spark jobs list", ExitCode.NOT_FOUND)
+        raise Refused(
+            f"There is no job {key!r} of this login. To list the jobs, run: rowpost spark jobs list", ExitCode.NOT_FOUND
+        )
     return found
 
 
 def _sent(job: WriteJob) -> str:
-    return f"It had sent {job.messages_sent:,} messages in {job.parts_sent} parts to {job.destination}; they stay there."
+    return (
+        f"It had sent {job.messages_sent:,} messages in {job.parts_sent} parts to {job.destination}; they stay there."
+    )
 
 
 def _document(named: NamedJob) -> dict[str, object]:
@@ -102,6 +127,15 @@ def _row(named: NamedJob) -> tuple[object, ...]:
     job = named.whole
     messages = "-" if job.messages is None else f"{job.messages:,}"
     return (
-        job.key, job.destination, job.state, job.mode, len(named.steps), messages, f"{job.messages_sent:,}", f"{job.messages_staged:,}",
-        f"{job.changed_at:%Y-%m-%d %H:%M:%S}", job.started_by or "-", job.owner_login,
-    )  # fmt: skip
+        job.key,
+        job.destination,
+        job.state,
+        job.mode,
+        len(named.steps),
+        messages,
+        f"{job.messages_sent:,}",
+        f"{job.messages_staged:,}",
+        f"{job.changed_at:%Y-%m-%d %H:%M:%S}",
+        job.started_by or "-",
+        job.owner_login,
+    )

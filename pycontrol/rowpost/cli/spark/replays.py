@@ -1,4 +1,6 @@
-"""rowpost spark replay: send messages from an archive. rowpost spark replays list, cancel: the replays of an archive, without Spark."""
+"""rowpost spark replay: send messages from an archive. rowpost spark replays list, cancel: the replays of an archive,
+without Spark.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,17 @@ from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, counter, counts, imported, local_folder, registered_queues, running, show
+from rowpost.cli.spark.running import (
+    ArchiveArgument,
+    SparkOptions,
+    counter,
+    counts,
+    imported,
+    local_folder,
+    registered_queues,
+    running,
+    show,
+)
 from rowpost.transport.maintenance import waiting
 
 if TYPE_CHECKING:
@@ -29,32 +41,62 @@ def replay(
     session: Session,
     folder: ArchiveArgument,
     job: Annotated[
-        str, typer.Option("--job", metavar="KEY", help="The key of this job. Messages are sent once per key, even if the job runs again.")
+        str,
+        typer.Option(
+            "--job",
+            metavar="KEY",
+            help="The key of this job. Messages are sent once per key, even if the job runs again.",
+        ),
     ],
     queue: Annotated[
         str | None,
-        typer.Argument(metavar="[QUEUE]", help="The destination. Omit it with --to-original.", autocompletion=queue_names, show_default=False),
+        typer.Argument(
+            metavar="[QUEUE]",
+            help="The destination. Omit it with --to-original.",
+            autocompletion=queue_names,
+            show_default=False,
+        ),
     ] = None,
-    to_original: Annotated[bool, typer.Option("--to-original", help="Send each message to the queue in which it failed.")] = False,
+    to_original: Annotated[
+        bool, typer.Option("--to-original", help="Send each message to the queue in which it failed.")
+    ] = False,
     where: Annotated[
         str | None,
         typer.Option(
             "--where",
             metavar="SQL",
-            help="A SQL condition on the archive's columns, such as \"day = '2026-11-20' and exception_type like '%Timeout%'\".",
+            help=(
+                "A SQL condition on the archive's columns, such as \"day = '2026-11-20' and exception_type like "
+                "'%Timeout%'\"."
+            ),
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Send only this many messages, the oldest first.")] = None,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Maximum number of messages per second.")] = None,
-    ramp: Annotated[str | None, typer.Option("--ramp", metavar="1,10,100", help="Send in steps of these sizes first, then the rest.")] = None,
-    pause: Annotated[str, typer.Option("--pause", metavar="DURATION", help="Wait this long after each step of --ramp.")] = "10s",
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Send only this many messages, the oldest first.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.01, help="Maximum number of messages per second.")
+    ] = None,
+    ramp: Annotated[
+        str | None,
+        typer.Option("--ramp", metavar="1,10,100", help="Send in steps of these sizes first, then the rest."),
+    ] = None,
+    pause: Annotated[
+        str, typer.Option("--pause", metavar="DURATION", help="Wait this long after each step of --ramp.")
+    ] = "10s",
     max_depth: Annotated[
         int | None,
         typer.Option(
-            "--max-depth", metavar="N", min=1, help="Wait while the destination has more than N messages waiting, with those of the next step."
+            "--max-depth",
+            metavar="N",
+            min=1,
+            help="Wait while the destination has more than N messages waiting, with those of the next step.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count by destination and message type what would be sent, and send nothing.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Count by destination and message type what would be sent, and send nothing."),
+    ] = False,
     *,
     options: SparkOptions,
 ) -> None:
@@ -74,16 +116,30 @@ def replay(
 
             asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds(), max_depth)
             try:
-                done = jobs.rehearse(spark, folder, asked, resolve) if dry_run else jobs.run(
-                    spark, folder, asked, environment=session.environment, resolve_queues=resolve,
-                    progress=counter(session, "{done} of {of} messages sent"), depth=lambda queue: waiting(database, queue, max_depth or 0),
-                )  # fmt: skip
+                done = (
+                    jobs.rehearse(spark, folder, asked, resolve)
+                    if dry_run
+                    else jobs.run(
+                        spark,
+                        folder,
+                        asked,
+                        environment=session.environment,
+                        resolve_queues=resolve,
+                        progress=counter(session, "{done} of {of} messages sent"),
+                        depth=lambda queue: waiting(database, queue, max_depth or 0),
+                    )
+                )
             except KeyboardInterrupt:
                 if dry_run:
                     raise
-                raise CommandInterrupted("some messages were sent; run the same command again to send the rest") from None
+                raise CommandInterrupted(
+                    "some messages were sent; run the same command again to send the rest"
+                ) from None
     if done.get("would_send"):
-        rows = [(each["queue"], each["message_type"] or "-", each["messages"], each["body_bytes"]) for each in done["would_send"]]
+        rows = [
+            (each["queue"], each["message_type"] or "-", each["messages"], each["body_bytes"])
+            for each in done["would_send"]
+        ]
         show(session, ("queue", "message type", "messages", "body bytes"), rows)
     counts(session, done)
 
@@ -97,7 +153,9 @@ def _ramp(text: str | None) -> tuple[int, ...]:
 
 @command(app, "list")
 def list_(session: Session, folder: ArchiveArgument) -> None:
-    """List replays with their state: choosing (without a plan: it is running, or was killed), sending, done or cancelled."""
+    """List replays with their state: choosing (without a plan: it is running, or was killed), sending, done or
+    cancelled.
+    """
     local_folder(folder)
     with imported():
         from rowpost.archive.folder import ArchiveFolder
@@ -107,7 +165,12 @@ def list_(session: Session, folder: ArchiveArgument) -> None:
     if session.as_json:
         session.document([asdict(each) for each in found])
     elif found:
-        table(session.out, ("key", "state", "messages", "sent", "queue", "where"), [_row(each) for each in found], right=("messages", "sent"))
+        table(
+            session.out,
+            ("key", "state", "messages", "sent", "queue", "where"),
+            [_row(each) for each in found],
+            right=("messages", "sent"),
+        )
     else:
         session.out.print("There are no replays.")
 
@@ -132,13 +195,17 @@ def cancel(
     if session.as_json:
         session.document({"cancelled": True, **asdict(known)})
     else:
-        again = "The key can be used again." if known.state == CHOOSING else "Messages that were sent stay in their queues."
+        again = (
+            "The key can be used again." if known.state == CHOOSING else "Messages that were sent stay in their queues."
+        )
         session.out.print(f"Cancelled the replay {key}. {again}", markup=False)
 
 
 def _left(known: StoredReplay) -> str:
     return (
-        "It has sent nothing." if known.messages is None else f"It has sent {known.sent:,} of {known.messages:,} messages; the others are not sent."
+        "It has sent nothing."
+        if known.messages is None
+        else f"It has sent {known.sent:,} of {known.messages:,} messages; the others are not sent."
     )
 
 

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from rowpost.spark.progress import Receiver
 
 __all__ = [
-    "ArchiveArgument", "SparkOptions", "StreamOptions", "counter", "counts", "imported", "local_folder", "registered_queues", "remark", "result_folder", "running", "show",
+    "ArchiveArgument", "SparkOptions", "StreamOptions", "counter", "counts", "imported", "local_folder",
+    "registered_queues", "remark", "result_folder", "running", "show",
 ]  # fmt: skip
 
-ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")]
+ArchiveArgument = Annotated[
+    str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")
+]
 _PROGRESS_INTERVAL_S = 0.3
 _SECRET = ("password", "pwd=", "secret", "token", "access.key", "account.key")
 
@@ -41,12 +44,18 @@ class SparkOptions:
 
     master: Annotated[
         str | None,
-        typer.Option("--master", metavar="URL", help="Where Spark runs, such as local[4], spark://…, yarn or sc://…. Default: this machine.",
+        typer.Option("--master", metavar="URL", help=(
+            "Where Spark runs, such as local[4], spark://…, yarn or sc://…. Default: this "
+            "machine."
+        ),
                      show_default=False),
     ] = None  # fmt: skip
     conf: Annotated[
         list[str] | None,
-        typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, such as spark.driver.memory=4g. May be repeated. Do not pass secrets.",
+        typer.Option("--conf", metavar="KEY=VALUE", help=(
+            "A Spark setting, such as spark.driver.memory=4g. May be repeated. Do not pass "
+            "secrets."
+        ),
                      show_default=False),
     ] = None  # fmt: skip
 
@@ -60,7 +69,8 @@ class SparkOptions:
                 raise typer.BadParameter(f"{each!r} is not of the form KEY=VALUE", param_hint="--conf")
             if any(word in each.lower() for word in _SECRET):
                 raise typer.BadParameter(
-                    f"{key} looks like a secret. Spark shows its settings to everyone who can list processes. Pass it as an environment variable instead",
+                    f"{key} looks like a secret. Spark shows its settings to everyone who can list processes. Pass it "
+                    "as an environment variable instead",
                     param_hint="--conf",
                 )
             found[key] = value
@@ -73,7 +83,14 @@ class StreamOptions(ProgressOptions):
 
     ui: Annotated[
         int | None,
-        typer.Option("--ui", metavar="PORT", help="Serve Spark's web pages at this port. They have no login.", min=1, max=65535, show_default=False),
+        typer.Option(
+            "--ui",
+            metavar="PORT",
+            help="Serve Spark's web pages at this port. They have no login.",
+            min=1,
+            max=65535,
+            show_default=False,
+        ),
     ] = None
 
     def in_spark(self, spark: SparkSession) -> list[Receiver]:
@@ -88,7 +105,8 @@ class StreamOptions(ProgressOptions):
 def running(session: Session, options: SparkOptions, doing: str, ui: int | None = None) -> Iterator[SparkSession]:
     """Run the block with a Spark session and a progress bar. Spark's errors are raised as rowpost's errors.
 
-    A session that existed before the block is not stopped. `ui` is the port of Spark's web pages, which are off without it.
+    A session that existed before the block is not stopped. `ui` is the port of Spark's web pages, which are off without
+    it.
     """
     try:
         from rowpost.spark.broken_pipes import hide_end_of_counters
@@ -100,7 +118,11 @@ def running(session: Session, options: SparkOptions, doing: str, ui: int | None 
         _hide_py4j()
     except ImportError as error:
         raise missing_package("spark", error) from error
-    pages = {} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"}
+    pages = (
+        {}
+        if ui is None
+        else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"}
+    )
     settings = options.settings | pages
     with _bar(session) as bar:
         task, existed = bar.add_task("Starting Spark", total=None, said=""), is_running()
@@ -109,7 +131,10 @@ def running(session: Session, options: SparkOptions, doing: str, ui: int | None 
         if not is_connect(spark) and not existed:
             hide_end_of_counters(spark)
         if ui is not None and not is_connect(spark):
-            session.note(f"Spark's web pages: {spark.sparkContext.uiWebUrl or 'not available, because this session started without them'}")
+            session.note(
+                "Spark's web pages: "
+                f"{spark.sparkContext.uiWebUrl or 'not available, because this session started without them'}"
+            )
         ended = threading.Event()
         watcher = threading.Thread(target=_watch, args=(spark, bar, task, ended), daemon=True)
         if session.err.is_terminal and not is_connect(spark):
@@ -128,7 +153,9 @@ def running(session: Session, options: SparkOptions, doing: str, ui: int | None 
 
 
 def _hide_py4j() -> None:
-    """Keep py4j from printing stack traces: of Ctrl-C, which ends a command well, and of errors, which the command prints in words."""
+    """Keep py4j from printing stack traces: of Ctrl-C, which ends a command well, and of errors, which the command
+    prints in words.
+    """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     root = logging.getLogger()  # to which py4j logs by itself
     if not any(isinstance(each, _NotPy4j) for each in root.filters):
@@ -181,7 +208,8 @@ def _watch(spark: SparkSession, bar: Progress, task: Any, ended: threading.Event
 
 
 def local_folder(path: str, *, is_new: bool = False) -> None:
-    """Check, before Spark is started, that all libraries read the address of an archive alike, and that it exists if it is a local folder and not new.
+    """Check, before Spark is started, that all libraries read the address of an archive alike, and that it exists if it
+    is a local folder and not new.
 
     Raises ArchiveNotFound, SettingsError.
     """
@@ -204,5 +232,7 @@ def result_folder(path: str | None) -> None:
         delta_uri(path)
         if not ArchiveFolder(path).may_be_replaced():
             raise Refused(
-                f"{path} holds something else than an earlier result, which would be deleted. Name an empty or a new folder.", ExitCode.USAGE
+                f"{path} holds something else than an earlier result, which would be deleted. Name an empty or a new "
+                "folder.",
+                ExitCode.USAGE,
             )

@@ -14,7 +14,10 @@ __all__ = ["dialect_for", "dialect_of"]
 _HINTS = {
     "psycopg2": ". psycopg2 is its predecessor, and another package",
     "asyncpg": ", which is not asynchronous",
-    "sqlalchemy": ": a Session has it as session.connection().connection.driver_connection, with SQLAlchemy's driver postgresql+psycopg or mssql+pyodbc",
+    "sqlalchemy": (
+        ": a Session has it as session.connection().connection.driver_connection, with SQLAlchemy's driver "
+        "postgresql+psycopg or mssql+pyodbc"
+    ),
     "django": ": Django's own has it as connection.connection within atomic()",
 }
 
@@ -49,6 +52,6 @@ def dialect_of(connection: Any) -> Dialect:
     if module == "pyodbc":
         return dialect_for("sqlserver")
     raise SettingsError(
-        f"{module}'s {type(connection).__name__} is not a connection that rowpost can use. Give it a connection of psycopg 3 (the package psycopg) or of "
-        f"pyodbc{_HINTS.get(module, '')}."
+        f"{module}'s {type(connection).__name__} is not a connection that rowpost can use. Give it a connection of "
+        f"psycopg 3 (the package psycopg) or of pyodbc{_HINTS.get(module, '')}."
     )

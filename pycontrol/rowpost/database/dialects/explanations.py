@@ -27,7 +27,10 @@ def where_rights_are(statement: Statement | None, add_member: str) -> str:
     `add_member` is the engine's statement that adds a login to the role `{role}`.
     """
     if statement is None or _is_of_deployment(statement.procedure):
-        return "rowpost doctor prints the statements that give a deployment its rights, and docs/for-dbas.md lists these rights."
+        return (
+            "rowpost doctor prints the statements that give a deployment its rights, and docs/for-dbas.md lists these "
+            "rights."
+        )
     granted = "rowpost queue grant prints the statements that give the right."
     if statement.procedure.side in ("send", "receive"):
         return granted
@@ -53,36 +56,43 @@ def missing_object(statement: Statement | None, said: str, *, table: bool) -> Ro
     if feature is not None:
         return feature
     if statement is None or statement.queue is None:
-        return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
+        return SchemaMissing(
+            f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply"
+        )
     if is_of_saga(statement):
         return SagaNotDeployed(
-            f"The saga {statement.queue!r} has no table or procedures here, or they are not as they were deployed: {said}. "
-            "Run rowpost verify, which says what is missing, and rowpost apply."
+            f"The saga {statement.queue!r} has no table or procedures here, or they are not as they were deployed: "
+            f"{said}. Run rowpost verify, which says what is missing, and rowpost apply."
         )
     if table:
         return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
     return QueueNotFound(
-        f"No queue named {statement.queue!r} with the procedure {statement.procedure.name} is in this database. If rowpost queue list shows the "
-        "queue, rowpost queue check says how to repair it; if not, rowpost queue create makes it."
+        f"No queue named {statement.queue!r} with the procedure {statement.procedure.name} is in this database. If "
+        "rowpost queue list shows the queue, rowpost queue check says how to repair it; if not, rowpost queue create "
+        "makes it."
     )
 
 
 def _missing_feature(statement: Statement | None) -> RowpostError | None:
-    """Return what to raise for a procedure that does not exist because its feature is not declared; None if it is another cause."""
+    """Return what to raise for a procedure that does not exist because its feature is not declared; None if it is
+    another cause.
+    """
     if statement is None or statement.procedure.scope == "saga" or statement.procedure.feature == CORE:
         return None
     feature, name = statement.procedure.feature, statement.procedure.name
     if statement.queue is None:
         return FeatureMissing(
-            f"{name} needs the feature {feature}, which is not deployed in this database: add `features: [{feature}]` to the "
-            "environment's file and run: rowpost apply"
+            f"{name} needs the feature {feature}, which is not deployed in this database: add `features: [{feature}]` "
+            "to the environment's file and run: rowpost apply"
         )
     if feature == "delayed":
         return QueueNotFound(
-            f"The queue {statement.queue!r} has no table of delayed messages in this database: write `{statement.queue}: "
+            f"The queue {statement.queue!r} has no table of delayed messages in this database: write "
+            f"`{statement.queue}: "
             "{delayed: true}` below `queues:` in the environment's file and run: rowpost apply"
         )
     return QueueNotFound(
-        f"No queue named {statement.queue!r} with the procedure {name} is in this database: `rowpost queue list` shows the queues; "
-        f"if it is one of them, add `features: [{feature}]` to the environment's file and run: rowpost apply"
+        f"No queue named {statement.queue!r} with the procedure {name} is in this database: `rowpost queue list` shows "
+        f"the queues; if it is one of them, add `features: [{feature}]` to the environment's file and run: rowpost "
+        "apply"
     )

@@ -18,8 +18,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: whether a call opens a transaction; "distributed": one over several SQL Servers; "commit_guarded": one that a plain COMMIT
-#: does not end, so that a handler's SQL cannot commit the removal of messages that are not handled
+#: whether a call opens a transaction; "distributed": one over several SQL Servers; "commit_guarded": one that a plain
+#: COMMIT does not end, so that a handler's SQL cannot commit the removal of messages that are not handled
 Begin = bool | Literal["distributed", "commit_guarded"]
 
 
@@ -61,7 +61,9 @@ class Statement:
     key: str | None = None
 
 
-def statement_of(engine: str, procedure: Procedure, queue: str | None, key: str | None, text: str, sizes: tuple[Any, ...] = ()) -> Statement:
+def statement_of(
+    engine: str, procedure: Procedure, queue: str | None, key: str | None, text: str, sizes: tuple[Any, ...] = ()
+) -> Statement:
     """Return the call of a procedure that an engine spells as `text`, with the driver's type hints `sizes`."""
     types_of_result = tuple(column.type for column in procedure.result)
     return Statement(
@@ -87,7 +89,8 @@ def object_name(dialect: Dialect, procedure: Procedure, key: str | None) -> str:
 def _row_maker(procedure: str, columns: tuple[str, ...], types: tuple[str, ...]) -> Callable[[Iterable[Any]], Any]:
     """Return the function that turns the values of a procedure's row into a named tuple, with the contract's columns.
 
-    Rows with bodies of messages stay plain tuples: names would cost 3 % of the processor time of receiving 100 messages.
+    Rows with bodies of messages stay plain tuples: names would cost 3 % of the processor time of receiving 100
+    messages.
     """
     if "binary" in types:
         return tuple
@@ -96,7 +99,8 @@ def _row_maker(procedure: str, columns: tuple[str, ...], types: tuple[str, ...])
 
 
 def _row_order(procedure: Procedure) -> Callable[[Any], Any] | None:
-    """Return the key by which a procedure's rows are sorted here; None if the statement itself promises the contract's order.
+    """Return the key by which a procedure's rows are sorted here; None if the statement itself promises the contract's
+    order.
 
     Neither OUTPUT nor RETURNING promises an order, and a sort on the server copies every body.
     """
@@ -109,9 +113,10 @@ class Guard(Protocol):
     """The guard of one connection, which several handlers use one after the other.
 
     Attributes:
-        ended: the command of a handler's SQL that ended the transaction, COMMIT or ROLLBACK; None if none did, or none was seen.
-        changed: what a handler may have changed: "transaction" for settings until its end, "session" for those that last, "prepared" for
-            the prepared statements.
+        ended: the command of a handler's SQL that ended the transaction, COMMIT or ROLLBACK; None if none did, or none
+            was seen.
+        changed: what a handler may have changed: "transaction" for settings until its end, "session" for those that
+            last, "prepared" for the prepared statements.
     """
 
     ended: str | None
@@ -159,25 +164,36 @@ class Dialect(Protocol):
         """Open a connection in autocommit mode. Raises DatabaseUnavailable, LoginRefused, SettingsError."""
 
     def session(self, connection: Any) -> Any:
-        """Return what `execute`, `execute_all` and `stream` use: the connection, or what keeps something on it between calls."""
+        """Return what `execute`, `execute_all` and `stream` use: the connection, or what keeps something on it between
+        calls.
+        """
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         """Spell the call of a procedure."""
 
     def execute(self, session: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
-        """Make a call; with `begin`, open the transaction in the same round trip. Rows stand in the contract's order."""
+        """Make a call; with `begin`, open the transaction in the same round trip.
 
-    def execute_all(self, session: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit) -> list[list[Any]]:
+        Rows stand in the contract's order.
+        """
+
+    def execute_all(
+        self, session: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit
+    ) -> list[list[Any]]:
         """Call several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
-    def stream(self, session: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int) -> Iterator[Any]:
+    def stream(
+        self, session: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+    ) -> Iterator[Any]:
         """Make a call; the rows, with these columns at least, come in chunks of about so many bytes."""
 
     def script(self, connection: Any, text: str) -> list[tuple[Any, ...]]:
         """Execute one batch of a script as it stands; return the rows of its last result, if any."""
 
     def join(self, connection: Any) -> bool:
-        """Open the transaction that a lent connection's driver would; return False where that is left to rowpost (autocommit)."""
+        """Open the transaction that a lent connection's driver would; return False where that is left to rowpost
+        (autocommit).
+        """
 
     def begin(self, connection: Any) -> None: ...
     def commit(self, connection: Any) -> None: ...
@@ -190,16 +206,27 @@ class Dialect(Protocol):
         """Return whether a transaction is open, begun by anybody. Asks the server only if the driver does not know."""
 
     def left_open(self, connection: Any) -> bool:
-        """Return whether a transaction is open, as far as the driver knows without asking the server; False if it does not know."""
+        """Return whether a transaction is open, as far as the driver knows without asking the server; False if it does
+        not know.
+        """
 
     def is_intact(self, session: Any, begin: Begin) -> bool:
-        """Return whether the transaction that was begun so is still open and can be committed. Asks the server only if the driver does not know."""
+        """Return whether the transaction that was begun so is still open and can be committed.
+
+        Asks the server only if the driver does not know.
+        """
 
     def found_no_transaction(self, error: BaseException | None) -> bool:
-        """Return whether a driver's error says that a COMMIT did not find the transaction that was begun. On PostgreSQL: a guarded one."""
+        """Return whether a driver's error says that a COMMIT did not find the transaction that was begun.
+
+        On PostgreSQL: a guarded one.
+        """
 
     def was_replaced(self, connection: Any) -> bool:
-        """Return whether a handler ended the transaction and began another one. It is rolled back next. On PostgreSQL: a guarded one."""
+        """Return whether a handler ended the transaction and began another one.
+
+        It is rolled back next. On PostgreSQL: a guarded one.
+        """
 
     def is_closed(self, connection: Any) -> bool: ...
 
@@ -228,27 +255,36 @@ class Dialect(Protocol):
         """Return the keys of queues of which senders have notified since the last call, without waiting."""
 
     def reset_session(self, session: Any, changed: Collection[str]) -> None:
-        """Undo what a handler changed (`Guard.changed`), before the next one. A transaction stays open, and may be doomed."""
+        """Undo what a handler changed (`Guard.changed`), before the next one.
+
+        A transaction stays open, and may be doomed.
+        """
 
     def limit_lock_waits(self, connection: Any, milliseconds: int | None) -> None:
         """Let the session's statements wait for a lock at most so long; None: as the login's settings say."""
 
     def limit_statements(self, connection: Any, milliseconds: int) -> None:
-        """Let each statement of the session run at most so long, rounded up to what the driver counts; then it is cancelled. 0: no limit."""
+        """Let each statement of the session run at most so long, rounded up to what the driver counts; then it is
+        cancelled. 0: no limit.
+        """
 
     def executable(self, connection: Any, procedures: Sequence[str]) -> set[str]:
-        """Return the rendered names of those of the procedures that the login may execute, such as purge_queue:Sales."""
+        """Return the rendered names of those of the procedures that the login may execute, such as
+        purge_queue:Sales.
+        """
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         """Return the driver's error as one of rowpost's."""
 
     def driver_error(self) -> type[Exception]: ...
 
-    def guard(self, connection: Any, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]) -> Guard:
+    def guard(
+        self, connection: Any, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]
+    ) -> Guard:
         """Return the guard of a connection that handlers use.
 
-        It calls `refuse` with the verb of what a handler must not do, and `refuse_late` with its message if it uses the connection after its
-        end. Without `refuse`, handlers may have transactions of their own.
+        It calls `refuse` with the verb of what a handler must not do, and `refuse_late` with its message if it uses the
+        connection after its end. Without `refuse`, handlers may have transactions of their own.
         """
 
     def database_name(self, connection: Any) -> str: ...

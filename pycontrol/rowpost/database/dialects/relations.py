@@ -1,11 +1,13 @@
-"""What stands in a database under some names, asked before a deployment makes tables there: one text for each engine."""
+"""What stands in a database under some names, asked before a deployment makes tables there: one text for each
+engine.
+"""
 
 from __future__ import annotations
 
 __all__ = ["RELATIONS", "SCHEMAS"]
 
-#: one row a column of each relation that is there: name as asked, what it is (empty for a table that can hold rows of a queue, a saga or
-#: subscriptions), column, the column's type without a length, whether each insert must fill it
+#: one row a column of each relation that is there: name as asked, what it is (empty for a table that can hold rows of a
+#: queue, a saga or subscriptions), column, the column's type without a length, whether each insert must fill it
 RELATIONS = {
     "postgresql": """
 SELECT w.name,
@@ -20,7 +22,7 @@ JOIN pg_catalog.pg_class AS c ON c.oid = to_regclass(w.name)
 LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 LEFT JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
 ORDER BY c.oid, a.attnum
-""",
+""",  # noqa: E501
     "sqlserver": """
 SELECT w.value,
     CASE WHEN t.is_external = 1 THEN 'external table' WHEN t.is_memory_optimized = 1 THEN 'memory-optimized table'
@@ -34,8 +36,11 @@ INNER JOIN sys.objects AS o ON o.object_id = OBJECT_ID(w.value)
 LEFT JOIN sys.tables AS t ON t.object_id = o.object_id
 LEFT JOIN sys.columns AS c ON c.object_id = o.object_id
 ORDER BY o.object_id, c.column_id;
-""",
+""",  # noqa: E501
 }
 
 #: the schemas that the login can see
-SCHEMAS = {"postgresql": "SELECT n.nspname::text FROM pg_catalog.pg_namespace AS n", "sqlserver": "SELECT s.name FROM sys.schemas AS s;"}
+SCHEMAS = {
+    "postgresql": "SELECT n.nspname::text FROM pg_catalog.pg_namespace AS n",
+    "sqlserver": "SELECT s.name FROM sys.schemas AS s;",
+}

@@ -4,8 +4,9 @@
     Telemetry(exporters.tracers, exporters.meters)
     exporters.close()                                   # exports what is left
 
-Exports run in threads of OpenTelemetry. A collector that cannot be reached delays no message: spans that do not fit into OpenTelemetry's
-queue are dropped. `OneWarning` turns OpenTelemetry's lines about each attempt into one line of rowpost's log.
+Exports run in threads of OpenTelemetry. A collector that cannot be reached delays no message: spans that do not fit
+into OpenTelemetry's queue are dropped. `OneWarning` turns OpenTelemetry's lines about each attempt into one line of
+rowpost's log.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _DEFAULT_ENDPOINT = "http://localhost:4318"
 
 
 class OneWarning(logging.Filter):
-    """Logs once that exports fail, and once that they succeed again. As a filter, it takes the lines that OpenTelemetry logs itself.
+    """Logs once that exports fail, and once that they succeed again.
+
+    As a filter, it takes the lines that OpenTelemetry logs itself.
 
     Args:
         what: what is exported, in words.
@@ -59,8 +62,9 @@ class OneWarning(logging.Filter):
             logger.info("%s of this process are exported to %s again.", self._what, self._where)
         elif not succeeded and not self.failing:
             logger.warning(
-                "%s of this process cannot be exported to %s: %s What is not exported is dropped; messages are handled as before. Start the "
-                "collector, or correct telemetry.endpoint in the environment's file. This is logged once until an export succeeds.",
+                "%s of this process cannot be exported to %s: %s What is not exported is dropped; messages are "
+                "handled as before. Start the collector, or correct telemetry.endpoint in the environment's file. "
+                "This is logged once until an export succeeds.",
                 self._what, self._where, self._reason if self._reason.endswith(".") else f"{self._reason}.",
             )  # fmt: skip
         self.failing = not succeeded
@@ -105,10 +109,15 @@ class Exporters:
             self.meters = self._make_meters(service)
         except ValueError as error:
             self.close()
-            raise SettingsError(f"OpenTelemetry cannot start: {error} Correct the variables OTEL_… of this process.") from error
+            raise SettingsError(
+                f"OpenTelemetry cannot start: {error} Correct the variables OTEL_… of this process."
+            ) from error
 
     def close(self) -> None:
-        """Export what is left, for at most two seconds: nothing may hold a worker at its end. A collector that did not answer before gets half a second."""
+        """Export what is left, for at most two seconds: nothing may hold a worker at its end.
+
+        A collector that did not answer before gets half a second.
+        """
         if self._endings:
             thread = threading.Thread(target=self._end, name="rowpost telemetry", daemon=True)
             thread.start()
@@ -173,7 +182,9 @@ class Exporters:
 
         console = self._settings.meters == "console"
         exporter = (
-            ConsoleMetricExporter(out=sys.stdout, formatter=lambda data: f"{data.to_json(indent=None)}\n") if console else self._metric_exporter()
+            ConsoleMetricExporter(out=sys.stdout, formatter=lambda data: f"{data.to_json(indent=None)}\n")
+            if console
+            else self._metric_exporter()
         )
         reader = PeriodicExportingMetricReader(exporter, export_interval_millis=self._settings.interval * 1000)
         provider = MeterProvider([reader], resource=_resource(service))
@@ -196,10 +207,14 @@ class Exporters:
 
     # -------------------------------------------------------------- both
     def _own(self, provider: Any, key: str, name: str) -> Any:
-        """Return the provider that the program has set. The process only flushes it, because the program may use it further."""
+        """Return the provider that the program has set.
+
+        The process only flushes it, because the program may use it further.
+        """
         if type(provider).__name__.lstrip("_") == f"Proxy{name}":  # stands in until a program sets one
             logger.warning(
-                "telemetry.%s is api, and no %s is set, so that nothing is exported. Set one in the module of the handlers, or write %s: otlp.",
+                "telemetry.%s is api, and no %s is set, so that nothing is exported. Set one in the module of the "
+                "handlers, or write %s: otlp.",
                 key, name, key,
             )  # fmt: skip
         elif hasattr(provider, "force_flush"):
@@ -237,4 +252,6 @@ def _resource(service: str) -> Any:
 
     named = str(Resource.create().attributes.get("service.name") or "")
     own = {"service.name": service} if named.startswith("unknown_service") or not named else {}
-    return Resource.create({**own, "service.instance.id": str(uuid4()), "host.name": socket.gethostname(), "process.pid": os.getpid()})
+    return Resource.create(
+        {**own, "service.instance.id": str(uuid4()), "host.name": socket.gethostname(), "process.pid": os.getpid()}
+    )

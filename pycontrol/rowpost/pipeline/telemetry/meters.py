@@ -34,18 +34,29 @@ class Meters:
             return meter.create_counter(f"nservicebus.{name}", description=description)
 
         def histogram(name: str, description: str) -> Histogram:
-            return meter.create_histogram(f"nservicebus.messaging.{name}", "s", description, explicit_bucket_boundaries_advisory=BOUNDARIES_S)
+            return meter.create_histogram(
+                f"nservicebus.messaging.{name}", "s", description, explicit_bucket_boundaries_advisory=BOUNDARIES_S
+            )
 
-        self._successes = counter("messaging.successes", "Total number of messages processed successfully by the endpoint.")
+        self._successes = counter(
+            "messaging.successes", "Total number of messages processed successfully by the endpoint."
+        )
         self._fetches = counter("messaging.fetches", "Total number of messages fetched from the queue by the endpoint.")
-        self._failures = counter("messaging.failures", "Total number of messages processed unsuccessfully by the endpoint.")
+        self._failures = counter(
+            "messaging.failures", "Total number of messages processed unsuccessfully by the endpoint."
+        )
         self._handler_time = histogram("handler_time", "The time in seconds for the execution of the business code.")
-        self._critical_time = histogram("critical_time", "The time in seconds between when the message was sent until processed by the endpoint.")
+        self._critical_time = histogram(
+            "critical_time", "The time in seconds between when the message was sent until processed by the endpoint."
+        )
         self._processing_time = histogram(
             "processing_time",
-            "The time in seconds between when the message was fetched from the input queue until successfully processed by the endpoint.",
+            "The time in seconds between when the message was fetched from the input queue until successfully "
+            "processed by the endpoint.",
         )
-        self._retries = {kind: counter(f"recoverability.{name}", _RETRIES[kind]) for kind, name in _RECOVERABILITY.items()}
+        self._retries = {
+            kind: counter(f"recoverability.{name}", _RETRIES[kind]) for kind, name in _RECOVERABILITY.items()
+        }
 
     def fetched(self, tags: Tags) -> None:
         """Count an attempt."""
@@ -76,7 +87,11 @@ class Meters:
 
     def ran(self, tags: Tags, handler: str, seconds: float, error: BaseException | None) -> None:
         """Record how long a handler ran. `error` is what it raised, if anything."""
-        result = {EXECUTION_RESULT: "success"} if error is None else {EXECUTION_RESULT: "failure", ERROR_TYPE: error_type(error)}
+        result = (
+            {EXECUTION_RESULT: "success"}
+            if error is None
+            else {EXECUTION_RESULT: "failure", ERROR_TYPE: error_type(error)}
+        )
         self._handler_time.record(seconds, {**_without_handlers(tags), MESSAGE_HANDLER_TYPE: handler, **result})
 
 

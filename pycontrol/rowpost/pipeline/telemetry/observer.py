@@ -4,8 +4,9 @@
     endpoint.observe(telemetry)                                     # sends and handlers
     Pipeline(database, "Sales", endpoint, observers=[telemetry.pipeline("Sales")])
 
-An attempt begins before the handlers run, and its span ends when the transaction has ended. In a batch, a span's time ends with its own
-handlers, and its status is known with the commit. An attempt that was rolled back together with others counts as a fetch only.
+An attempt begins before the handlers run, and its span ends when the transaction has ended. In a batch, a span's time
+ends with its own handlers, and its status is known with the commit. An attempt that was rolled back together with
+others counts as a fetch only.
 """
 
 from __future__ import annotations
@@ -169,7 +170,8 @@ class QueueTelemetry(Observer):
         self._types: set[str] = set()
         #: what ends the attempt whose handlers run
         self._running: tuple[_Attempt, Token[_Attempt | None], Token[Context] | None] | None = None
-        #: attempts whose handlers have ended in a transaction that is not measured yet, each with why the message was discarded
+        #: attempts whose handlers have ended in a transaction that is not measured yet, each with why the message was
+        #: discarded
         self._open: list[tuple[_Attempt, Discard | None]] = []
 
     def began(self) -> None:
@@ -188,7 +190,10 @@ class QueueTelemetry(Observer):
             self._running[0].error = error
 
     def ended(self, result: Caused | Outcome) -> None:
-        """End a failed attempt, with which its whole batch is rolled back. Others end with their transaction, see `measured`."""
+        """End a failed attempt, with which its whole batch is rolled back.
+
+        Others end with their transaction, see `measured`.
+        """
         attempt = self._leave()
         if attempt is None:
             return
@@ -212,7 +217,9 @@ class QueueTelemetry(Observer):
         if measurement.kind in _DONE:
             done = [each for each in self._open if (each[1] is None) == (measurement.kind is Kind.HANDLED)]
             self._open = [each for each in self._open if each not in done]
-            for (attempt, discard), processing, critical in zip(done, measurement.processing, measurement.critical, strict=False):
+            for (attempt, discard), processing, critical in zip(
+                done, measurement.processing, measurement.critical, strict=False
+            ):
                 self._succeed(attempt, discard, processing, critical)
 
     def close(self) -> None:
@@ -261,7 +268,10 @@ class QueueTelemetry(Observer):
             self._meters.failed(attempt.tags, attempt.error)
             self._meters.treated(attempt.tags, outcome.kind, attempt.error)
         if attempt.span is not None:
-            fail(attempt.span, attempt.error or outcome.error or f"{outcome.kind.value}: the message is handled again at once")
+            fail(
+                attempt.span,
+                attempt.error or outcome.error or f"{outcome.kind.value}: the message is handled again at once",
+            )
         self._end(attempt)
 
     def _roll_back(self) -> None:

@@ -1,8 +1,11 @@
-"""Translate between the headers of a message and the context of a trace, and end spans. All functions are free of state.
+"""Translate between the headers of a message and the context of a trace, and end spans.
 
-The rules are those of NServiceBus's ActivityFactory and ContextPropagation: a message continues the trace that its header `traceparent`
-names. If its header StartNewTrace is True, it starts a trace with a link to that one. Baggage is escaped as .NET's `Uri.EscapeDataString`
-does it, and not as OpenTelemetry's own propagator, which writes a blank as `+`.
+All functions are free of state.
+
+The rules are those of NServiceBus's ActivityFactory and ContextPropagation: a message continues the trace that its
+header `traceparent` names. If its header StartNewTrace is True, it starts a trace with a link to that one. Baggage is
+escaped as .NET's `Uri.EscapeDataString` does it, and not as OpenTelemetry's own propagator, which writes a blank as
+`+`.
 """
 
 from __future__ import annotations
@@ -72,7 +75,11 @@ def _with_baggage(text: str | None, context: Context) -> Context:
 
 def attributes_of(headers: Headers) -> dict[str, str]:
     """Return the attributes that the headers of a message become."""
-    return {attribute: value[:LONGEST_ATTRIBUTE] for header, attribute in HEADER_ATTRIBUTES.items() if isinstance(value := headers.get(header), str)}
+    return {
+        attribute: value[:LONGEST_ATTRIBUTE]
+        for header, attribute in HEADER_ATTRIBUTES.items()
+        if isinstance(value := headers.get(header), str)
+    }
 
 
 def succeed(span: Span) -> None:
@@ -81,7 +88,10 @@ def succeed(span: Span) -> None:
 
 
 def fail(span: Span, error: BaseException | str) -> None:
-    """Set the status of a span, and record the exception if there is one. A text that its class cannot make is replaced."""
+    """Set the status of a span, and record the exception if there is one.
+
+    A text that its class cannot make is replaced.
+    """
     if isinstance(error, str):
         span.set_status(Status(StatusCode.ERROR, error))
         return
@@ -89,5 +99,10 @@ def fail(span: Span, error: BaseException | str) -> None:
     span.set_status(Status(StatusCode.ERROR, text))
     if span.is_recording():
         stack = cut_stack("".join(traceback.format_exception(error)))
-        facts: dict[str, str | bool] = {"type": error_type(error), "message": text, "stacktrace": stack, "escaped": True}
+        facts: dict[str, str | bool] = {
+            "type": error_type(error),
+            "message": text,
+            "stacktrace": stack,
+            "escaped": True,
+        }
         span.add_event("exception", {f"exception.{name}": value for name, value in facts.items()})

@@ -1,7 +1,7 @@
 """Parse message headers into typed columns of a DataFrame. The main function is `parse_headers`.
 
-The functions give to Spark what arrow_headers.py parses. The result is the same in every session, whatever its time zone is and whether it is
-in ANSI mode.
+The functions give to Spark what arrow_headers.py parses. The result is the same in every session, whatever its time
+zone is and whether it is in ANSI mode.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def read_headers(headers: Column) -> Column:
 
 
 def readable_headers(headers: Column, id: Column) -> Column:
-    """Parse as `read_headers` does. No headers at all are null; a task that reads others which are not a JSON object raises InvalidMessage."""
+    """Parse as `read_headers` does.
+
+    No headers at all are null; a task that reads others which are not a JSON object raises InvalidMessage.
+    """
     return F.arrow_udf(_readable, _MAP)(headers, id)  # type: ignore[call-overload, no-any-return]  # its annotation forgets MapType
 
 
@@ -71,6 +74,7 @@ def _readable(headers: pa.Array, ids: pa.Array) -> pa.Array:
     for read, text, id in zip(found, headers.to_pylist(), ids.to_pylist(), strict=True):
         if text and not read.is_valid:
             raise InvalidMessage(
-                f"The headers of the message {id} are not a JSON object, so that no endpoint can read it. Add to the condition: headers_valid"
+                f"The headers of the message {id} are not a JSON object, so that no endpoint can read it. Add to the "
+                "condition: headers_valid"
             )
     return found

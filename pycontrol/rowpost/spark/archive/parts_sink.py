@@ -1,8 +1,9 @@
-"""The Spark sink that writes files of an archive's table: tasks write them, and the driver learns of them when all have succeeded.
+"""The Spark sink that writes files of an archive's table: tasks write them, and the driver learns of them when all have
+succeeded.
 
-`write_files` and `merge_files` in rows.py use it. The sink commits nothing to the table. It leaves the descriptions of the
-files in a file below `_rowpost/new`, which the driver reads and deletes. If a task fails, Spark calls `abort`, which deletes
-the files of the others.
+`write_files` and `merge_files` in rows.py use it. The sink commits nothing to the table. It leaves the descriptions of
+the files in a file below `_rowpost/new`, which the driver reads and deletes. If a task fails, Spark calls `abort`,
+which deletes the files of the others.
 
 The alternative `DataFrame.mapInArrow` needs pandas, which nothing else here does.
 """
@@ -35,7 +36,11 @@ class _Written(WriterCommitMessage):
 
 
 class PartsSink(DataSource):
-    """The format rowpost_parts. Options: path (the table's folder), name (starts the names of the files), schema (of the files, as JSON) and parse (the headers of messages: true or false)."""
+    """The format rowpost_parts.
+
+    Options: path (the table's folder), name (starts the names of the files), schema (of the files, as JSON) and parse
+    (the headers of messages: true or false).
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -68,4 +73,6 @@ class _PartsWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete the files of the tasks that have succeeded."""
-        ArchiveFolder(self._root).delete(file.path for each in messages if isinstance(each, _Written) for file in each.files)
+        ArchiveFolder(self._root).delete(
+            file.path for each in messages if isinstance(each, _Written) for file in each.files
+        )

@@ -71,7 +71,9 @@ def read_policy(path: Path) -> Retention:
 
 
 def _rule(node: Node) -> Rule:
-    given = {key: read(node, key) for key, read in (("older_than", _days), ("larger_than", _bytes)) if key in node.values}
+    given = {
+        key: read(node, key) for key, read in (("older_than", _days), ("larger_than", _bytes)) if key in node.values
+    }
     rule = decode(node, Rule, given=given)
     if node.values.keys() <= {"action"}:
         raise node.error("", f'would {rule.action} every message of every queue: say which, with queue: "*" if all')

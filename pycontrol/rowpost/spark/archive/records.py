@@ -1,9 +1,10 @@
-"""What an archive remembers beside its table, below `_rowpost`: where its messages were copied to, and which ones were deleted.
+"""What an archive remembers beside its table, below `_rowpost`: where its messages were copied to, and which ones were
+deleted.
 
-`erase` and `retain` reach the copies, which are tables of decoded messages: each place is a JSON file in `copies`, and is a table, or a folder
-of tables. `verify` does not call messages missed that were deleted, and may still be in their queue: a file in `removed` has the row versions
-of one change, and the epochs of the queue that the archive had then. A row version is a number of the queue's table, so that no id and
-nothing of a message's content is stored.
+`erase` and `retain` reach the copies, which are tables of decoded messages: each place is a JSON file in `copies`, and
+is a table, or a folder of tables. `verify` does not call messages missed that were deleted, and may still be in their
+queue: a file in `removed` has the row versions of one change, and the epochs of the queue that the archive had then. A
+row version is a number of the queue's table, so that no id and nothing of a message's content is stored.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ def remember_copy(archive: ArchiveFolder, place: str) -> None:
 
 def places(archive: ArchiveFolder) -> list[str]:
     """Return all places that were noted, in order."""
-    names = [name.rpartition("/")[2] for name, info in archive.contents(f"{METADATA_FOLDER}/{_COPIES}") if info.is_file and name.endswith(".json")]
+    names = [
+        name.rpartition("/")[2]
+        for name, info in archive.contents(f"{METADATA_FOLDER}/{_COPIES}")
+        if info.is_file and name.endswith(".json")
+    ]
     return sorted(found["path"] for name in names if (found := archive.read(f"{_COPIES}/{name}")) is not None)
 
 
@@ -45,7 +50,11 @@ def tables_in(place: str) -> Iterator[ArchiveTable]:
     if folder.is_delta:
         yield open_table(place)
         return
-    below = [name for name, info in folder.contents(recursive=False) if not info.is_file and ArchiveFolder(f"{place}/{name}").is_delta]
+    below = [
+        name
+        for name, info in folder.contents(recursive=False)
+        if not info.is_file and ArchiveFolder(f"{place}/{name}").is_delta
+    ]
     if not below:
         raise ArchiveNotFound(f"There is no table in {place}, to which messages were copied.")
     for name in below:
@@ -53,22 +62,32 @@ def tables_in(place: str) -> Iterator[ArchiveTable]:
 
 
 def remember_removed(table: ArchiveTable, before: Sequence[DataFile], after: Sequence[NewFile]) -> list[str]:
-    """Store the row versions that files have and the files that replace them do not have. Returns the files to delete if nothing is replaced."""
+    """Store the row versions that files have and the files that replace them do not have.
+
+    Returns the files to delete if nothing is replaced.
+    """
     stored = []
     for queue in sorted({file.queue for file in before}):
-        old, new = (_row_versions(table, [file.path for file in files if file.queue == queue]) for files in (before, after))
+        old, new = (
+            _row_versions(table, [file.path for file in files if file.queue == queue]) for files in (before, after)
+        )
         gone = old.filter(pc.invert(pc.is_in(old, value_set=new)))
         if not len(gone):
             continue
         epochs = [epoch for epoch, each in table.recorded().items() if each.queue == queue]
         path = f"{_removed(queue)}/{uuid.uuid4().hex}.parquet"
-        table.folder.write_table(path, pa.table({_KEY: gone.sort()}).replace_schema_metadata({_EPOCHS: json.dumps(epochs)}))
+        table.folder.write_table(
+            path, pa.table({_KEY: gone.sort()}).replace_schema_metadata({_EPOCHS: json.dumps(epochs)})
+        )
         stored.append(path)
     return stored
 
 
 def removed_row_versions(table: ArchiveTable, queue: str, epoch: str | None) -> pa.Table:
-    """Return the row versions of a queue that were deleted. An epoch excludes what was deleted before the queue was created again."""
+    """Return the row versions of a queue that were deleted.
+
+    An epoch excludes what was deleted before the queue was created again.
+    """
     found = [pa.table({_KEY: pa.array([], pa.int64())})]
     for path, _ in table.folder.contents(_removed(queue)):
         each = table.folder.read_table(path, [_KEY])

@@ -1,4 +1,6 @@
-"""What an archive's folder stores of its replays: `_rowpost/replays/KEY` with a plan, the stored messages and the progress.
+"""What an archive's folder stores of its replays:
+
+`_rowpost/replays/KEY` with a plan, the stored messages and the progress.
 
 `ReplayStore` is the store of one key, and `list_replays` describes all of them. It imports no Spark.
 
@@ -6,8 +8,8 @@
     attempt = store.new_attempt()   # the messages of this run go to store.rows(attempt)
     store.create_plan({"attempt": attempt, "messages": 3})
 
-Each attempt to choose messages has a folder of its own, and the plan names the one that counts. What a killed attempt has written is
-therefore never sent. The first plan of a key counts: a later one is not stored.
+Each attempt to choose messages has a folder of its own, and the plan names the one that counts. What a killed attempt
+has written is therefore never sent. The first plan of a key counts: a later one is not stored.
 """
 
 from __future__ import annotations
@@ -69,7 +71,10 @@ class ReplayStore:
         self.folder.create(f"{self._place}/plan.json", plan)
         if not self.folder.exists(f"{METADATA_FOLDER}/{self._place}/{plan['attempt']}"):
             self.folder.remove(self._place)
-            raise SparkFailed(f"The replay {self.key!r} was cancelled while it chose its messages. Nothing was sent, and the key can be used again.")
+            raise SparkFailed(
+                f"The replay {self.key!r} was cancelled while it chose its messages. Nothing was sent, and the key can "
+                "be used again."
+            )
 
     def sent(self) -> dict[str, int]:
         """Return how many steps and messages were sent."""
@@ -101,7 +106,10 @@ class ReplayStore:
     def look_up(self) -> StoredReplay:
         """Return what `find` returns. Raises ArchiveNotFound if the archive has no replay with this key."""
         if (known := self.find()) is None:
-            raise ArchiveNotFound(f"{self.folder.path} has no replay {self.key!r}. To list its replays, run: rowpost spark replays list DIR")
+            raise ArchiveNotFound(
+                f"{self.folder.path} has no replay {self.key!r}. To list its replays, run: rowpost spark replays list "
+                "DIR"
+            )
         return known
 
     def cancel(self) -> StoredReplay:
@@ -115,7 +123,9 @@ class ReplayStore:
         """
         known = self.look_up()
         if known.state == DONE:
-            raise SparkFailed(f"The replay {self.key!r} cannot be cancelled: its {known.messages:,} messages were sent.")
+            raise SparkFailed(
+                f"The replay {self.key!r} cannot be cancelled: its {known.messages:,} messages were sent."
+            )
         if known.state == CHOOSING:
             self.folder.remove(self._place)
             return known
@@ -126,11 +136,15 @@ class ReplayStore:
     def check_not_cancelled(self) -> None:
         """Raise SparkFailed if the replay was cancelled."""
         if self._is_cancelled():
-            raise SparkFailed(f"The replay {self.key!r} was cancelled: no further messages are sent. To send them, use a new key.")
+            raise SparkFailed(
+                f"The replay {self.key!r} was cancelled: no further messages are sent. To send them, use a new key."
+            )
 
     @contextmanager
     def unless_cancelled(self) -> Iterator[None]:
-        """Raise SparkFailed for an error of the block if the reason is that the stored messages were deleted by `cancel`."""
+        """Raise SparkFailed for an error of the block if the reason is that the stored messages were deleted by
+        `cancel`.
+        """
         self.check_not_cancelled()
         try:
             yield
@@ -142,7 +156,11 @@ class ReplayStore:
         return self.folder.read(f"{self._place}/cancelled.json") is not None
 
     def _attempts(self) -> list[str]:
-        return [path for path, info in self.folder.contents(f"{METADATA_FOLDER}/{self._place}", recursive=False) if not info.is_file]
+        return [
+            path
+            for path, info in self.folder.contents(f"{METADATA_FOLDER}/{self._place}", recursive=False)
+            if not info.is_file
+        ]
 
 
 def list_replays(folder: ArchiveFolder) -> list[StoredReplay]:

@@ -1,7 +1,7 @@
 """Read the files of an archive's table as a DataFrame, and write a DataFrame as new files of it.
 
-Spark reads the files of one snapshot, so it needs no jar of the table's format, and a reader never sees half a change. In an object store, it
-needs that store's jar. Files are written and merged with pyarrow, which needs none.
+Spark reads the files of one snapshot, so it needs no jar of the table's format, and a reader never sees half a change.
+In an object store, it needs that store's jar. Files are written and merged with pyarrow, which needs none.
 """
 
 from __future__ import annotations
@@ -44,13 +44,17 @@ def _read_natively(spark: SparkSession, table: ArchiveTable) -> DataFrame:
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise
         raise SparkFailed(
-            f"Cannot read {table.path}: the table has {table.needs_jar}, which needs Delta's jar. Start Spark with the jar "
-            "(--conf spark.jars.packages=…), or run REORG TABLE … APPLY (PURGE) and disable the feature."
+            f"Cannot read {table.path}: the table has {table.needs_jar}, which needs Delta's jar. Start Spark with the "
+            "jar (--conf spark.jars.packages=…), or run REORG TABLE … APPLY (PURGE) and disable the feature."
         ) from error
 
 
-def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFile], *, with_file: bool = False) -> DataFrame:
-    """Read files of a snapshot with the table's columns. With `with_file`, the column FILE tells the path of each row's file.
+def read_files(
+    spark: SparkSession, table: ArchiveTable, files: Iterable[DataFile], *, with_file: bool = False
+) -> DataFrame:
+    """Read files of a snapshot with the table's columns.
+
+    With `with_file`, the column FILE tells the path of each row's file.
 
     Files in folders named by the partition are read together, so that Spark skips folders that a filter excludes.
     """
@@ -66,9 +70,13 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
         frame = reader.parquet(*(f"{table.path}/{file.path}" for file in same))
         if partition is not None:
             frame = frame.withColumn("queue", F.lit(partition[0])).withColumn("day", F.lit(partition[1]).cast("date"))
-        frames.append(frame.withColumn(FILE, F.col("_metadata.file_path")).select(names) if with_file else frame.select(names))
+        frames.append(
+            frame.withColumn(FILE, F.col("_metadata.file_path")).select(names) if with_file else frame.select(names)
+        )
     if not frames:
-        return spark.createDataFrame([], StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())]))
+        return spark.createDataFrame(
+            [], StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())])
+        )
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
@@ -81,15 +89,22 @@ def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = 
     spark.dataSource.register(PartsSink)
     activate(spark)
     writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.path).option("name", unique)
-    columns = StructType([StructField(each.name, each.dataType) for each in schema_of(table) if each.name not in PARTITIONS])
+    columns = StructType(
+        [StructField(each.name, each.dataType) for each in schema_of(table) if each.name not in PARTITIONS]
+    )
     writer.option("schema", columns.json()).option("parse", str(parse).lower()).save()
     found = table.folder.read(f"new/{unique}.json") or {"files": []}
     table.folder.remove(f"new/{unique}.json")
     return [NewFile(**each) for each in found["files"]]
 
 
-def merge_files(spark: SparkSession, table: ArchiveTable, groups: Sequence[Sequence[DataFile]], name: str) -> list[NewFile]:
-    """Write one new file for each group of files of one partition. Their rows are copied unchanged, a group in each task."""
+def merge_files(
+    spark: SparkSession, table: ArchiveTable, groups: Sequence[Sequence[DataFile]], name: str
+) -> list[NewFile]:
+    """Write one new file for each group of files of one partition.
+
+    Their rows are copied unchanged, a group in each task.
+    """
     asked = [(json.dumps([(file.path, file.queue, file.day) for file in group]),) for group in groups]
     return write_files(spark.createDataFrame(asked, f"{GROUP} string").repartition(len(groups)), table, name)
 

@@ -1,7 +1,7 @@
 """Define the columns of what the data source reads and the jobs write, as Spark's schemas.
 
-All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark-columns.md shows them
-as tables, which tests/docs/test_spark_guide.py compares with this module.
+All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark-columns.md
+shows them as tables, which tests/docs/test_spark_guide.py compares with this module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, DataType, DateType, DoubleType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from rowpost.archive import columns
 from rowpost.archive.columns import columns_in_log
@@ -23,8 +34,8 @@ if TYPE_CHECKING:
     from rowpost.archive.table import ArchiveTable
 
 __all__ = [
-    "ARCHIVE", "CONVERSATIONS", "EDGES", "ESSENTIAL", "FAILURE_GROUPS", "FLOW_HOURLY", "FLOW_MERGED", "LIVE", "MESSAGE", "PARSED",
-    "arrow_schema", "check_schema", "schema_of", "shaped",
+    "ARCHIVE", "CONVERSATIONS", "EDGES", "ESSENTIAL", "FAILURE_GROUPS", "FLOW_HOURLY", "FLOW_MERGED", "LIVE",
+    "MESSAGE", "PARSED", "arrow_schema", "check_schema", "schema_of", "shaped",
 ]  # fmt: skip
 
 _TEXT, _TIME, _COUNT, _NUMBER = StringType(), TimestampType(), LongType(), DoubleType()
@@ -66,13 +77,22 @@ FLOW_HOURLY = StructType(
         ),
         _column("clamped", _COUNT, "negative times, from clocks that differ, counted as 0", False),
         _column("bytes", _COUNT, "size of all bodies", False),
-        _column("processing_ms_sketch", BinaryType(), "KLL sketch of the processing times, which `merged` merges; null if there are none"),
+        _column(
+            "processing_ms_sketch",
+            BinaryType(),
+            "KLL sketch of the processing times, which `merged` merges; null if there are none",
+        ),
         _column("critical_ms_sketch", BinaryType(), "KLL sketch of the critical times"),
     ]
 )
 
 #: The result of `merged`: hours as days or months.
-FLOW_MERGED = StructType([_column("period", _TIME, "start of the day or month", False), *(column for column in FLOW_HOURLY if column.name != "hour")])
+FLOW_MERGED = StructType(
+    [
+        _column("period", _TIME, "start of the day or month", False),
+        *(column for column in FLOW_HOURLY if column.name != "hour"),
+    ]
+)
 
 #: The table of `metrics --live`: the hours with their queue and day.
 LIVE = StructType([*FLOW_HOURLY, StructField("queue", StringType(), False), StructField("day", DateType(), False)])
@@ -83,7 +103,9 @@ EDGES = StructType(
         _column("day", DateType(), "day on which the messages were handled", False),
         _column("from_endpoint", _TEXT, "the sender"),
         _column("to_endpoint", _TEXT, "the receiver"),
-        _column("from_type", _TEXT, "type of the message whose handler sent this one; null at the start of a conversation"),
+        _column(
+            "from_type", _TEXT, "type of the message whose handler sent this one; null at the start of a conversation"
+        ),
         _column("to_type", _TEXT, "type of the sent message"),
         _column("intent", _TEXT, "Send, Publish, Reply, …"),
         _column("messages", _COUNT, "", False),
@@ -140,10 +162,15 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def check_schema(schema: StructType, *, has_queue: bool = False) -> pa.Schema:
-    """Convert a requested schema to Arrow. Raises SettingsError for a column that a message does not have. With `has_queue`, it has `queue`."""
+    """Convert a requested schema to Arrow.
+
+    Raises SettingsError for a column that a message does not have. With `has_queue`, it has `queue`.
+    """
     known = {field.name: field.dataType for field in MESSAGE} | ({"queue": _TEXT} if has_queue else {})
     for field in schema:
         if known.get(field.name) != field.dataType:
             there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
-            raise SettingsError(f"A message has no column {field.name} {field.dataType.simpleString()}. Its columns are: {there}.")
+            raise SettingsError(
+                f"A message has no column {field.name} {field.dataType.simpleString()}. Its columns are: {there}."
+            )
     return arrow_schema(schema)

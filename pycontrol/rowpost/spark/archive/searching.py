@@ -18,7 +18,8 @@ _ROWS = 1024
 
 
 def contains(root: str, path: str, pattern: str) -> bool:
-    """Whether a file holds a text that matches a regular expression, in its bytes or in a value of a text or binary column.
+    """Whether a file holds a text that matches a regular expression, in its bytes or in a value of a text or binary
+    column.
 
     A file that was deleted holds nothing.
     """
@@ -39,7 +40,9 @@ def contains(root: str, path: str, pattern: str) -> bool:
             rows = parquet.ParquetFile(file)
         except ArrowInvalid:  # incomplete, so only its bytes can be searched
             return False
-        return any(_in_column(column, pattern) for batch in rows.iter_batches(batch_size=_ROWS) for column in batch.columns)
+        return any(
+            _in_column(column, pattern) for batch in rows.iter_batches(batch_size=_ROWS) for column in batch.columns
+        )
 
 
 def _in_column(column: pa.Array, pattern: str) -> bool:
@@ -50,6 +53,8 @@ def _in_column(column: pa.Array, pattern: str) -> bool:
         return _in_column(column.keys, pattern) or _in_column(column.items, pattern)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         return _in_column(column.flatten(), pattern)
-    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_string(column.type)):
+    if not (
+        pa.types.is_string(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_string(column.type)
+    ):
         return False
     return bool(pc.any(pc.match_substring_regex(column.cast(pa.binary()), pattern)).as_py())

@@ -19,7 +19,10 @@ def day_of(time: Column) -> Column:
 
 
 def start_of(unit: Literal["day", "month"], time: Column) -> Column:
-    """Return the time at which the day or month of a time begins in UTC. Spark's `date_trunc` uses the session's time zone."""
+    """Return the time at which the day or month of a time begins in UTC.
+
+    Spark's `date_trunc` uses the session's time zone.
+    """
     day = day_of(time)
     return F.timestamp_seconds(F.unix_date(F.trunc(day, unit) if unit == "month" else day).cast("long") * _DAY_S)
 

@@ -1,7 +1,7 @@
 """Read bodies in Avro with the schema of their type, by the package fastavro.
 
-Spark's own `from_avro` is in a separate jar, which the package pyspark does not contain. A body is the bare value, a value in
-Avro's single-object encoding, or a container file with one value.
+Spark's own `from_avro` is in a separate jar, which the package pyspark does not contain. A body is the bare value, a
+value in Avro's single-object encoding, or a container file with one value.
 """
 
 from __future__ import annotations
@@ -22,9 +22,16 @@ __all__ = ["fields_of", "parse_avro"]
 
 _CONTAINER, _SINGLE = b"Obj\x01", b"\xc3\x01"
 _PRIMITIVES: dict[str, T.DataType] = {
-    "boolean": T.BooleanType(), "int": T.IntegerType(), "long": T.LongType(), "float": T.FloatType(), "double": T.DoubleType(),
-    "bytes": T.BinaryType(), "string": T.StringType(), "fixed": T.BinaryType(), "enum": T.StringType(),
-}  # fmt: skip
+    "boolean": T.BooleanType(),
+    "int": T.IntegerType(),
+    "long": T.LongType(),
+    "float": T.FloatType(),
+    "double": T.DoubleType(),
+    "bytes": T.BinaryType(),
+    "string": T.StringType(),
+    "fixed": T.BinaryType(),
+    "enum": T.StringType(),
+}
 _LOGICAL: dict[str, T.DataType] = {
     "date": T.DateType(), "uuid": T.StringType(), "time-millis": T.StringType(), "time-micros": T.StringType(),
     "timestamp-millis": T.TimestampType(), "timestamp-micros": T.TimestampType(),
@@ -37,15 +44,22 @@ def _library() -> Any:
         import fastavro
         import fastavro.schema
     except ImportError as error:
-        raise SparkUnavailable(f"Bodies in Avro need the package fastavro, which is not installed here. Run: {install_command('avro')}") from error
+        raise SparkUnavailable(
+            f"Bodies in Avro need the package fastavro, which is not installed here. Run: {install_command('avro')}"
+        ) from error
     return fastavro
 
 
 def fields_of(file: str, document: Any) -> T.StructType:
-    """Return the fields of an Avro schema. Raises SettingsError with the file and the field, and SparkUnavailable without fastavro."""
+    """Return the fields of an Avro schema.
+
+    Raises SettingsError with the file and the field, and SparkUnavailable without fastavro.
+    """
     library = _library()
     try:
-        whole = library.schema.expand_schema(document)  # with the types in place of their names, but of those that contain themselves
+        whole = library.schema.expand_schema(
+            document
+        )  # with the types in place of their names, but of those that contain themselves
     except Exception as error:
         raise SettingsError(f"{file}: is not an Avro schema: {type(error).__name__}: {error}") from error
     if not isinstance(whole, Mapping) or whole.get("type") != "record":
@@ -57,7 +71,11 @@ def _record(kind: Mapping[str, Any], place: str, file: str) -> T.StructType:
     fields = []
     for each in kind["fields"]:
         comment = {"comment": each["doc"]} if each.get("doc") else {}
-        fields.append(T.StructField(each["name"], _column_type(each["type"], f"{place}.{each['name']}".lstrip("."), file), True, comment))
+        fields.append(
+            T.StructField(
+                each["name"], _column_type(each["type"], f"{place}.{each['name']}".lstrip("."), file), True, comment
+            )
+        )
     return T.StructType(fields)
 
 
@@ -66,11 +84,17 @@ def _column_type(kind: Any, place: str, file: str) -> T.DataType:
     if isinstance(kind, list):
         some = [each for each in kind if each != "null"]
         if len(some) != 1:
-            raise SettingsError(f"{file}: {place}: a union of {len(some)} types has no column type: only a union of null and one type has")
+            raise SettingsError(
+                f"{file}: {place}: a union of {len(some)} types has no column type: only a union of null and one type "
+                "has"
+            )
         kind = some[0]
     if isinstance(kind, str):
         if kind not in _PRIMITIVES:
-            raise SettingsError(f"{file}: {place}: {kind} {'has no column type' if kind == 'null' else 'contains itself, which no column can'}")
+            raise SettingsError(
+                f"{file}: {place}: {kind} "
+                f"{'has no column type' if kind == 'null' else 'contains itself, which no column can'}"
+            )
         return _PRIMITIVES[kind]
     match kind["type"]:
         case "record" | "error":
@@ -90,7 +114,10 @@ def _parsed(schema: str) -> Any:
 
 
 def parse_avro(body: bytes, schema: str) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
-    """Read a body with the schema of its type, and return the message, and further messages with their paths. Raises NotReadable."""
+    """Read a body with the schema of its type, and return the message, and further messages with their paths.
+
+    Raises NotReadable.
+    """
     library, parsed = _library(), _parsed(schema)
     stream = io.BytesIO(body)
     try:

@@ -24,7 +24,9 @@ def decoded_type(schema: Schema) -> T.StructType:
     return T.StructType([*schema.columns, T.StructField(RESCUED, T.StringType()), T.StructField(ERROR, T.StringType())])
 
 
-def message_of(body: bytes, content_type: str | None, message_type: str, avro: str | None) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
+def message_of(
+    body: bytes, content_type: str | None, message_type: str, avro: str | None
+) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
     """Parse a body. Returns the message, and what else the body holds. Raises NotReadable."""
     kind = kind_of(content_type, body)
     if kind == "avro":
@@ -57,7 +59,9 @@ def read_body(body: bytes | None, content_type: str | None, schema: Schema) -> t
 
 
 def decode_batch(bodies: pa.Array, content_types: pa.Array, schema: Schema, columns: T.StructType) -> pa.Array:
-    """Decode the bodies of one batch to a struct of `columns`: those of `decoded_type(schema)`, in any order and with more fields."""
+    """Decode the bodies of one batch to a struct of `columns`: those of `decoded_type(schema)`, in any order and with
+    more fields.
+    """
     names = column_names(schema.fields)
     kind = to_arrow_type(columns, timezone="UTC")
     rows, raw = [], bodies.to_pylist()
@@ -66,7 +70,12 @@ def decode_batch(bodies: pa.Array, content_types: pa.Array, schema: Schema, colu
         rows.append({names[name]: value for name, value in found.items()} | {RESCUED: rest.rescued, ERROR: rest.error})
     try:
         return pa.array(rows, kind)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):  # a value that Arrow refuses must not fail the others
+    except (
+        pa.ArrowException,
+        ValueError,
+        TypeError,
+        OverflowError,
+    ):  # a value that Arrow refuses must not fail the others
         return pa.array([_safe(row, body, kind) for row, body in zip(rows, raw, strict=True)], kind)
 
 
@@ -74,5 +83,8 @@ def _safe(row: dict[str, Any], body: bytes | None, kind: pa.DataType) -> dict[st
     try:
         pa.array([row], kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        return {RESCUED: as_json({"$": None if body is None else content(body)}), ERROR: f"a value has no column: {type(error).__name__}"}
+        return {
+            RESCUED: as_json({"$": None if body is None else content(body)}),
+            ERROR: f"a value has no column: {type(error).__name__}",
+        }
     return row

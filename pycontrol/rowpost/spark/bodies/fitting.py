@@ -1,16 +1,16 @@
 """Fit the plain values of a body to the types of a schema, and collect what does not fit.
 
-`reader(schema)` compiles a schema to a function once. The function returns the values of the columns, and adds to `Rest` what
-has no column, what is of another type, and what is missing. It never raises an error for a value. Each reader knows its place in the
-schema, so that reports count a field, and not each element of an array.
+`reader(schema)` compiles a schema to a function once. The function returns the values of the columns, and adds to
+`Rest` what has no column, what is of another type, and what is missing. It never raises an error for a value. Each
+reader knows its place in the schema, so that reports count a field, and not each element of an array.
 
-JSON has types, so a text is not taken as a number, nor a number as a text. XML has none, so its texts are read by the types of
-the columns.
+JSON has types, so a text is not taken as a number, nor a number as a text. XML has none, so its texts are read by the
+types of the columns.
 
-Spark's `from_json` is not used, because it loses values without an error, and Spark has no column for what is left over (`rescuedDataColumn`
-is an option of Databricks). It leaves out fields without a column and what follows the first value, takes the number 1.10 for the text 1.1,
-rounds 1.234 to a DECIMAL(4,2), and takes 0 for a time in 1970. It reads no list of messages and no byte order mark.
-`test_sparks_own_readers_lose_what_decode_keeps` compares them.
+Spark's `from_json` is not used, because it loses values without an error, and Spark has no column for what is left over
+(`rescuedDataColumn` is an option of Databricks). It leaves out fields without a column and what follows the first
+value, takes the number 1.10 for the text 1.1, rounds 1.234 to a DECIMAL(4,2), and takes 0 for a time in 1970. It reads
+no list of messages and no byte order mark. `test_sparks_own_readers_lose_what_decode_keeps` compares them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ _WIDE = Context(prec=80)
 
 @dataclass
 class Rest:
-    """What of a body is in no column: values by path, and the reasons in words. For reports, places of the schema: those with a value, and problems."""
+    """What of a body is in no column: values by path, and the reasons in words.
+
+    For reports, places of the schema: those with a value, and problems.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
@@ -101,14 +104,20 @@ def spelled(path: Path) -> str:
     >>> spelled(("Lines", 0, "a b"))
     "$.Lines[0]['a b']"
     """
-    return "$" + "".join(f"[{each}]" if isinstance(each, int) else f".{each}" if _PLAIN_NAME.fullmatch(each) else f"[{each!r}]" for each in path)
+    return "$" + "".join(
+        f"[{each}]" if isinstance(each, int) else f".{each}" if _PLAIN_NAME.fullmatch(each) else f"[{each!r}]"
+        for each in path
+    )
 
 
 Reader = Callable[[Any, Path, Rest], Any]
 
 
 def reader(schema: T.StructType) -> Callable[[Any, Rest], dict[str, Any]]:
-    """Compile a schema. The result takes a message and returns the values of the columns, by the names of the fields."""
+    """Compile a schema.
+
+    The result takes a message and returns the values of the columns, by the names of the fields.
+    """
     read = _compile(schema, ())
     return lambda value, rest: read(value, (), rest) or {}
 
@@ -125,7 +134,10 @@ def _compile(kind: T.DataType, place: Path) -> Reader:
 
 
 def _parts(value: Any, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any] | None:
-    """Return the pairs of an object or the values of an array, which an element of XML may be too. None for another value."""
+    """Return the pairs of an object or the values of an array, which an element of XML may be too.
+
+    None for another value.
+    """
     if isinstance(value, Text):
         return None if value.strip() else ()
     if isinstance(value, Nodes):
@@ -135,7 +147,9 @@ def _parts(value: Any, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any] 
     return value.items() if isinstance(value, dict) else value
 
 
-def _read_struct(place: Path, readers: Mapping[str, Reader], required: list[str], value: Any, path: Path, rest: Rest) -> dict[str, Any] | None:
+def _read_struct(
+    place: Path, readers: Mapping[str, Reader], required: list[str], value: Any, path: Path, rest: Rest
+) -> dict[str, Any] | None:
     pairs = _parts(value, dict)
     if pairs is None:
         rest.misfit(path, value, "an object", place)
@@ -168,13 +182,19 @@ def _read_array(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -
 
 
 def _is_null(value: Any) -> bool:
-    return value is None or (isinstance(value, Text) and value == "null")  # NServiceBus writes null for a number without value in a list
+    return value is None or (
+        isinstance(value, Text) and value == "null"
+    )  # NServiceBus writes null for a number without value in a list
 
 
 def _read_map(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> list[tuple[str, Any]] | None:
     pairs = _parts(value, dict)
     if isinstance(value, Nodes):
-        pairs = [(str(dict(each)["Key"]), dict(each).get("Value")) for _, each in value] if all(_is_pair(each) for _, each in value) else None
+        pairs = (
+            [(str(dict(each)["Key"]), dict(each).get("Value")) for _, each in value]
+            if all(_is_pair(each) for _, each in value)
+            else None
+        )
     if pairs is None:
         rest.misfit(path, value, "a map", place)
         return None
@@ -189,7 +209,11 @@ def _read_map(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> 
 
 
 def _is_pair(value: Any) -> bool:
-    return isinstance(value, Nodes) and isinstance(dict(value).get("Key"), Text) and {name for name, _ in value} <= {"Key", "Value"}
+    return (
+        isinstance(value, Nodes)
+        and isinstance(dict(value).get("Key"), Text)
+        and {name for name, _ in value} <= {"Key", "Value"}
+    )
 
 
 def _read_scalar(place: Path, read: Callable[[Any], Any], name: str, value: Any, path: Path, rest: Rest) -> Any:
@@ -242,7 +266,10 @@ def _boolean(value: Any) -> bool:
 
 
 def _digits(text: str) -> str:
-    """Return a text that may hold a number. Python reads underscores and the digits of other scripts too, which no serializer writes."""
+    """Return a text that may hold a number.
+
+    Python reads underscores and the digits of other scripts too, which no serializer writes.
+    """
     if "_" in text or not text.isascii():
         raise ValueError
     return text.strip()
@@ -302,7 +329,10 @@ def _date(value: Any) -> date:
 
 
 def _time(value: Any, *, zoned: bool) -> datetime:
-    """Read a time. Without a time zone, it is taken as UTC if the column has one, and kept as it is if the column has none."""
+    """Read a time.
+
+    Without a time zone, it is taken as UTC if the column has one, and kept as it is if the column has none.
+    """
     if isinstance(value, datetime):
         time = value
     elif isinstance(value, str) and TIME.fullmatch(value.strip()):

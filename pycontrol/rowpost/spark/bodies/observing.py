@@ -1,7 +1,10 @@
-"""Observe which fields bodies have, for proposals of schemas and for reports of changes. These functions run in Spark's workers.
+"""Observe which fields bodies have, for proposals of schemas and for reports of changes.
 
-`shapes` describes a body without a schema, `changes` compares one with its schema. Both return paths as JSON, each with a word and a place among
-its siblings. A path has the names of fields, 0 for the elements of an array, and -1 for the values of a map.
+These functions run in Spark's workers.
+
+`shapes` describes a body without a schema, `changes` compares one with its schema. Both return paths as JSON, each with
+a word and a place among its siblings. A path has the names of fields, 0 for the elements of an array, and -1 for the
+values of a map.
 """
 
 from __future__ import annotations
@@ -24,8 +27,21 @@ MAX_KEYS = 100
 _PAIR = "NServiceBus.KeyValuePairOf"
 #: Names that NServiceBus gives to the elements of a list of values.
 _VALUES = {
-    "Boolean", "Byte", "Char", "DateTime", "DateTimeOffset", "Decimal", "Double", "Guid", "Int16", "Int32", "Int64", "Single", "String", "TimeSpan",
-}  # fmt: skip
+    "Boolean",
+    "Byte",
+    "Char",
+    "DateTime",
+    "DateTimeOffset",
+    "Decimal",
+    "Double",
+    "Guid",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Single",
+    "String",
+    "TimeSpan",
+}
 _WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,18})"), re.compile(r"-?(0|[1-9]\d*)\.\d+(E[+-]?\d+)?")
 _LONG = 1 << 63
 _MAX_SCALE, _MAX_DIGITS = 10, 28
@@ -103,6 +119,12 @@ def _number(number: Decimal) -> str:
 
 
 def changes(body: bytes | None, content_type: str | None, schema: Schema) -> list[tuple[str, str, int]]:
-    """Return the paths of a body with "seen", and those that differ from its schema: new, changed, missing, broken. All have the place 0."""
+    """Return the paths of a body with "seen", and those that differ from its schema: new, changed, missing, broken.
+
+    All have the place 0.
+    """
     _, rest = read_body(body, content_type, schema)
-    return [(json.dumps(place), problem, 0) for place, problem in (*rest.problems, *((place, "seen") for place in rest.seen if place))]
+    return [
+        (json.dumps(place), problem, 0)
+        for place, problem in (*rest.problems, *((place, "seen") for place in rest.seen if place))
+    ]

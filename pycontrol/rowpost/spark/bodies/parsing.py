@@ -1,10 +1,11 @@
 """Parse the bytes of a body to plain values, by content type: JSON and XML here, Avro in avro.py.
 
-JSON becomes Python's own values, with a Decimal for each number with a fraction. XML has no types: a leaf becomes `Text`, an
-element with children `Nodes`, and `xsi:nil` becomes None. fitting.py gives both the types of a schema.
+JSON becomes Python's own values, with a Decimal for each number with a fraction. XML has no types: a leaf becomes
+`Text`, an element with children `Nodes`, and `xsi:nil` becomes None. fitting.py gives both the types of a schema.
 
-Spark's `from_xml` is not used, because its columns are null, without an error, for a body with several messages and for NServiceBus's lists,
-whose elements have names of their own. It also leaves out attributes, and it reads a body with a DOCTYPE.
+Spark's `from_xml` is not used, because its columns are null, without an error, for a body with several messages and for
+NServiceBus's lists, whose elements have names of their own. It also leaves out attributes, and it reads a body with a
+DOCTYPE.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class Text(str):
 
 
 class Nodes(list[Any]):
-    """The children of an XML element: pairs of a name and a value, in order. Attributes are pairs whose name starts with @."""
+    """The children of an XML element: pairs of a name and a value, in order.
+
+    Attributes are pairs whose name starts with @.
+    """
 
 
 def kind_of(content_type: str | None, body: bytes) -> str:
@@ -76,8 +80,8 @@ def _refuse(constant: str) -> Any:
 def parse_xml(body: bytes, name: str) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
     """Parse a body, and return the message and what else the body holds, with its path.
 
-    `name` is the message's type. NServiceBus writes one message as the root, or several in a root `Messages`. Of several,
-    the first one of the type is the message. Raises NotReadable.
+    `name` is the message's type. NServiceBus writes one message as the root, or several in a root `Messages`. Of
+    several, the first one of the type is the message. Raises NotReadable.
     """
     try:
         root = fromstring(body, forbid_dtd=True)
@@ -107,7 +111,11 @@ def _value(element: Element, depth: int = 0) -> Any:
         raise NotReadable("the body is XML that is nested too deeply")
     if element.get(_NIL) in ("true", "1"):
         return None
-    attributes = [(f"@{name.rpartition('}')[2]}", Text(value)) for name, value in element.attrib.items() if not name.startswith(f"{{{XSI}}}")]
+    attributes = [
+        (f"@{name.rpartition('}')[2]}", Text(value))
+        for name, value in element.attrib.items()
+        if not name.startswith(f"{{{XSI}}}")
+    ]
     children = [(local_name(each), _value(each, depth + 1)) for each in element]
     text = element.text or ""
     if not children and not attributes:
@@ -116,7 +124,9 @@ def _value(element: Element, depth: int = 0) -> Any:
 
 
 def content(body: bytes) -> Any:
-    """Return a body that cannot be parsed as a value for `_rescued`: its text, or its bytes in Base64 if it is not UTF-8."""
+    """Return a body that cannot be parsed as a value for `_rescued`: its text, or its bytes in Base64 if it is not
+    UTF-8.
+    """
     try:
         return body.decode()
     except UnicodeDecodeError:

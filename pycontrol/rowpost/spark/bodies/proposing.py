@@ -1,10 +1,14 @@
-"""Propose the fields of a schema from what bodies were observed to have. Pure functions: the same observations give the same text.
+"""Propose the fields of a schema from what bodies were observed to have.
 
-Numbers are proposed in types that hold later values too: whole ones as BIGINT, others as DECIMAL(38,10), or DOUBLE if they have
-more digits. If the values of a field are of several kinds, the most frequent kind is proposed; the others are rescued.
+Pure functions: the same observations give the same text.
 
-Spark's own inference (`spark.read.json`, `schema_of_json`) is not used, because it does not count messages: one wrong value makes a column a
-STRING, a field that is always null becomes one too, a dictionary becomes a STRUCT with a column for each key, and a number with a fraction a DOUBLE.
+Numbers are proposed in types that hold later values too: whole ones as BIGINT, others as DECIMAL(38,10), or DOUBLE if
+they have more digits. If the values of a field are of several kinds, the most frequent kind is proposed; the others are
+rescued.
+
+Spark's own inference (`spark.read.json`, `schema_of_json`) is not used, because it does not count messages: one wrong
+value makes a column a STRING, a field that is always null becomes one too, a dictionary becomes a STRUCT with a column
+for each key, and a number with a fraction a DOUBLE.
 """
 
 from __future__ import annotations
@@ -23,9 +27,15 @@ __all__ = ["FieldObservation", "propose"]
 
 _NUMBERS = ("long", "number", "double")
 _SCALARS: dict[str, T.DataType] = {
-    "boolean": T.BooleanType(), "long": T.LongType(), "number": T.DecimalType(38, 10), "double": T.DoubleType(), "string": T.StringType(),
-    "date": T.DateType(), "timestamp": T.TimestampType(), "timestamp_ntz": T.TimestampNTZType(),
-}  # fmt: skip
+    "boolean": T.BooleanType(),
+    "long": T.LongType(),
+    "number": T.DecimalType(38, 10),
+    "double": T.DoubleType(),
+    "string": T.StringType(),
+    "date": T.DateType(),
+    "timestamp": T.TimestampType(),
+    "timestamp_ntz": T.TimestampNTZType(),
+}
 _TEXTS = ("string", "date", "timestamp", "timestamp_ntz")
 
 

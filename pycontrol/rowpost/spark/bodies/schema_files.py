@@ -1,8 +1,8 @@
 """Read and write the schema files of message types: a folder with one file for each type, kept in version control.
 
-`Shop.PlaceOrder.ddl` has the columns in Spark's own DDL, as in CREATE TABLE and `from_json`. It needs no library, has one line
-for each column, and takes comments and NOT NULL. `Shop.PlaceOrder.avsc` has the Avro schema with which bodies were written.
-Avro cannot be read without it, and the columns follow from it.
+`Shop.PlaceOrder.ddl` has the columns in Spark's own DDL, as in CREATE TABLE and `from_json`. It needs no library, has
+one line for each column, and takes comments and NOT NULL. `Shop.PlaceOrder.avsc` has the Avro schema with which bodies
+were written. Avro cannot be read without it, and the columns follow from it.
 
     OrderId BIGINT NOT NULL COMMENT 'number in the shop',
     Lines ARRAY<STRUCT<Sku: STRING, Count: INT>>
@@ -30,13 +30,27 @@ from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.bodies.fitting import ELEMENT, ENTRY, Rest, reader
 from rowpost.spark.bodies.fitting import Path as Place
 
-__all__ = ["ERROR", "RESCUED", "Schema", "as_ddl", "column_names", "file_name", "folder_name", "named", "places", "read_schemas", "type_of"]
+__all__ = [
+    "ERROR",
+    "RESCUED",
+    "Schema",
+    "as_ddl",
+    "column_names",
+    "file_name",
+    "folder_name",
+    "named",
+    "places",
+    "read_schemas",
+    "type_of",
+]
 
 RESCUED, ERROR = "_rescued", "_error"
 _TAKEN = {name.lower() for name in (*ARCHIVE.fieldNames(), *STATISTICS, RESCUED, ERROR)}
 _NOT_IN_A_NAME = re.compile(r"[ ,;{}()\n\t=.`]")
-_SCALARS = (T.StringType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType,
-            T.DateType, T.TimestampType, T.TimestampNTZType, T.BinaryType)  # fmt: skip
+_SCALARS = (
+    T.StringType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType,
+    T.DecimalType, T.DateType, T.TimestampType, T.TimestampNTZType, T.BinaryType,
+)  # fmt: skip
 _TYPES = (*(kind().simpleString().partition("(")[0].upper() for kind in _SCALARS), "ARRAY", "MAP", "STRUCT")
 _LINE = re.compile(r"line (\d+), pos (\d+)")
 
@@ -61,7 +75,9 @@ class Schema:
     def columns(self) -> T.StructType:
         """The columns of decoded messages. All can be null, because a broken body has none of them."""
         names = column_names(self.fields)
-        return T.StructType([T.StructField(names[each.name], _nullable(each.dataType), True, each.metadata) for each in self.fields])
+        return T.StructType(
+            [T.StructField(names[each.name], _nullable(each.dataType), True, each.metadata) for each in self.fields]
+        )
 
     @cached_property
     def read(self) -> Callable[[Any, Rest], dict[str, Any]]:
@@ -71,7 +87,10 @@ class Schema:
 
 def column_names(fields: T.StructType) -> dict[str, str]:
     """Return the column of each field: its name, with `body_` before it if an archive has a column of this name."""
-    return {name: _NOT_IN_A_NAME.sub("_", f"body_{name}" if name.lower() in _TAKEN else name) for name in fields.fieldNames()}
+    return {
+        name: _NOT_IN_A_NAME.sub("_", f"body_{name}" if name.lower() in _TAKEN else name)
+        for name in fields.fieldNames()
+    }
 
 
 def file_name(message_type: str) -> str:
@@ -84,7 +103,9 @@ def file_name(message_type: str) -> str:
 
 
 def folder_name(message_type: str) -> str:
-    """Return the name of the folder of a type's table. It has no %, which Delta's libraries decode in the names of folders.
+    """Return the name of the folder of a type's table.
+
+    It has no %, which Delta's libraries decode in the names of folders.
 
     >>> folder_name("Shop.Outer+Inner"), folder_name("Shop.A[[B]]~")
     ('Shop.Outer+Inner', 'Shop.A~5B~5BB~5D~5D~7E')
@@ -101,19 +122,27 @@ def read_schemas(folder: Path) -> dict[str, Schema]:
     """Read all schemas of a folder, by message type. A Spark session must be active.
 
     Raises:
-        SettingsError: there is no such folder or no schema in it, or a file is not valid. It names the file and the place.
+        SettingsError: there is no such folder or no schema in it, or a file is not valid. It names the file and the
+            place.
     """
     if not folder.is_dir():
-        raise SettingsError(f"{folder}: there is no such folder of schemas. To propose schemas, run: rowpost spark schemas DIR --propose {folder}")
+        raise SettingsError(
+            f"{folder}: there is no such folder of schemas. To propose schemas, run: rowpost spark schemas DIR "
+            f"--propose {folder}"
+        )
     found: dict[str, Schema] = {}
     for path in sorted([*folder.glob("*.ddl"), *folder.glob("*.avsc")]):
         name = type_of(path.stem)
         if name in found:
-            raise SettingsError(f"{path}: {found[name].file} has a schema of {name} too: keep the one in whose format the bodies are written")
+            raise SettingsError(
+                f"{path}: {found[name].file} has a schema of {name} too: keep the one in whose format the bodies are "
+                "written"
+            )
         found[name] = _read_avro(path, name) if path.suffix == ".avsc" else Schema(name, _read_ddl(path), str(path))
     if not found:
         raise SettingsError(
-            f"{folder}: has no schema, such as Shop.PlaceOrder.ddl. To propose schemas, run: rowpost spark schemas DIR --propose {folder}"
+            f"{folder}: has no schema, such as Shop.PlaceOrder.ddl. To propose schemas, run: rowpost spark schemas DIR "
+            f"--propose {folder}"
         )
     return found
 
@@ -136,9 +165,15 @@ def _refusal(path: Path, said: str) -> str:
     place, unknown = _LINE.search(said), re.search(r'Unsupported data type "(\w+)', said)
     where = f"{path}: line {place[1]}, column {int(place[2]) + 1}" if place else str(path)
     if unknown:
-        return f"{where}: unknown type {unknown[1]}{did_you_mean(unknown[1].upper(), _TYPES) or ': known are ' + ', '.join(_TYPES)}"
+        return (
+            f"{where}: unknown type "
+            f"{unknown[1]}{did_you_mean(unknown[1].upper(), _TYPES) or ': known are ' + ', '.join(_TYPES)}"
+        )
     reason = re.search(r"\[[A-Z_.]+\] ([^\n]*?)(?: SQLSTATE|\n|$)", said)
-    return f"{where}: {reason[1] if reason else 'is not DDL of Spark'} Write columns such as OrderId BIGINT, with commas between them."
+    return (
+        f"{where}: {reason[1] if reason else 'is not DDL of Spark'} Write columns such as OrderId BIGINT, with commas "
+        "between them."
+    )
 
 
 def _read_avro(path: Path, name: str) -> Schema:
@@ -168,16 +203,24 @@ def check_fields(file: str, fields: T.StructType) -> None:
         if isinstance(kind, T.StructType):
             _check_names(where, kind.fieldNames() if place else list(column_names(kind).values()))
         elif isinstance(kind, T.MapType) and not isinstance(kind.keyType, T.StringType):
-            raise SettingsError(f"{where}the keys of a MAP are STRING in every body, not {kind.keyType.simpleString().upper()}")
+            raise SettingsError(
+                f"{where}the keys of a MAP are STRING in every body, not {kind.keyType.simpleString().upper()}"
+            )
         elif type(kind) not in (*_SCALARS, T.ArrayType, T.MapType):
-            raise SettingsError(f"{where}a body has no {kind.simpleString().upper()}: use one of {', '.join(_TYPES)}. A duration is a STRING.")
+            raise SettingsError(
+                f"{where}a body has no {kind.simpleString().upper()}: use one of {', '.join(_TYPES)}. A duration is a "
+                "STRING."
+            )
 
 
 def _check_names(where: str, names: list[str]) -> None:
     twice = [name for name, number in Counter(name.lower() for name in names).items() if number > 1]
     if twice:
         same = [name for name in names if name.lower() == twice[0]]
-        raise SettingsError(f"{where}{' and '.join(same)} are the same column for Spark, which ignores case. Keep one; the other is in {RESCUED}.")
+        raise SettingsError(
+            f"{where}{' and '.join(same)} are the same column for Spark, which ignores case. Keep one; the other is in "
+            f"{RESCUED}."
+        )
 
 
 def places(kind: T.DataType, place: Place = ()) -> Iterator[tuple[Place, T.DataType]]:
@@ -196,7 +239,9 @@ def places(kind: T.DataType, place: Place = ()) -> Iterator[tuple[Place, T.DataT
 
 def named(place: Place) -> str:
     """Return a place in words: Lines[].Sku, Tags{}."""
-    return "".join({ELEMENT: "[]", ENTRY: "{}"}.get(part, f".{part}") if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+    return "".join(
+        {ELEMENT: "[]", ENTRY: "{}"}.get(part, f".{part}") if isinstance(part, int) else f".{part}" for part in place
+    ).lstrip(".")
 
 
 def _nullable(kind: T.DataType) -> T.DataType:
@@ -210,5 +255,8 @@ def _nullable(kind: T.DataType) -> T.DataType:
 
 
 def as_ddl(fields: T.StructType) -> str:
-    """Write fields as the text of a schema file, one line for each. `read_schemas` reads the same fields from it. A Spark session must be active."""
+    """Write fields as the text of a schema file, one line for each.
+
+    `read_schemas` reads the same fields from it. A Spark session must be active.
+    """
     return ",\n".join(T.StructType([each]).toDDL() for each in fields) + "\n" if fields else "-- no fields\n"

@@ -2,9 +2,9 @@
 
 `ArchiveJob` describes a job, `run` executes it, and `read_archive` reads the result.
 
-Spark logs the range of a batch before it reads the rows, and logs the batch as done after it was written. An interrupted
-batch is read again with the same rows, and archive/identity.py decides whether the table has it. The day of a message must not depend on
-the time of writing: `archived_at` is the batch time in Spark's log.
+Spark logs the range of a batch before it reads the rows, and logs the batch as done after it was written. An
+interrupted batch is read again with the same rows, and archive/identity.py decides whether the table has it. The day of
+a message must not depend on the time of writing: `archived_at` is the batch time in Spark's log.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def _arrived(df: DataFrame, queue: str) -> DataFrame:
 
 
 def read_archive(spark: SparkSession, path: str, needed: Sequence[str] = ()) -> DataFrame:
-    """Read the newest snapshot of an archive (schemas.ARCHIVE, and columns that other programs have added), or of live metrics.
+    """Read the newest snapshot of an archive (schemas.ARCHIVE, and columns that other programs have added), or of live
+    metrics.
 
     Raises:
         ArchiveNotFound: there is no table in `path`.
@@ -91,9 +92,11 @@ class ArchiveJob:
         queue: a queue, or several with commas between them.
         path: the archive: a folder or a URI.
         mode: "tail" or "drain".
-        every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
+        every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages
+            and ends.
         max_bytes: bytes of headers and bodies in one batch; a larger message is a batch of its own.
-        max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for a drain. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
+        max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for a drain. A batch has costs of
+            its own of about half a second, and a drain moves it in one transaction.
         options: additional options of the source.
     """
 
@@ -120,24 +123,35 @@ class ArchiveJob:
     @cached_property
     def checkpoint_location(self) -> str:
         """Where Spark stores its progress. Raises SettingsError."""
-        return check_checkpoint(self.checkpoint) if self.checkpoint else default_checkpoint(located(self.path), self.queue, self.mode)
+        return (
+            check_checkpoint(self.checkpoint)
+            if self.checkpoint
+            else default_checkpoint(located(self.path), self.queue, self.mode)
+        )
 
 
 def default_checkpoint(path: str, queue: str, mode: str) -> str:
-    """Return the checkpoint within an archive's folder, in a folder that readers ignore. The order of several queues does not matter."""
+    """Return the checkpoint within an archive's folder, in a folder that readers ignore.
+
+    The order of several queues does not matter.
+    """
     names = ",".join(sorted(set(queue.split(","))))
     safe = "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):02X}" for c in names)
     return f"{path.rstrip('/')}/{METADATA_FOLDER}/checkpoints/{safe}-{mode}"
 
 
 def run(
-    spark: SparkSession, job: ArchiveJob, progress: Callable[[int, int], None] = lambda batches, rows: None, receivers: Sequence[Receiver] = ()
+    spark: SparkSession,
+    job: ArchiveJob,
+    progress: Callable[[int, int], None] = lambda batches, rows: None,
+    receivers: Sequence[Receiver] = (),
 ) -> dict[str, object]:
     """Archive all current messages, or run until stopped if `every` is set.
 
     With `every`, the stream starts again after an error that may pass (restarting.py).
 
-    `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
+    `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A
+    KeyboardInterrupt stops the stream and is raised again.
     """
     check_reachable(
         spark,
@@ -156,7 +170,9 @@ def run(
         done = attempt() if job.every is None else keep_running(attempt, counted, job.queue)
         if is_connect(spark):  # it may have discarded the progress of an ended stream
             table.refresh()
-            notes = [note for note in table.notes(before) if note.get("job") == "archive" and note["queue"] == job.queue]
+            notes = [
+                note for note in table.notes(before) if note.get("job") == "archive" and note["queue"] == job.queue
+            ]
             new = [note["rows"] for note in notes if note["rows"]]
             done = {"batches": len(new), "messages": sum(new)}
     except KeyboardInterrupt:
@@ -169,7 +185,10 @@ def run(
 
 
 def _finish(spark: SparkSession, job: ArchiveJob, table: ArchiveTable) -> int:
-    """Delete the last batch from the spool, if the table has it: Spark would report its commit to the source only with the next batch."""
+    """Delete the last batch from the spool, if the table has it:
+
+    Spark would report its commit to the source only with the next batch.
+    """
     if job.mode == "tail":
         return 0
     table.refresh()
@@ -178,12 +197,16 @@ def _finish(spark: SparkSession, job: ArchiveJob, table: ArchiveTable) -> int:
 
 
 def follow(
-    query: StreamingQuery, progress: Callable[[int, int], None] = lambda batches, rows: None, receivers: Sequence[Receiver] = (),
-    late: Callable[[Mapping[str, Any]], int] | None = None, counted: dict[int, int] | None = None,
-) -> dict[str, int]:  # fmt: skip
+    query: StreamingQuery,
+    progress: Callable[[int, int], None] = lambda batches, rows: None,
+    receivers: Sequence[Receiver] = (),
+    late: Callable[[Mapping[str, Any]], int] | None = None,
+    counted: dict[int, int] | None = None,
+) -> dict[str, int]:
     """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted.
 
-    `late` returns the late messages of each of Spark's progresses. `counted` has the messages of the batches of an earlier start.
+    `late` returns the late messages of each of Spark's progresses. `counted` has the messages of the batches of an
+    earlier start.
     """
     counted = {} if counted is None else counted
     received: set[str] = set()
@@ -215,7 +238,9 @@ def trigger_of(every: timedelta) -> str:
     return f"{max(round(every.total_seconds() * 1000), 1)} milliseconds"
 
 
-def read_queue(spark: SparkSession, queue: str, environment: str | None = None, columns: Sequence[str] | None = None) -> DataFrame:
+def read_queue(
+    spark: SparkSession, queue: str, environment: str | None = None, columns: Sequence[str] | None = None
+) -> DataFrame:
     """Read a queue's current messages (schemas.MESSAGE). With `columns`, unneeded bodies are not read."""
     reader = spark.read.format("rowpost").options(**given(queue=queue, environment=environment))
     if columns is not None:
@@ -232,10 +257,12 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     """Start the stream. Raises SparkFailed if its checkpoint and the table do not belong together."""
     table = create_table(job.path, ARCHIVE)
     way_out = (
-        f"To continue where the archive ends, delete the folder {job.checkpoint_location}, or name a new one with --checkpoint: "
-        "no message is then archived twice."
+        f"To continue where the archive ends, delete the folder {job.checkpoint_location}, or name a new one with "
+        "--checkpoint: no message is then archived twice."
     )
-    begins = where_it_begins(table, Checkpoint(job.checkpoint_location, spark), job.queues, way_out, drain=job.mode == "drain")
+    begins = where_it_begins(
+        table, Checkpoint(job.checkpoint_location, spark), job.queues, way_out, drain=job.mode == "drain"
+    )
     rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
     bounds = given(startingOffsets="earliest", maxBytesPerTrigger=job.max_bytes, maxOffsetsPerTrigger=rows)
     options = {**job.source, "mode": job.mode, **bounds, **dict(job.options), "confirmedOffsets": json.dumps(begins)}
@@ -246,28 +273,45 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
 
 
 def start_query(writer: DataStreamWriter, every: str | None) -> StreamingQuery:
-    """Start a stream with an interval between batches, such as "10 seconds". If it is None, the stream reads what is there, and ends."""
+    """Start a stream with an interval between batches, such as "10 seconds".
+
+    If it is None, the stream reads what is there, and ends.
+    """
     return (writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)).start()
 
 
-def where_it_begins(table: ArchiveTable, checkpoint: Checkpoint, queues: Sequence[str], way_out: str, *, drain: bool = False) -> dict[str, Offset]:
-    """Return the offsets, by epoch, at which a new checkpoint continues. Raises SparkFailed if a checkpoint does not belong to a table."""
+def where_it_begins(
+    table: ArchiveTable, checkpoint: Checkpoint, queues: Sequence[str], way_out: str, *, drain: bool = False
+) -> dict[str, Offset]:
+    """Return the offsets, by epoch, at which a new checkpoint continues.
+
+    Raises SparkFailed if a checkpoint does not belong to a table.
+    """
     progress, records = checkpoint.progress(), table.recorded()
     if not drain:  # what a drain has archived is not in the queue any more
         check_known(progress, records, {file.queue for file in table.files()} & set(queues), table.address)
-    check_start(progress, records, -1 if progress.query is None else table.last_batch(progress.query), table.address, queues, way_out)
+    check_start(
+        progress,
+        records,
+        -1 if progress.query is None else table.last_batch(progress.query),
+        table.address,
+        queues,
+        way_out,
+    )
     return {epoch: each.end for epoch, each in records.items() if each.queue in queues}
 
 
 class BatchWriter:
-    """Write one batch of a stream to a table, once: the log of the table has the query, the number and the offsets of its last batch.
+    """Write one batch of a stream to a table, once: the log of the table has the query, the number and the offsets of
+    its last batch.
 
     Args:
         path: the table: a folder or a URI.
         checkpoint: the query's checkpoint, which has its id.
         schema: the columns of the table, if it does not exist yet.
         queue: named in the log.
-        parse: the batches are messages with `archived_at` and `queue`, whose headers the writing tasks parse; otherwise they have the table's columns.
+        parse: the batches are messages with `archived_at` and `queue`, whose headers the writing tasks parse; otherwise
+            they have the table's columns.
         begins: where the source begins queues that are not in the checkpoint, by epoch.
         way_out: says how to continue when a batch is refused.
 
@@ -276,31 +320,52 @@ class BatchWriter:
     """
 
     def __init__(
-        self, path: str, checkpoint: str, schema: StructType = ARCHIVE, queue: str | None = None, *, parse: bool = False,
-        begins: Mapping[str, Offset] | None = None, way_out: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        path: str,
+        checkpoint: str,
+        schema: StructType = ARCHIVE,
+        queue: str | None = None,
+        *,
+        parse: bool = False,
+        begins: Mapping[str, Offset] | None = None,
+        way_out: str = "",
+    ) -> None:
         self.path, self.checkpoint, self.schema, self.queue, self.parse = path, checkpoint, schema, queue, parse
         self.begins, self.way_out = begins or {}, way_out
         self._query: str | None = None
-        self._last: tuple[int, Mapping[str, Offset]] = (-1, {})  # the last batch and its end, which Spark would read from a store again
+        self._last: tuple[int, Mapping[str, Offset]] = (
+            -1,
+            {},
+        )  # the last batch and its end, which Spark would read from a store again
         self._writer: TableWriter | None = None
 
     @short_errors()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         if self._writer is None:
-            self._writer = TableWriter(create_table(self.path, self.schema), ESSENTIAL if self.schema == ARCHIVE else self.schema.fieldNames())
+            self._writer = TableWriter(
+                create_table(self.path, self.schema), ESSENTIAL if self.schema == ARCHIVE else self.schema.fieldNames()
+            )
         spark, table = df.sparkSession, self._writer.table
         with described(spark, f"rowpost {'archive' if self.parse else 'metrics'} {self.queue}, batch {batch_id}"):
-            self._writer.add(self._batch(spark, table, batch_id), self.queue, lambda name: write_files(df, table, name, parse=self.parse))
+            self._writer.add(
+                self._batch(spark, table, batch_id),
+                self.queue,
+                lambda name: write_files(df, table, name, parse=self.parse),
+            )
 
     def _batch(self, spark: SparkSession, table: ArchiveTable, number: int) -> StreamBatch:
         """Describe a batch by the checkpoint. A queue that is new in it begins where the source was told to."""
         stored = Checkpoint(self.checkpoint, spark)
         self._query = self._query or stored.query  # a Spark Connect server cannot get it from the query
         if self._query is None:
-            raise SparkFailed(f"The checkpoint {self.checkpoint} has no file metadata with the id of its query. {self.way_out}".rstrip())
+            raise SparkFailed(
+                f"The checkpoint {self.checkpoint} has no file metadata with the id of its query. "
+                f"{self.way_out}".rstrip()
+            )
         end = stored.offset(number)
         before = self._last[1] if self._last[0] == number - 1 else by_epoch(stored.offset(number - 1))
         self._last = number, by_epoch(end)
         names = {one["queue"]: name for name, one in by_queue(end, self.queue or "").items()}
-        return StreamBatch(table.address, self._query, number, {**self.begins, **before}, by_epoch(end), names, self.way_out)
+        return StreamBatch(
+            table.address, self._query, number, {**self.begins, **before}, by_epoch(end), names, self.way_out
+        )

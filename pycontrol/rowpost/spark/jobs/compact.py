@@ -25,14 +25,20 @@ _GROUPS_IN_STEP = 8  # a step that loses one file to another job is done again
 
 
 def phases(
-    spark: SparkSession, table: ArchiveTable, groups: Callable[[Sequence[DataFile]], list[tuple[DataFile, ...]]], counts: RewriteCounts
+    spark: SparkSession,
+    table: ArchiveTable,
+    groups: Callable[[Sequence[DataFile]], list[tuple[DataFile, ...]]],
+    counts: RewriteCounts,
 ) -> Iterator[str]:
     """Merge the groups of files that `groups` chooses. A group that another job has changed is skipped."""
 
     def plan(files: Sequence[DataFile]) -> list[FileReplacement]:
         chosen = groups(files)
         chunks = [chosen[start : start + _GROUPS_IN_STEP] for start in range(0, len(chosen), _GROUPS_IN_STEP)]
-        return [FileReplacement(tuple(chain(*chunk)), partial(_merged, spark, table, chunk), same_rows=True) for chunk in chunks]
+        return [
+            FileReplacement(tuple(chain(*chunk)), partial(_merged, spark, table, chunk), same_rows=True)
+            for chunk in chunks
+        ]
 
     return work(table, "compact", plan, counts, again=False)
 
@@ -43,14 +49,19 @@ def _merged(spark: SparkSession, table: ArchiveTable, groups: Sequence[Sequence[
     if before != after:
         table.folder.delete(file.path for file in new)
         raise SparkFailed(
-            f"Cannot merge files of {table.address}: {before} rows would become {after}. Nothing was changed. Run `rowpost spark verify`."
+            f"Cannot merge files of {table.address}: {before} rows would become {after}. Nothing was changed. Run "
+            "`rowpost spark verify`."
         )
     return new
 
 
 @describing("compact")
 def run(
-    spark: SparkSession, path: str, now: datetime, older_than: timedelta = timedelta(0), progress: Callable[[int, int], None] = lambda done, of: None
+    spark: SparkSession,
+    path: str,
+    now: datetime,
+    older_than: timedelta = timedelta(0),
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, int]:
     """Merge the small files that are older than `older_than`, and delete files that were replaced a day ago.
 
@@ -66,5 +77,11 @@ def run(
         for _ in phases(spark, table, groups, counts):
             progress(counts.files_before, counts.files_after)
         vacuumed = table.vacuum()
-    return {"days": len(counts.days), "files_before": counts.files_before, "files_after": counts.files_after, "messages": counts.rows_after,
-            "skipped": counts.replanned, "vacuumed": len(vacuumed)}  # fmt: skip
+    return {
+        "days": len(counts.days),
+        "files_before": counts.files_before,
+        "files_after": counts.files_after,
+        "messages": counts.rows_after,
+        "skipped": counts.replanned,
+        "vacuumed": len(vacuumed),
+    }

@@ -25,20 +25,31 @@ def edges(df: DataFrame) -> DataFrame:
     causes = handled.where(F.col("endpoint").isNotNull()).select(
         F.col("message_id").alias("cause"), F.col("endpoint").alias("causer"), F.col("message_type").alias("from_type")
     ).dropDuplicates(["cause", "causer"])  # fmt: skip
-    joined = handled.join(causes, (F.col("related_to") == F.col("cause")) & (F.col("sending_endpoint") == F.col("causer")), "left")
+    joined = handled.join(
+        causes, (F.col("related_to") == F.col("cause")) & (F.col("sending_endpoint") == F.col("causer")), "left"
+    )
     latency = F.greatest((F.unix_micros("processing_started") - F.unix_micros("time_sent")) / 1000.0, F.lit(0.0))
     latency = F.when(F.col("time_sent").isNotNull() & F.col("processing_started").isNotNull(), latency)
     grouped = joined.groupBy(
-        "day", F.col("sending_endpoint").alias("from_endpoint"), F.col("endpoint").alias("to_endpoint"), "from_type",
-        F.col("message_type").alias("to_type"), "intent",
-    ).agg(F.count(F.lit(1)).alias("messages"), F.percentile_approx(latency, [0.5, 0.95], PERCENTILE_ACCURACY).alias("spread"))  # fmt: skip
+        "day",
+        F.col("sending_endpoint").alias("from_endpoint"),
+        F.col("endpoint").alias("to_endpoint"),
+        "from_type",
+        F.col("message_type").alias("to_type"),
+        "intent",
+    ).agg(
+        F.count(F.lit(1)).alias("messages"),
+        F.percentile_approx(latency, [0.5, 0.95], PERCENTILE_ACCURACY).alias("spread"),
+    )
     spread = {f"latency_ms_{name}": F.col("spread")[i] for i, name in enumerate(("p50", "p95"))}
     return shaped(grouped.withColumns(spread), EDGES)
 
 
 def conversations(df: DataFrame) -> DataFrame:
     """Compute schemas.CONVERSATIONS from archived messages. The depth uses at most MAX_MESSAGES messages."""
-    measure = F.udf(lambda steps: depth([(step.message_id, step.related_to) for step in steps]), IntegerType(), useArrow=False)
+    measure = F.udf(
+        lambda steps: depth([(step.message_id, step.related_to) for step in steps]), IntegerType(), useArrow=False
+    )
     root = F.when(F.col("related_to").isNull(), F.col("message_type"))
     step = F.struct("message_id", "related_to")
     grouped = df.where(F.col("conversation_id").isNotNull()).groupBy("conversation_id").agg(
@@ -58,4 +69,7 @@ def one_conversation(df: DataFrame, conversation_id: str) -> list[ConversationSt
     failed = has_failed().alias("failed")
     took = ((F.unix_micros("processing_ended") - F.unix_micros("processing_started")) / 1000.0).alias("took_ms")
     found = df.where(F.col("conversation_id") == conversation_id).select(*_STEP, failed, took)
-    return [ConversationStep(**row.asDict()) for row in found.orderBy("time_sent", "message_id", "endpoint").limit(MAX_MESSAGES).collect()]
+    return [
+        ConversationStep(**row.asDict())
+        for row in found.orderBy("time_sent", "message_id", "endpoint").limit(MAX_MESSAGES).collect()
+    ]

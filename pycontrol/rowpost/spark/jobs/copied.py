@@ -1,7 +1,9 @@
-"""Do to the copies of an archive's messages what happens to the messages: to the tables of `decode`, which archive/records.py finds.
+"""Do to the copies of an archive's messages what happens to the messages: to the tables of `decode`, which
+archive/records.py finds.
 
-`erase` and `retain` say what happens, and `follow` does it in each table, before the archive is changed: as long as a message is
-in the archive, a run that was killed is repeated with the same copies. Of the copy of a redacted message, only ROW stays.
+`erase` and `retain` say what happens, and `follow` does it in each table, before the archive is changed: as long as a
+message is in the archive, a run that was killed is repeated with the same copies. Of the copy of a redacted message,
+only ROW stays.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class ChangedCopies:
         deleted, redacted: rows.
         missing: places without a table.
         unfinished: files that a job may be about to commit.
-        undecided: rows to which a condition cannot be applied, by the path of their table: the archive has no such messages any more.
+        undecided: rows to which a condition cannot be applied, by the path of their table: the archive has no such
+            messages any more.
     """
 
     deleted: int = 0
@@ -48,8 +51,12 @@ class ChangedCopies:
 
 
 def follow(
-    archive: ArchiveTable, job: str, messages: DataFrame, done: ChangedCopies, matching: Callable[[DataFrame], DataFrame] = lambda df: df.withColumn(MATCHES, F.lit(False))
-) -> Iterator[tuple[ArchiveTable, RowChange]]:  # fmt: skip
+    archive: ArchiveTable,
+    job: str,
+    messages: DataFrame,
+    done: ChangedCopies,
+    matching: Callable[[DataFrame], DataFrame] = lambda df: df.withColumn(MATCHES, F.lit(False)),
+) -> Iterator[tuple[ArchiveTable, RowChange]]:
     """Change all tables to which messages of an archive were copied, and delete the replaced files.
 
     Yields each table with what was changed, while the job holds the table's lease.
@@ -86,11 +93,16 @@ def follow(
 
 def _change(actions: DataFrame, matching: Callable[[DataFrame], DataFrame]) -> RowChange:
     """Return what happens to the rows of a table with copies. Only rows with something of the body are redacted."""
-    of, action = actions.select(*(F.col(name).alias(f"{_OWN}{name}") for name in (*KEY, ACTION))), F.col(f"{_OWN}{ACTION}")
+    of, action = (
+        actions.select(*(F.col(name).alias(f"{_OWN}{name}") for name in (*KEY, ACTION))),
+        F.col(f"{_OWN}{ACTION}"),
+    )
 
     def mark(df: DataFrame) -> DataFrame:
         found = matching(df).join(of, [F.col(name) == F.col(f"{_OWN}{name}") for name in KEY], "left")
-        done = F.when(F.col(MATCHES) | (action == DELETE), F.lit(DELETE)).when((action == REDACT) & has_body(df), F.lit(REDACT))
+        done = F.when(F.col(MATCHES) | (action == DELETE), F.lit(DELETE)).when(
+            (action == REDACT) & has_body(df), F.lit(REDACT)
+        )
         return found.withColumn(ACTION, done).select(*df.columns, ACTION)
 
     return RowChange(mark, lambda df: {name: F.lit(None) for name in df.columns if name not in ROW})

@@ -3,11 +3,13 @@
     schemas = read_schemas(Path("schemas"))
     decode(read_archive(spark, "archive/"), schemas)["Shop.PlaceOrder"].select("message_id", "OrderId", "_rescued")
 
-`decode` gives a DataFrame for each type, and `undecoded` counts the types without a schema. `run` writes tables, incrementally.
+`decode` gives a DataFrame for each type, and `undecoded` counts the types without a schema. `run` writes tables,
+incrementally.
 
-The tables are folders of OUT, named by their types, and partitioned by queue and day as the archive is. A run reads the files
-that the archive has got since the last run, and adds the messages that a table does not have yet: (queue, id, row_version) is
-the key of a message. A run that was killed, and one after a merge of the archive's files, therefore doubles nothing.
+The tables are folders of OUT, named by their types, and partitioned by queue and day as the archive is. A run reads the
+files that the archive has got since the last run, and adds the messages that a table does not have yet: (queue, id,
+row_version) is the key of a message. A run that was killed, and one after a merge of the archive's files, therefore
+doubles nothing.
 
 The archive remembers OUT in `_rowpost/copies`, so that `erase` and `retain` reach the tables.
 """
@@ -41,7 +43,18 @@ from rowpost.spark.bodies.fitting import Path
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name, places
 from rowpost.spark.describing import describing
 
-__all__ = ["KEY", "ROW", "Decoded", "decode", "decode_type", "new_columns", "run", "sources", "table_schema", "undecoded"]
+__all__ = [
+    "KEY",
+    "ROW",
+    "Decoded",
+    "decode",
+    "decode_type",
+    "new_columns",
+    "run",
+    "sources",
+    "table_schema",
+    "undecoded",
+]
 
 _DECODED = "_decoded"
 #: The columns of an archive that each table of a type has, and those that identify a message.
@@ -60,9 +73,10 @@ def decode(df: DataFrame, schemas: Mapping[str, Schema]) -> dict[str, DataFrame]
 def decode_type(df: DataFrame, schema: Schema, columns: T.StructType | None = None) -> DataFrame:
     """Return the messages of one type with the columns of their bodies, `_rescued` and `_error`.
 
-    `df` has archived messages (schemas.ARCHIVE, or some of its columns with message_type, content_type and body), or the
-    messages of a queue (schemas.MESSAGE). A message of several types is of the first one. A field whose name is a column of
-    an archive gets the prefix `body_`. `columns` are the columns of a table for these messages, if it has more than the schema.
+    `df` has archived messages (schemas.ARCHIVE, or some of its columns with message_type, content_type and body), or
+    the messages of a queue (schemas.MESSAGE). A message of several types is of the first one. A field whose name is a
+    column of an archive gets the prefix `body_`. `columns` are the columns of a table for these messages, if it has
+    more than the schema.
     """
     kind = columns or decoded_type(schema)
 
@@ -87,7 +101,9 @@ def _with_types(df: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a run has done for one type: rows that were added, how many have something in `_rescued` and in `_error`, new columns."""
+    """What a run has done for one type: rows that were added, how many have something in `_rescued` and in `_error`,
+    new columns.
+    """
 
     message_type: str
     table: str
@@ -101,7 +117,9 @@ def table_schema(schema: Schema) -> T.StructType:
     """Return the columns of a type's table."""
     own = {column.name: column for column in ARCHIVE}
     first = [T.StructField(name, own[name].dataType) for name in ROW if name not in PARTITIONS]
-    return T.StructType([*first, *decoded_type(schema), *(T.StructField(name, own[name].dataType, False) for name in PARTITIONS)])
+    return T.StructType(
+        [*first, *decoded_type(schema), *(T.StructField(name, own[name].dataType, False) for name in PARTITIONS)]
+    )
 
 
 def sources(table: str) -> list[str]:
@@ -110,7 +128,10 @@ def sources(table: str) -> list[str]:
 
 
 def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.StructType:
-    """Return the columns, and columns with new fields, that a table lacks. Raises SparkFailed for a column of another type."""
+    """Return the columns, and columns with new fields, that a table lacks.
+
+    Raises SparkFailed for a column of another type.
+    """
     own = {column.name.lower(): column for column in known}
     missing = []
     for column in wanted:
@@ -118,8 +139,9 @@ def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.Stru
         before, after = ({} if each is None else _shape(each) for each in (there, column))
         if there is not None and any(before.get(place, part) != part for place, part in after.items()):
             raise SparkFailed(
-                f"Cannot decode to {table}: its column {there.name} is {there.dataType.simpleString().upper()}, and the schema has "
-                f"{column.name} {column.dataType.simpleString().upper()}. A type cannot change. Restore the schema, or decode to a new folder."
+                f"Cannot decode to {table}: its column {there.name} is {there.dataType.simpleString().upper()}, and "
+                f"the schema has {column.name} {column.dataType.simpleString().upper()}. A type cannot change. Restore "
+                "the schema, or decode to a new folder."
             )
         if after.keys() - before.keys():
             missing.append(column)
@@ -127,17 +149,28 @@ def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.Stru
 
 
 def _shape(column: T.StructField) -> dict[tuple[str, ...], tuple[Path, T.DataType | type]]:
-    """Return what must not change in a column, by place without regard to case: the spelling, and the type if it has no parts."""
+    """Return what must not change in a column, by place without regard to case: the spelling, and the type if it has no
+    parts.
+    """
     whole = (T.StructType, T.ArrayType, T.MapType)
     found = places(T.StructType([column]))
-    return {tuple(str(part).lower() for part in place): (place, type(kind) if isinstance(kind, whole) else kind) for place, kind in found}
+    return {
+        tuple(str(part).lower() for part in place): (place, type(kind) if isinstance(kind, whole) else kind)
+        for place, kind in found
+    }
 
 
 @describing("decode")
 def run(
-    spark: SparkSession, path: str, out: str, schemas: Mapping[str, Schema], progress: Callable[[int, int], None] = lambda done, of: None
+    spark: SparkSession,
+    path: str,
+    out: str,
+    schemas: Mapping[str, Schema],
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:
-    """Decode what is new in an archive. Returns the archive's version, the tables, and the messages without a schema by type.
+    """Decode what is new in an archive.
+
+    Returns the archive's version, the tables, and the messages without a schema by type.
 
     `progress` is called with the number of types that are done, and of all.
 
@@ -147,12 +180,15 @@ def run(
     """
     source, place = open_table(path), ArchiveFolder(out)
     if place.is_delta:
-        raise SparkFailed(f"Cannot decode to {out}: it is a table itself. Name a folder for the tables of the message types.")
+        raise SparkFailed(
+            f"Cannot decode to {out}: it is a table itself. Name a folder for the tables of the message types."
+        )
     with lease(source.folder, "decode"):  # erase takes it too, so that it finds all copies
         source.refresh()
         if source.needs_jar:
             raise SparkFailed(
-                f"Cannot decode {path}: the table has {source.needs_jar}, so that its files do not have its rows. Run REORG TABLE … APPLY (PURGE) and disable the feature with Delta's own tools."
+                f"Cannot decode {path}: the table has {source.needs_jar}, so that its files do not have its rows. Run "
+                "REORG TABLE … APPLY (PURGE) and disable the feature with Delta's own tools."
             )
         tables = {name: _Table(f"{place.path}/{folder_name(name)}", schema) for name, schema in schemas.items()}
         for table in tables.values():  # before anything is written
@@ -166,11 +202,21 @@ def run(
             progress(len(done), len(tables))
         whole = place.read(_STATE) or {}
         place.write(_STATE, whole | {source.folder.path: state | dict.fromkeys(schemas, source.version)})
-    missing = undecoded(read_files(spark, source, source.files()).select("message_type"), schemas).orderBy("message_type").collect()
-    return {"archive_version": source.version, "tables": done, "without_schema": {row.message_type: row.messages for row in missing}}
+    missing = (
+        undecoded(read_files(spark, source, source.files()).select("message_type"), schemas)
+        .orderBy("message_type")
+        .collect()
+    )
+    return {
+        "archive_version": source.version,
+        "tables": done,
+        "without_schema": {row.message_type: row.messages for row in missing},
+    }
 
 
-def _files_since(spark: SparkSession, source: ArchiveTable, version: int | None) -> tuple[list[DataFile], set[str | None]]:
+def _files_since(
+    spark: SparkSession, source: ArchiveTable, version: int | None
+) -> tuple[list[DataFile], set[str | None]]:
     """Return the files that an archive has got since a version, or all, and the types of their messages."""
     seen = set() if version is None else source.paths_at(version) or set()
     files = [file for file in source.files() if file.path not in seen]
@@ -207,23 +253,42 @@ class _Table:
             table.vacuum()
         return done
 
-    def _write(self, spark: SparkSession, table: ArchiveTable, source: ArchiveTable, files: Sequence[DataFile]) -> list[NewFile]:
-        """Add the messages that the table does not have, in one commit, however often and by whomever this is repeated."""
+    def _write(
+        self, spark: SparkSession, table: ArchiveTable, source: ArchiveTable, files: Sequence[DataFile]
+    ) -> list[NewFile]:
+        """Add the messages that the table does not have, in one commit, however often and by whomever this is
+        repeated.
+        """
         columns = T.StructType([column for column in schema_of(table) if column.name not in ROW])
-        messages = read_files(spark, source, files).select(*_NEEDED).where(F.col("message_type") == self.schema.message_type).dropDuplicates(KEY)
+        messages = (
+            read_files(spark, source, files)
+            .select(*_NEEDED)
+            .where(F.col("message_type") == self.schema.message_type)
+            .dropDuplicates(KEY)
+        )
         days = {(file.queue, file.day) for file in files}
         note = {"job": "decode", "archive": source.folder.path, "archive_version": source.version}
         while True:
             table.refresh()
             there = [file for file in table.files() if (file.queue, file.day) in days]
-            unknown = messages.join(read_files(spark, table, there).select(KEY), KEY, "left_anti") if there else messages
-            new = write_files(decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT), table, f"decode-{uuid.uuid4().hex[:8]}")
+            unknown = (
+                messages.join(read_files(spark, table, there).select(KEY), KEY, "left_anti") if there else messages
+            )
+            new = write_files(
+                decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT), table, f"decode-{uuid.uuid4().hex[:8]}"
+            )
             if not new or table.commit(new, note={**note, "rows": sum(file.rows for file in new)}):
                 return new
             table.discard(new)  # another process has changed the table meanwhile
 
     def _counted(self, spark: SparkSession, table: ArchiveTable, new: Sequence[NewFile]) -> Decoded:
         files = [DataFile(file.path, file.queue, file.day, file.bytes, file.rows) for file in new]
-        (row,) = read_files(spark, table, files).agg(F.count(RESCUED).alias("rescued"), F.count(ERROR).alias("errors")).collect()
+        (row,) = (
+            read_files(spark, table, files)
+            .agg(F.count(RESCUED).alias("rescued"), F.count(ERROR).alias("errors"))
+            .collect()
+        )
         added = sum(file.rows for file in files)
-        return Decoded(self.schema.message_type, self.path, added, row.rescued, row.errors, tuple(self._missing.fieldNames()))
+        return Decoded(
+            self.schema.message_type, self.path, added, row.rescued, row.errors, tuple(self._missing.fieldNames())
+        )

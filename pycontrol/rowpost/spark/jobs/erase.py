@@ -1,8 +1,9 @@
 """Erase the messages of one person or case from an archive, with all copies below its folder, and write a receipt.
 
-Only files that hold such messages are rewritten. All files that the table has replaced are then deleted, because an earlier
-merge may have copied the messages: time travel ends there. The selected messages of unfinished replays are erased too, and
-so are leftovers of killed jobs, and the copies in tables of decoded messages (copied.py). The receipt says when, why and how much, but not what.
+Only files that hold such messages are rewritten. All files that the table has replaced are then deleted, because an
+earlier merge may have copied the messages: time travel ends there. The selected messages of unfinished replays are
+erased too, and so are leftovers of killed jobs, and the copies in tables of decoded messages (copied.py). The receipt
+says when, why and how much, but not what.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ class Erasure:
     def change(self) -> RowChange:
         """The deletion of the selected messages."""
         where = None if self.ids else self.where
-        return RowChange(lambda df: self.mark(df).withColumn(ACTION, F.when(F.col(MATCHES), F.lit(DELETE))).drop(MATCHES), where=where)
+        return RowChange(
+            lambda df: self.mark(df).withColumn(ACTION, F.when(F.col(MATCHES), F.lit(DELETE))).drop(MATCHES),
+            where=where,
+        )
 
     def mark_copies(self, df: DataFrame) -> DataFrame:
         """Add the column MATCHES to copies. If they lack a column of the condition, only the ids decide."""
@@ -128,13 +132,24 @@ def run(
         swept, unsure = _sweep(spark, table, selection.change, idle=idle)
         replayed = sum(_erase_replay(spark, table, selection, place) for place in table.folder.replays())
     receipt = {
-        "time": now.isoformat(timespec="seconds"), "reason": reason, "user": user_name(), "host": socket.gethostname(), "archive": table.path,
-        "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used], "ids": len(selection.ids),
-        "erased": counts.rows_before - counts.rows_after, "files_rewritten": counts.files_before,
-        "leftovers_deleted": swept, "replayed_erased": replayed, "copies_erased": copied.deleted, "copies_redacted": copied.redacted,
-        "copies_missing": copied.missing, "copies_undecided": copied.undecided,
-        "unfinished": unsure + copied.unfinished, "version": table.version,
-    }  # fmt: skip
+        "time": now.isoformat(timespec="seconds"),
+        "reason": reason,
+        "user": user_name(),
+        "host": socket.gethostname(),
+        "archive": table.path,
+        "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used],
+        "ids": len(selection.ids),
+        "erased": counts.rows_before - counts.rows_after,
+        "files_rewritten": counts.files_before,
+        "leftovers_deleted": swept,
+        "replayed_erased": replayed,
+        "copies_erased": copied.deleted,
+        "copies_redacted": copied.redacted,
+        "copies_missing": copied.missing,
+        "copies_undecided": copied.undecided,
+        "unfinished": unsure + copied.unfinished,
+        "version": table.version,
+    }
     table.folder.write(f"erasures/{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}.json", receipt)
     return receipt
 
@@ -146,15 +161,26 @@ def phases(spark: SparkSession, table: ArchiveTable, selection: Erasure, counts:
     yield "vacuumed"
 
 
-def _erase_copies(spark: SparkSession, archive: ArchiveTable, selection: Erasure, done: ChangedCopies, *, idle: bool) -> None:
-    """Erase the selected messages from all tables to which messages of the archive were copied. What `retain` has redacted is redacted there too."""
+def _erase_copies(
+    spark: SparkSession, archive: ArchiveTable, selection: Erasure, done: ChangedCopies, *, idle: bool
+) -> None:
+    """Erase the selected messages from all tables to which messages of the archive were copied.
+
+    What `retain` has redacted is redacted there too.
+    """
     kept = read_files(spark, archive, archive.files())
-    messages = selection.mark(kept).withColumn(ACTION, F.when(F.col(MATCHES), F.lit(DELETE)).when(is_redacted(), F.lit(REDACT)))
+    messages = selection.mark(kept).withColumn(
+        ACTION, F.when(F.col(MATCHES), F.lit(DELETE)).when(is_redacted(), F.lit(REDACT))
+    )
     for table, change in follow(archive, "erase", messages, done, selection.mark_copies):
         done.unfinished += _sweep(spark, table, change, idle=idle)[1]
         rows = read_files(spark, table, table.files())
         if not selection.is_valid_for(rows):
-            unknown = rows.where(has_body(rows)).join(_keys_of_sources(spark, kept, archive, table), list(KEY), "left_anti").count()
+            unknown = (
+                rows.where(has_body(rows))
+                .join(_keys_of_sources(spark, kept, archive, table), list(KEY), "left_anti")
+                .count()
+            )
             done.undecided |= {table.path: unknown} if unknown else {}
 
 
@@ -170,12 +196,18 @@ def _keys_of_sources(spark: SparkSession, kept: DataFrame, archive: ArchiveTable
 
 
 def _sweep(spark: SparkSession, table: ArchiveTable, change: RowChange, *, idle: bool) -> tuple[int, int]:
-    """Delete leftovers, but not files that a job may be about to commit. Returns how many, and how many of those hold a selected message or cannot be read yet."""
+    """Delete leftovers, but not files that a job may be about to commit.
+
+    Returns how many, and how many of those hold a selected message or cannot be read yet.
+    """
     leftovers = find_leftovers(table)
     swept = sweep(table, [each for each in leftovers if idle or each.is_over])
     left = [each for each in leftovers if each.path not in swept]
     unsure = [
-        each for each in left if table.folder.footer(each.path) is None or change.of(read_files(spark, table, [each.as_file()])).limit(1).count()
+        each
+        for each in left
+        if table.folder.footer(each.path) is None
+        or change.of(read_files(spark, table, [each.as_file()])).limit(1).count()
     ]
     return len(swept), len(unsure)
 

@@ -22,7 +22,8 @@ _HASH_LENGTH = 8
 
 
 def failures(df: DataFrame, now: datetime) -> DataFrame:
-    """Compute schemas.FAILURE_GROUPS from archived messages or from an error queue with parsed headers, the largest first.
+    """Compute schemas.FAILURE_GROUPS from archived messages or from an error queue with parsed headers, the largest
+    first.
 
     `now` is the end of the last 24 hours. A later time of failure, from a clock that is ahead, counts as `now`.
     """
@@ -32,7 +33,9 @@ def failures(df: DataFrame, now: datetime) -> DataFrame:
     stack = F.substring(F.sha2(F.regexp_replace(text, r"0x[0-9a-fA-F]+|\d+", ""), 256), 1, _HASH_LENGTH)
     failed = df.where(F.col("exception_type").isNotNull() | F.col("time_of_failure").isNotNull())
     failed = failed.where(F.col("processing_ended").isNull()).withColumns({"failed_at": at, "stack_hash": stack})
-    one, two = (F.lit(now - timedelta(hours=hours)) for hours in (24, 48))  # an interval of Spark's would be of days of the session's time zone
+    one, two = (
+        F.lit(now - timedelta(hours=hours)) for hours in (24, 48)
+    )  # an interval of Spark's would be of days of the session's time zone
     grouped = failed.groupBy(*_GROUP).agg(
         F.max_by("exception_message", "failed_at").alias("sample_message"),
         F.min("failed_at").alias("first_seen"),

@@ -1,9 +1,10 @@
-"""Change an archive's files beside the archiver and other jobs: plan on a snapshot, write new files, commit or plan again.
+"""Change an archive's files beside the archiver and other jobs: plan on a snapshot, write new files, commit or plan
+again.
 
-The jobs compact, retain, erase and repair say which files they replace with what (`FileReplacement`). Those that delete or redact rows say which
-(`RowChange`), and only files with such rows are replaced. `work` executes the steps. If
-another job has replaced one of a step's files in the meantime, the step's new files are deleted, and the job looks at the
-files that have come since. Files that others add are looked at too, until a look finds nothing more to do.
+The jobs compact, retain, erase and repair say which files they replace with what (`FileReplacement`). Those that delete
+or redact rows say which (`RowChange`), and only files with such rows are replaced. `work` executes the steps. If
+another job has replaced one of a step's files in the meantime, the step's new files are deleted, and the job looks at
+the files that have come since. Files that others add are looked at too, until a look finds nothing more to do.
 
 `work` is a generator that yields before and after each phase, so that tests run two jobs in every order.
 """
@@ -40,7 +41,8 @@ class FileReplacement:
     """Files that are replaced in one commit.
 
     Attributes:
-        write: takes the beginning of the names of the new files, and writes them. If it is None, the files are only removed.
+        write: takes the beginning of the names of the new files, and writes them. If it is None, the files are only
+            removed.
         same_rows: the new files have the rows of the old ones.
         changed: the number of rows that are changed and kept.
     """
@@ -96,18 +98,32 @@ class RowChange:
     def apply(self, df: DataFrame) -> DataFrame:
         """Return the rows that stay, of which some are redacted."""
         stays = F.col(ACTION).isNull()
-        new = {name: F.when(stays, F.col(name)).otherwise(value).cast(df.schema[name].dataType) for name, value in self.redacted(df).items()}
+        new = {
+            name: F.when(stays, F.col(name)).otherwise(value).cast(df.schema[name].dataType)
+            for name, value in self.redacted(df).items()
+        }
         return self.mark(df).where(stays | (F.col(ACTION) == REDACT)).withColumns(new).drop(ACTION)
 
-    def find(self, spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile], *sums: Column) -> list[tuple[DataFile, Row]]:
+    def find(
+        self, spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile], *sums: Column
+    ) -> list[tuple[DataFile, Row]]:
         """Count the rows of each file and action as `messages`, with further sums. Other files have none."""
         known = {file.path: file for file in files}
         rows = self.of(read_files(spark, table, files, with_file=True)).groupBy(FILE, ACTION)
-        return [(known[relative(table, row[FILE])], row) for row in rows.agg(F.count(F.lit(1)).alias("messages"), *sums).collect()]
+        return [
+            (known[relative(table, row[FILE])], row)
+            for row in rows.agg(F.count(F.lit(1)).alias("messages"), *sums).collect()
+        ]
 
-    def steps(self, spark: SparkSession, table: ArchiveTable, found: Sequence[tuple[DataFile, Row]]) -> list[FileReplacement]:
-        """Return the steps for what was found: files that keep no row are removed, the others of each day are rewritten together."""
-        deleted, redacted = ({file: row.messages for file, row in found if row[ACTION] == action} for action in (DELETE, REDACT))
+    def steps(
+        self, spark: SparkSession, table: ArchiveTable, found: Sequence[tuple[DataFile, Row]]
+    ) -> list[FileReplacement]:
+        """Return the steps for what was found: files that keep no row are removed, the others of each day are rewritten
+        together.
+        """
+        deleted, redacted = (
+            {file: row.messages for file, row in found if row[ACTION] == action} for action in (DELETE, REDACT)
+        )
         of_day: dict[tuple[str, str, bool], list[DataFile]] = defaultdict(list)
         for file in dict.fromkeys([*deleted, *redacted]):
             of_day[file.queue, file.day, deleted.get(file, 0) == file.rows].append(file)
@@ -168,7 +184,10 @@ def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts, *
 
 
 def _attempt(table: ArchiveTable, files: Sequence[DataFile], act: Callable[[], _T]) -> _T | None:
-    """Read files of a snapshot. Returns None if that failed and another job has replaced one of them, and perhaps deleted it."""
+    """Read files of a snapshot.
+
+    Returns None if that failed and another job has replaced one of them, and perhaps deleted it.
+    """
     try:
         return act()
     except Exception:
@@ -178,7 +197,13 @@ def _attempt(table: ArchiveTable, files: Sequence[DataFile], act: Callable[[], _
         return None
 
 
-def rewrite(spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile], make: Callable[[DataFrame], DataFrame], name: str) -> list[NewFile]:
+def rewrite(
+    spark: SparkSession,
+    table: ArchiveTable,
+    files: Sequence[DataFile],
+    make: Callable[[DataFrame], DataFrame],
+    name: str,
+) -> list[NewFile]:
     """Write what `make` makes of the rows of files."""
     size = sum(file.bytes for file in files)
     return write_files(make(read_files(spark, table, files)).coalesce(max(1, -(-size // FILE_BYTES))), table, name)
@@ -189,7 +214,9 @@ def _write(table: ArchiveTable, kind: str, step: FileReplacement) -> list[NewFil
     table.refresh()
     if not table.are_live(step.files):
         return None
-    return [] if step.write is None else _attempt(table, step.files, partial(step.write, f"{kind}-{uuid.uuid4().hex[:8]}"))
+    return (
+        [] if step.write is None else _attempt(table, step.files, partial(step.write, f"{kind}-{uuid.uuid4().hex[:8]}"))
+    )
 
 
 def _commit(table: ArchiveTable, kind: str, step: FileReplacement, new: Sequence[NewFile]) -> bool:

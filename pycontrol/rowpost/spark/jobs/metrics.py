@@ -1,7 +1,7 @@
 """Compute throughput, processing time and critical time by hour, endpoint and message type.
 
-`metrics` works on an archive. `live` and `start_live` work on a stream. `merged` makes days or months of hours: percentiles
-of hours cannot be merged, but each hour has sketches of its times, which can.
+`metrics` works on an archive. `live` and `start_live` work on a stream. `merged` makes days or months of hours:
+percentiles of hours cannot be merged, but each hour has sketches of its times, which can.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from rowpost.spark.jobs.archive import BatchWriter, archive, given, start_query,
 from rowpost.spark.source.checkpoint import Checkpoint
 
 __all__ = [
-    "MAX_LATENESS", "PERCENTILES", "PERCENTILE_ACCURACY", "SKETCH_K", "Lateness", "live", "merged", "metrics", "skipped", "start_live", "with_times",
+    "MAX_LATENESS", "PERCENTILES", "PERCENTILE_ACCURACY", "SKETCH_K", "Lateness", "live", "merged", "metrics",
+    "skipped", "start_live", "with_times",
 ]  # fmt: skip
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -44,20 +45,29 @@ def metrics(df: DataFrame) -> DataFrame:
     """Compute schemas.FLOW_HOURLY from archived messages (schemas.ARCHIVE). Works on streams too.
 
     A message counts in the hour in which it was handled or failed. A message without such a time, or with a time more
-    than an hour after `archived_at`, is left out: on a stream it would make all following messages late. On a stream, an
-    event-time watermark on `at` determines when an hour is complete (see `live`).
+    than an hour after `archived_at`, is left out: on a stream it would make all following messages late. On a stream,
+    an event-time watermark on `at` determines when an hour is complete (see `live`).
     """
     timed = df if "at" in df.columns else with_times(df)
     hour = F.window("at", "1 hour").alias("window")
-    grouped = timed.where(F.col("at").isNotNull()).groupBy(hour, "endpoint", "message_type").agg(
-        F.count_if(F.col("processing_ended").isNotNull()).alias("messages"),
-        F.count_if(has_failed()).alias("failed"),
-        *_spread("processing_ms"),
-        *_spread("critical_ms"),
-        F.sum((F.coalesce(F.col("processing_ms") < 0, F.lit(False)) | F.coalesce(F.col("critical_ms") < 0, F.lit(False))).cast("int")).alias("clamped"),
-        F.sum("body_bytes").alias("bytes"),
-        *map(_sketch, _SKETCHED),  # last, because checkpoints of `live` have the sums in this order
-    )  # fmt: skip
+    grouped = (
+        timed.where(F.col("at").isNotNull())
+        .groupBy(hour, "endpoint", "message_type")
+        .agg(
+            F.count_if(F.col("processing_ended").isNotNull()).alias("messages"),
+            F.count_if(has_failed()).alias("failed"),
+            *_spread("processing_ms"),
+            *_spread("critical_ms"),
+            F.sum(
+                (
+                    F.coalesce(F.col("processing_ms") < 0, F.lit(False))
+                    | F.coalesce(F.col("critical_ms") < 0, F.lit(False))
+                ).cast("int")
+            ).alias("clamped"),
+            F.sum("body_bytes").alias("bytes"),
+            *map(_sketch, _SKETCHED),  # last, because checkpoints of `live` have the sums in this order
+        )
+    )
     return shaped(grouped.withColumn("hour", F.col("window.start")), FLOW_HOURLY)
 
 
@@ -70,11 +80,18 @@ def merged(hours: DataFrame, unit: Literal["day", "month"] = "day") -> DataFrame
     sums = [F.sum(name).alias(name) for name in ("messages", "failed", "clamped", "bytes")]
     largest = [F.max(f"{name}_max").alias(f"{name}_max") for name in _SKETCHED]
     sketches = [F.kll_merge_agg_double(f"{name}_sketch", SKETCH_K).alias(f"{name}_sketch") for name in _SKETCHED]
-    grouped = hours.groupBy(start_of(unit, F.col("hour")).alias("period"), "endpoint", "message_type").agg(*sums, *largest, *sketches)
+    grouped = hours.groupBy(start_of(unit, F.col("hour")).alias("period"), "endpoint", "message_type").agg(
+        *sums, *largest, *sketches
+    )
     for name in _SKETCHED:
         known, ranks = F.col(f"{name}_max").isNotNull(), F.array(*map(F.lit, PERCENTILES.values()))
-        sketch, several = (F.when(known, each) for each in (F.col(f"{name}_sketch"), F.kll_sketch_get_quantile_double(f"{name}_sketch", ranks)))
-        grouped = grouped.withColumns({f"{name}_{label}": several.getItem(i) for i, label in enumerate(PERCENTILES)} | {f"{name}_sketch": sketch})
+        sketch, several = (
+            F.when(known, each)
+            for each in (F.col(f"{name}_sketch"), F.kll_sketch_get_quantile_double(f"{name}_sketch", ranks))
+        )
+        grouped = grouped.withColumns(
+            {f"{name}_{label}": several.getItem(i) for i, label in enumerate(PERCENTILES)} | {f"{name}_sketch": sketch}
+        )
     return shaped(grouped, FLOW_MERGED)
 
 
@@ -85,7 +102,9 @@ def with_times(df: DataFrame) -> DataFrame:
     return (
         df.withColumn("at", F.when(at <= F.col("archived_at") + F.expr("INTERVAL 1 HOUR"), at))
         .withColumn("processing_ms", _milliseconds(F.col("processing_started"), F.col("processing_ended")))
-        .withColumn("critical_ms", F.when(F.col("time_sent").isNotNull(), _milliseconds(due, F.col("processing_ended"))))
+        .withColumn(
+            "critical_ms", F.when(F.col("time_sent").isNotNull(), _milliseconds(due, F.col("processing_ended")))
+        )
     )
 
 
@@ -97,11 +116,13 @@ def skipped(df: DataFrame) -> int:
 def live(messages: DataFrame, queue: str, lateness: str = MAX_LATENESS) -> DataFrame:
     """Compute the metrics of a stream of messages (schemas.MESSAGE).
 
-    An hour is emitted when a message arrives whose time is `lateness` after the end of that hour. Messages of the hour that
-    arrive later are in no hour; `Lateness` counts them.
+    An hour is emitted when a message arrives whose time is `lateness` after the end of that hour. Messages of the hour
+    that arrive later are in no hour; `Lateness` counts them.
     """
     timed = with_times(archive(messages, queue))
-    hours = F.expr(f"approx_top_k(unix_seconds(at) - pmod(unix_seconds(at), {_HOUR_S}), {_COUNTED_HOURS}, {_TRACKED_HOURS})")
+    hours = F.expr(
+        f"approx_top_k(unix_seconds(at) - pmod(unix_seconds(at), {_HOUR_S}), {_COUNTED_HOURS}, {_TRACKED_HOURS})"
+    )
     timed = timed.observe(_HOURS, hours.alias("hours"), F.count_if(F.col("at").isNull()).alias("skipped"))
     return metrics(timed.withWatermark("at", lateness))
 
@@ -109,8 +130,9 @@ def live(messages: DataFrame, queue: str, lateness: str = MAX_LATENESS) -> DataF
 class Lateness:
     """Counts the messages of a live stream that are in no hour: late ones, and those without a usable time (`skipped`).
 
-    Spark drops late rows after it has grouped them, and counts groups. The stream therefore counts its messages by hour, and
-    the hours that were closed before the batch are late. They were closed by the watermark of the batch before.
+    Spark drops late rows after it has grouped them, and counts groups. The stream therefore counts its messages by
+    hour, and the hours that were closed before the batch are late. They were closed by the watermark of the batch
+    before.
 
     The checkpoint of the stream has the watermark of the last run.
     """
@@ -129,7 +151,11 @@ class Lateness:
         if not observed or not progress["numInputRows"]:
             return 0
         closed = self._before(batch)
-        late = sum(each["count"] for each in observed["hours"] or () if each["item"] is not None and (each["item"] + _HOUR_S) * 1000 <= closed)
+        late = sum(
+            each["count"]
+            for each in observed["hours"] or ()
+            if each["item"] is not None and (each["item"] + _HOUR_S) * 1000 <= closed
+        )
         self.late += late
         self.skipped += observed["skipped"] or 0
         return int(late)
@@ -143,16 +169,24 @@ class Lateness:
 
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
                every: str | None = None, lateness: str = MAX_LATENESS) -> StreamingQuery:  # fmt: skip
-    """Write the metrics of a stream to the table in `path`, each hour once. Raises SparkFailed if the checkpoint does not belong to the table."""
+    """Write the metrics of a stream to the table in `path`, each hour once.
+
+    Raises SparkFailed if the checkpoint does not belong to the table.
+    """
     table = create_table(path, LIVE)
     way_out = "Write the metrics to another folder with --out."
     stored = Checkpoint(checkpoint, spark)
     if where_it_begins(table, stored, (queue,), way_out) and stored.query is None:
-        raise SparkFailed(f"{path} has hours of {queue} from another checkpoint than {checkpoint}, which would write them again. {way_out}")
+        raise SparkFailed(
+            f"{path} has hours of {queue} from another checkpoint than {checkpoint}, which would write them again. "
+            f"{way_out}"
+        )
     options = given(queue=queue, environment=environment, mode="tail", startingOffsets="earliest")
     messages = spark.readStream.format("rowpost").options(**options).load()
     hours = live(messages, queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", day_of(F.col("hour")))
-    stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue, way_out=way_out))
+    stream = hours.writeStream.outputMode("append").foreachBatch(
+        BatchWriter(path, checkpoint, LIVE, queue, way_out=way_out)
+    )
     return start_query(stream.option("checkpointLocation", checkpoint), every)
 
 
@@ -167,7 +201,9 @@ def _not_negative(name: str) -> Column:
 def _spread(name: str) -> list[Column]:
     value = _not_negative(name)
     several = F.percentile_approx(value, list(PERCENTILES.values()), PERCENTILE_ACCURACY)
-    return [several.getItem(i).alias(f"{name}_{label}") for i, label in enumerate(PERCENTILES)] + [F.max(value).alias(f"{name}_max")]
+    return [several.getItem(i).alias(f"{name}_{label}") for i, label in enumerate(PERCENTILES)] + [
+        F.max(value).alias(f"{name}_max")
+    ]
 
 
 def _sketch(name: str) -> Column:

@@ -1,8 +1,9 @@
 """Send archived messages to queues again, each exactly once for each job key.
 
-`Replay` describes a job, `run` executes it in steps, and `rehearse` counts what it would send. The selected messages are stored in the archive's metadata
-folder until all of them are sent. A restarted job therefore sends the rest of the same selection, without messages that
-were archived later. The ledger in the database ensures that each step is sent once, however often it is attempted.
+`Replay` describes a job, `run` executes it in steps, and `rehearse` counts what it would send. The selected messages
+are stored in the archive's metadata folder until all of them are sent. A restarted job therefore sends the rest of the
+same selection, without messages that were archived later. The ledger in the database ensures that each step is sent
+once, however often it is attempted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,18 @@ from rowpost.spark.jobs.archive import given, read_archive
 from rowpost.spark.session import activate
 from rowpost.wire import headers as wire
 
-__all__ = ["REPLAY_HEADER", "Replay", "choose", "filtered", "number", "partitions_for", "rehearse", "run", "send", "stored"]
+__all__ = [
+    "REPLAY_HEADER",
+    "Replay",
+    "choose",
+    "filtered",
+    "number",
+    "partitions_for",
+    "rehearse",
+    "run",
+    "send",
+    "stored",
+]
 
 #: The header with the key of the job that replayed a message.
 REPLAY_HEADER = "Rowpost.Replay"
@@ -43,7 +55,14 @@ _DROPPED = (
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: The columns of the chosen messages; the step is the name of their folder.
 _STORED = "id string, headers string, body binary, row_version bigint, destination string, step int"
-_FIXED_BY_KEY = {"where": "the filter", "limit": "the limit", "queue": "the queue", "rate": "the rate", "ramp": "the ramp", "max_depth": "the depth"}
+_FIXED_BY_KEY = {
+    "where": "the filter",
+    "limit": "the limit",
+    "queue": "the queue",
+    "rate": "the rate",
+    "ramp": "the ramp",
+    "max_depth": "the depth",
+}
 DEPTH_INTERVAL_S = 1.0  # time between two looks at a destination that has too many messages waiting
 
 
@@ -59,7 +78,8 @@ class Replay:
         rate: messages per second; None for no limit.
         ramp: numbers of messages in the first steps.
         pause_s: seconds to wait after each step of the ramp.
-        max_depth: a step is sent when the destination has at most this many messages waiting, with the step's own; None for no limit.
+        max_depth: a step is sent when the destination has at most this many messages waiting, with the step's own; None
+            for no limit.
     """
 
     key: str
@@ -74,23 +94,30 @@ class Replay:
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):
             raise InvalidMessage(
-                f"The key {self.key!r} is not valid: use 1 to 80 letters, digits, dots, hyphens and underscores, starting with a letter or digit."
+                f"The key {self.key!r} is not valid: use 1 to 80 letters, digits, dots, hyphens and underscores, "
+                "starting with a letter or digit."
             )
         if self.max_depth is not None and max(self.ramp, default=0) > self.max_depth:
             raise InvalidMessage(
-                f"A step of the ramp has {max(self.ramp)} messages, but at most {self.max_depth} may wait in the destination. Use smaller steps."
+                f"A step of the ramp has {max(self.ramp)} messages, but at most {self.max_depth} may wait in the "
+                "destination. Use smaller steps."
             )
 
     @property
     def step_size(self) -> int | None:
-        """Messages in one step after the ramp; None for all remaining messages. Half of `max_depth` lets receivers work meanwhile."""
+        """Messages in one step after the ramp; None for all remaining messages.
+
+        Half of `max_depth` lets receivers work meanwhile.
+        """
         limits = [self.rate * RATE_STEP_S] if self.rate else []
         limits += [self.max_depth / 2] if self.max_depth else []
         return max(1, round(min(limits))) if limits else None
 
 
 def choose(df: DataFrame, replay: Replay) -> DataFrame:
-    """Select the messages to send: id, headers, body, row_version, day and destination. Of each id, the latest copy is used.
+    """Select the messages to send: id, headers, body, row_version, day and destination.
+
+    Of each id, the latest copy is used.
 
     Raises:
         InvalidMessage: the condition is not valid.
@@ -99,13 +126,18 @@ def choose(df: DataFrame, replay: Replay) -> DataFrame:
     latest = F.row_number().over(Window.partitionBy("id").orderBy(F.desc("archived_at"), F.desc("row_version")))
     found = found.withColumn("latest", latest).where("latest = 1")
     destination = F.col("failed_queue") if replay.queue is None else F.lit(replay.queue)
-    found = found.select("id", _headers(replay.key).alias("headers"), "body", "row_version", "day", destination.alias("destination"))
+    found = found.select(
+        "id", _headers(replay.key).alias("headers"), "body", "row_version", "day", destination.alias("destination")
+    )
     found = found.where(F.col("destination").isNotNull())
     return found if replay.limit is None else found.orderBy("day", "row_version", "id").limit(replay.limit)
 
 
 def filtered(df: DataFrame, where: str, what: str) -> DataFrame:
-    """Return the rows that meet a condition. Raises InvalidMessage, which calls it `what`, for a condition that is not valid."""
+    """Return the rows that meet a condition.
+
+    Raises InvalidMessage, which calls it `what`, for a condition that is not valid.
+    """
     try:
         return df.where(where)
     except (AnalysisException, ParseException) as error:
@@ -114,15 +146,23 @@ def filtered(df: DataFrame, where: str, what: str) -> DataFrame:
 
 
 def _headers(key: str) -> Column:
-    """Remove the headers of the earlier handling and failure. A task raises InvalidMessage for headers that no endpoint can read."""
+    """Remove the headers of the earlier handling and failure.
+
+    A task raises InvalidMessage for headers that no endpoint can read.
+    """
     headers = readable_headers(F.col("headers"), F.col("id"))
-    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(wire.EXCEPTION_INFO))
+    kept = F.map_filter(
+        headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(wire.EXCEPTION_INFO)
+    )
     marked = F.map_concat(kept, F.create_map(F.lit(REPLAY_HEADER), F.lit(key)))
     return F.coalesce(F.to_json(marked, {"ignoreNullFields": "false"}), F.col("headers"))
 
 
 def number(df: DataFrame, replay: Replay) -> DataFrame:
-    """Add the number of the `step`: first the steps of the ramp, then steps of equal size. The oldest messages come first."""
+    """Add the number of the `step`: first the steps of the ramp, then steps of equal size.
+
+    The oldest messages come first.
+    """
     if not replay.ramp and replay.step_size is None:
         return df.withColumn("step", F.lit(0))
     place = F.row_number().over(Window.orderBy("day", "row_version", "id"))
@@ -135,12 +175,17 @@ def number(df: DataFrame, replay: Replay) -> DataFrame:
 
 
 def stored(spark: SparkSession, rows: str) -> DataFrame:
-    """Read the chosen messages of an attempt. `erase` may have emptied a step, or all of them, so that no file tells the columns."""
+    """Read the chosen messages of an attempt.
+
+    `erase` may have emptied a step, or all of them, so that no file tells the columns.
+    """
     return spark.read.schema(_STORED).parquet(rows)
 
 
 def partitions_for(rows: int) -> int:
-    """Return the number of partitions in which so many messages are sent. It depends on nothing else, as the ledger requires.
+    """Return the number of partitions in which so many messages are sent.
+
+    It depends on nothing else, as the ledger requires.
 
     >>> partitions_for(0), partitions_for(25_001), partitions_for(10**9)
     (1, 2, 8)
@@ -194,7 +239,9 @@ def run(
             for destination, messages in of_step.items():
                 queue = plan["queues"][destination]
                 _wait_for_depth(replay, messages, partial(depth, queue), sleep, store)
-                rows = stored(spark, store.rows(plan["attempt"])).where((F.col("step") == index) & (F.col("destination") == destination))
+                rows = stored(spark, store.rows(plan["attempt"])).where(
+                    (F.col("step") == index) & (F.col("destination") == destination)
+                )
                 short = hashlib.sha256(queue.encode()).hexdigest()[:12]  # a job key is limited to 200 characters
                 send(rows, queue, f"{replay.key}/{index}/{short}", partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
@@ -203,11 +250,19 @@ def run(
             _wait(replay, index, done["messages"] - before, began, clock, sleep)
     progress(plan["messages"], plan["messages"])
     store.finish()
-    return {"key": replay.key, "messages": plan["messages"], "sent_now": done["messages"] - before, "sent_before": before,
-            "steps": len(plan["steps"]), "queues": sorted(set(plan["queues"].values()))}  # fmt: skip
+    return {
+        "key": replay.key,
+        "messages": plan["messages"],
+        "sent_now": done["messages"] - before,
+        "sent_before": before,
+        "steps": len(plan["steps"]),
+        "queues": sorted(set(plan["queues"].values())),
+    }
 
 
-def _wait(replay: Replay, index: int, sent: int, began: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+def _wait(
+    replay: Replay, index: int, sent: int, began: float, clock: Callable[[], float], sleep: Callable[[float], None]
+) -> None:
     """Wait after a step: at least `pause_s` after a step of the ramp, and long enough to keep the rate."""
     pause = replay.pause_s if index < len(replay.ramp) else 0.0
     if replay.rate:
@@ -216,17 +271,29 @@ def _wait(replay: Replay, index: int, sent: int, began: float, clock: Callable[[
         sleep(pause)
 
 
-def _wait_for_depth(replay: Replay, messages: int, depth: Callable[[], int], sleep: Callable[[float], None], store: ReplayStore) -> None:
-    """Wait until the destination has room for so many messages. Raises SparkFailed if the replay is cancelled meanwhile."""
+def _wait_for_depth(
+    replay: Replay, messages: int, depth: Callable[[], int], sleep: Callable[[float], None], store: ReplayStore
+) -> None:
+    """Wait until the destination has room for so many messages.
+
+    Raises SparkFailed if the replay is cancelled meanwhile.
+    """
     while replay.max_depth is not None and depth() + messages > replay.max_depth:
         sleep(DEPTH_INTERVAL_S)
         store.check_not_cancelled()
 
 
 def _known_plan(store: ReplayStore, replay: Replay) -> dict[str, Any] | None:
-    """Return the plan that an earlier run of the key stored, or None. Raises SparkFailed if that run was another replay, or was cancelled."""
+    """Return the plan that an earlier run of the key stored, or None.
+
+    Raises SparkFailed if that run was another replay, or was cancelled.
+    """
     known, asked = store.plan(), _asked(replay)
-    differing = [] if known is None else [words for name, words in _FIXED_BY_KEY.items() if known["asked"].get(name) != asked[name]]
+    differing = (
+        []
+        if known is None
+        else [words for name, words in _FIXED_BY_KEY.items() if known["asked"].get(name) != asked[name]]
+    )
     if differing:
         raise SparkFailed(
             f"The key {replay.key!r} was already used for another replay: {' and '.join(differing)} differ. "
@@ -237,13 +304,22 @@ def _known_plan(store: ReplayStore, replay: Replay) -> dict[str, Any] | None:
 
 
 def _asked(replay: Replay) -> dict[str, Any]:
-    return {name: value for name, value in asdict(replay).items() if name in _FIXED_BY_KEY} | {"ramp": list(replay.ramp)}
+    return {name: value for name, value in asdict(replay).items() if name in _FIXED_BY_KEY} | {
+        "ramp": list(replay.ramp)
+    }
 
 
 def _plan(
-    spark: SparkSession, path: str, store: ReplayStore, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]
+    spark: SparkSession,
+    path: str,
+    store: ReplayStore,
+    replay: Replay,
+    resolve_queues: Callable[[Sequence[str]], Mapping[str, str]],
 ) -> dict[str, Any]:
-    """Return the plan that an earlier run of this key stored. If there is none, choose the messages and store a plan."""
+    """Return the plan that an earlier run of this key stored.
+
+    If there is none, choose the messages and store a plan.
+    """
     known = _known_plan(store, replay)
     if known is not None:
         return known
@@ -252,7 +328,13 @@ def _plan(
     queues = dict(resolve_queues([row.destination for row in chosen.select("destination").distinct().collect()]))
     attempt = store.new_attempt()
     chosen.drop("day").write.partitionBy("step").parquet(store.rows(attempt))
-    counted = stored(spark, store.rows(attempt)).groupBy("step", "destination").count().orderBy("step", "destination").collect()
+    counted = (
+        stored(spark, store.rows(attempt))
+        .groupBy("step", "destination")
+        .count()
+        .orderBy("step", "destination")
+        .collect()
+    )
     steps: list[list[dict[str, Any]]] = [[] for _ in range(max((row.step + 1 for row in counted), default=0))]
     for row in counted:
         steps[row.step].append({"destination": row.destination, "messages": row["count"]})
@@ -264,15 +346,20 @@ def _plan(
     store.create_plan(plan)
     known = _known_plan(store, replay)
     if known is None:
-        raise SparkFailed(f"Another run of the replay {replay.key!r} is storing its plan now, or was killed meanwhile. Nothing was sent. "
-                          f"Run the command again; if this remains, run: rowpost spark replays cancel {path} {replay.key}")  # fmt: skip
+        raise SparkFailed(
+            f"Another run of the replay {replay.key!r} is storing its plan now, or was killed meanwhile. Nothing was "
+            f"sent. Run the command again; if this remains, run: rowpost spark replays cancel {path} {replay.key}"
+        )
     if known["attempt"] != attempt:  # another run was faster
         store.discard(attempt)
     return known
 
 
-def rehearse(spark: SparkSession, path: str, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]) -> dict[str, Any]:
-    """Return the counts of a replay: all messages, those that earlier runs of the key sent, and groups of those that are left.
+def rehearse(
+    spark: SparkSession, path: str, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]
+) -> dict[str, Any]:
+    """Return the counts of a replay: all messages, those that earlier runs of the key sent, and groups of those that
+    are left.
 
     Raises:
         ArchiveNotFound: there is no archive in `path`.
@@ -289,12 +376,26 @@ def rehearse(spark: SparkSession, path: str, replay: Replay, resolve_queues: Cal
         groups = _groups(stored(spark, store.rows(plan["attempt"])).where(F.col("step") >= done["steps"]))
     queues = resolve_queues(sorted({row.destination for row in groups}))
     found = [
-        {"queue": queues[row.destination], "message_type": row.message_type, "messages": row.messages, "body_bytes": row.bytes} for row in groups
+        {
+            "queue": queues[row.destination],
+            "message_type": row.message_type,
+            "messages": row.messages,
+            "body_bytes": row.bytes,
+        }
+        for row in groups
     ]
-    return {"key": replay.key, "dry_run": True, "messages": sum(row.messages for row in groups), "sent_before": done["messages"], "would_send": found}
+    return {
+        "key": replay.key,
+        "dry_run": True,
+        "messages": sum(row.messages for row in groups),
+        "sent_before": done["messages"],
+        "would_send": found,
+    }
 
 
 def _groups(chosen: DataFrame) -> list[Row]:
     typed = parse_headers(chosen.select("id", "headers", "body", "destination"))
-    counted = typed.groupBy("destination", "message_type").agg(F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes"))
+    counted = typed.groupBy("destination", "message_type").agg(
+        F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes")
+    )
     return counted.orderBy(F.desc("messages"), "destination", "message_type").collect()

@@ -1,7 +1,8 @@
 """Start a stream again that ends with an error that may pass, for commands that run as a service (`--every`).
 
-Spark repeats a task that fails, but not the process that plans a stream, and one error of it ends the stream. A process that starts too
-slowly on a busy machine, and a disk that is full for a minute, are such errors. What a user must mend is raised at once.
+Spark repeats a task that fails, but not the process that plans a stream, and one error of it ends the stream. A process
+that starts too slowly on a busy machine, and a disk that is full for a minute, are such errors. What a user must mend
+is raised at once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ Result = TypeVar("Result")
 
 
 def keep_running(
-    run: Callable[[], Result], batches: Mapping[int, Any], queue: str, *, say: Say = say, sleep: Callable[[float], object] = time.sleep
+    run: Callable[[], Result],
+    batches: Mapping[int, Any],
+    queue: str,
+    *,
+    say: Say = say,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> Result:
     """Run a stream to its end, and again after an error that may pass: after 1 second, then twice as long each time.
 
@@ -47,5 +53,8 @@ def keep_running(
             delay = FIRST_DELAY_S * 2**restarts
             restarts += 1
             reason = str(to_rowpost_error(error)).rstrip(".")
-            say(f"the stream of {queue} ended: {reason}. It starts again in {delay:g} seconds (restart {restarts} of {MAX_RESTARTS} in a row)")
+            say(
+                f"the stream of {queue} ended: {reason}. It starts again in {delay:g} seconds (restart {restarts} of "
+                f"{MAX_RESTARTS} in a row)"
+            )
             sleep(delay)

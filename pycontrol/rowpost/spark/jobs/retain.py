@@ -28,14 +28,24 @@ from rowpost.spark.jobs.copied import ChangedCopies, follow
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, FileReplacement, RewriteCounts, RowChange, work
 from rowpost.wire import headers as wire
 
-__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "over_limits", "phases", "plan", "redacted", "run"]
+__all__ = [
+    "REDACTED_HEADER",
+    "PlannedChange",
+    "decide",
+    "is_redacted",
+    "over_limits",
+    "phases",
+    "plan",
+    "redacted",
+    "run",
+]
 
 #: The header that marks a redacted message.
 REDACTED_HEADER = "Rowpost.Redacted"
 _KEPT_HEADERS = (
-    wire.MESSAGE_ID, wire.CONVERSATION_ID, wire.RELATED_TO, wire.MESSAGE_INTENT, wire.ENCLOSED_MESSAGE_TYPES, wire.CONTENT_TYPE,
-    wire.ORIGINATING_ENDPOINT, wire.PROCESSING_ENDPOINT, wire.TIME_SENT, wire.PROCESSING_STARTED, wire.PROCESSING_ENDED, wire.DELIVER_AT,
-    wire.TIME_OF_FAILURE, wire.FAILED_QUEUE, wire.EXCEPTION_TYPE,
+    wire.MESSAGE_ID, wire.CONVERSATION_ID, wire.RELATED_TO, wire.MESSAGE_INTENT, wire.ENCLOSED_MESSAGE_TYPES,
+    wire.CONTENT_TYPE, wire.ORIGINATING_ENDPOINT, wire.PROCESSING_ENDPOINT, wire.TIME_SENT, wire.PROCESSING_STARTED,
+    wire.PROCESSING_ENDED, wire.DELIVER_AT, wire.TIME_OF_FAILURE, wire.FAILED_QUEUE, wire.EXCEPTION_TYPE,
 )  # fmt: skip
 _REMOVED_COLUMNS = ("body", "reply_to_address", "sending_machine", "machine", "exception_message")
 _WHOLE_DAY = "limit"
@@ -62,12 +72,16 @@ def _matches(rule: Rule, now: datetime) -> Column:
 
 
 def is_redacted() -> Column:
-    """Return the condition that `redacted` has written the headers. Within a value, JSON escapes each quotation mark."""
+    """Return the condition that `redacted` has written the headers.
+
+    Within a value, JSON escapes each quotation mark.
+    """
     return F.coalesce(F.contains("headers", F.lit(f'"{REDACTED_HEADER}":"true"')), F.lit(False))
 
 
 def redacted(df: DataFrame) -> dict[str, Column]:
-    """Return the columns without what can name people and machines: bodies, addresses, machines, exception texts and all headers but those in _KEPT_HEADERS.
+    """Return the columns without what can name people and machines: bodies, addresses, machines, exception texts and
+    all headers but those in _KEPT_HEADERS.
 
     The columns that the jobs count and measure stay.
     """
@@ -75,8 +89,13 @@ def redacted(df: DataFrame) -> dict[str, Column]:
         F.when(F.col(ACTION) == REDACT, F.col("headers"))
     )  # the parser runs in Python: it gets only the headers that it is needed for
     kept = F.map_filter(headers, lambda name, _: name.isin(*_KEPT_HEADERS) | name.startswith("Rowpost."))
-    marked = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), F.create_map(F.lit(REDACTED_HEADER), F.lit("true")))
-    return {"headers": F.to_json(marked, {"ignoreNullFields": "false"}), **{name: F.lit(None) for name in _REMOVED_COLUMNS if name in df.columns}}
+    marked = F.map_concat(
+        F.coalesce(kept, F.create_map().cast("map<string,string>")), F.create_map(F.lit(REDACTED_HEADER), F.lit("true"))
+    )
+    return {
+        "headers": F.to_json(marked, {"ignoreNullFields": "false"}),
+        **{name: F.lit(None) for name in _REMOVED_COLUMNS if name in df.columns},
+    }
 
 
 class PlannedChange(TypedDict):
@@ -126,14 +145,22 @@ def plan(
         found += [(file, row[ACTION], row.messages, row.bytes) for file, row in by_rule]
     planned: dict[tuple[str, str, str], PlannedChange] = {}
     for file, action, messages, size in found:
-        each = planned.setdefault((file.queue, file.day, action), PlannedChange(queue=file.queue, day=file.day, action=action, messages=0, bytes=0))
+        each = planned.setdefault(
+            (file.queue, file.day, action),
+            PlannedChange(queue=file.queue, day=file.day, action=action, messages=0, bytes=0),
+        )
         each["messages"] += messages
         each["bytes"] += size
     return [each for _, each in sorted(planned.items(), key=itemgetter(0))], steps
 
 
 def phases(
-    spark: SparkSession, table: ArchiveTable, policy: Retention, now: datetime, counts: RewriteCounts, changes: list[PlannedChange]
+    spark: SparkSession,
+    table: ArchiveTable,
+    policy: Retention,
+    now: datetime,
+    counts: RewriteCounts,
+    changes: list[PlannedChange],
 ) -> Iterator[str]:
     """Apply a policy, and delete the replaced files. What is found is added to `changes`."""
 
@@ -153,10 +180,12 @@ def run(
     spark: SparkSession, path: str, policy: Retention, now: datetime, *, apply: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> tuple[list[PlannedChange], dict[str, Any]]:  # fmt: skip
-    """Return the plan and counts of the changes. Nothing is changed unless `apply` is true. Raises ArchiveNotFound, SparkFailed.
+    """Return the plan and counts of the changes.
 
-    The tables of `decode` follow the archive. The replaced files are deleted at once, so that nothing deleted stays on the disk. Time travel
-    ends there.
+    Nothing is changed unless `apply` is true. Raises ArchiveNotFound, SparkFailed.
+
+    The tables of `decode` follow the archive. The replaced files are deleted at once, so that nothing deleted stays on
+    the disk. Time travel ends there.
     """
     table, counts, copied = open_table(path), RewriteCounts(), ChangedCopies()
     table.check_columns(ESSENTIAL)
@@ -168,18 +197,31 @@ def run(
         with lease(table.folder, "retain"):
             table.refresh()  # what `decode` has read meanwhile has copies
             if places(table.folder):
-                messages = _with_actions(read_files(spark, table, table.files()), over_limits(table.files(), policy), policy, now)
+                messages = _with_actions(
+                    read_files(spark, table, table.files()), over_limits(table.files(), policy), policy, now
+                )
                 for _ in follow(table, "retain", messages, copied):  # first: the archive says which messages they are
                     pass
             for _ in phases(spark, table, policy, now, counts, changes):
                 progress(counts.steps, counts.steps)
-    return changes, {"days": len(counts.days), "deleted": counts.rows_before - counts.rows_after, "redacted": counts.changed,
-                     "copies_deleted": copied.deleted, "copies_redacted": copied.redacted, "copies_missing": copied.missing}  # fmt: skip
+    return changes, {
+        "days": len(counts.days),
+        "deleted": counts.rows_before - counts.rows_after,
+        "redacted": counts.changed,
+        "copies_deleted": copied.deleted,
+        "copies_redacted": copied.redacted,
+        "copies_missing": copied.missing,
+    }
 
 
 def _with_actions(df: DataFrame, over: set[tuple[str, str]], policy: Retention, now: datetime) -> DataFrame:
-    """Add to archived messages what happens to their copies. The copy of a message that an earlier run has redacted is redacted too."""
+    """Add to archived messages what happens to their copies.
+
+    The copy of a message that an earlier run has redacted is redacted too.
+    """
     whole = [(F.col("queue") == queue) & (F.col("day").cast("string") == day) for queue, day in over]
     decided = decide(df, policy.rules, now)
-    action = F.when(reduce(or_, whole, F.lit(False)), F.lit(DELETE)).when(is_redacted() & F.col(ACTION).isNull(), F.lit(REDACT))
+    action = F.when(reduce(or_, whole, F.lit(False)), F.lit(DELETE)).when(
+        is_redacted() & F.col(ACTION).isNull(), F.lit(REDACT)
+    )
     return decided.withColumn(ACTION, F.coalesce(action, F.col(ACTION)))

@@ -1,7 +1,7 @@
 """Propose schemas of message types from archived bodies, and report how bodies differ from the schemas that are kept.
 
-`propose` writes a file for each type that has none. `check` returns a `SchemaChange` for each field that is new, never seen, of
-another type or missing, for broken bodies, and for types without a schema.
+`propose` writes a file for each type that has none. `check` returns a `SchemaChange` for each field that is new, never
+seen, of another type or missing, for broken bodies, and for types without a schema.
 """
 
 from __future__ import annotations
@@ -27,13 +27,18 @@ from rowpost.spark.bodies.schema_files import Schema, as_ddl, file_name, named, 
 
 __all__ = ["Proposal", "SchemaChange", "check", "kept", "observed", "of_types", "proposals", "write"]
 
-_SEEN = T.ArrayType(T.StructType().add("path", T.StringType()).add("kind", T.StringType()).add("place", T.IntegerType()))
+_SEEN = T.ArrayType(
+    T.StructType().add("path", T.StringType()).add("kind", T.StringType()).add("place", T.IntegerType())
+)
 _WORDS = {"new": "new field", "changed": "changed type", "missing": "missing", "broken": "broken body"}
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """The text of a new schema file. `unknown` are fields that were always null or empty, `broken` is the number of bodies that cannot be read."""
+    """The text of a new schema file.
+
+    `unknown` are fields that were always null or empty, `broken` is the number of bodies that cannot be read.
+    """
 
     message_type: str
     text: str
@@ -71,7 +76,10 @@ def observed(df: DataFrame, schemas: Mapping[str, Schema] | None = None) -> Data
         rows = zip(bodies.to_pylist(), content_types.to_pylist(), types.to_pylist(), strict=True)
         if schemas is None:
             return pa.array([shapes(*row) for row in rows], to_arrow_type(_SEEN))
-        return pa.array([changes(body, kind, schemas[name]) if name in schemas else [] for body, kind, name in rows], to_arrow_type(_SEEN))
+        return pa.array(
+            [changes(body, kind, schemas[name]) if name in schemas else [] for body, kind, name in rows],
+            to_arrow_type(_SEEN),
+        )
 
     function = F.arrow_udf(observe, _SEEN)  # type: ignore[call-overload]  # its annotation forgets arrays of structs
     found = F.explode(function("body", "content_type", "message_type"))
@@ -90,7 +98,9 @@ def proposals(df: DataFrame, known: Iterable[str] = ()) -> list[Proposal]:
 
 def _proposal(name: str, rows: Sequence[Row], messages: int) -> Proposal:
     broken = sum(row.messages for row in rows if row.kind == "broken")
-    fields, unknown = propose(FieldObservation(tuple(json.loads(row.path)), row.kind, row.messages, row.place) for row in rows)
+    fields, unknown = propose(
+        FieldObservation(tuple(json.loads(row.path)), row.kind, row.messages, row.place) for row in rows
+    )
     text = as_ddl(fields) + "".join(f"-- {each}: null or empty in every message\n" for each in unknown)
     return Proposal(name, text, len(fields), messages, broken, tuple(unknown))
 
@@ -101,7 +111,10 @@ def kept(folder: Path) -> set[str]:
 
 
 def write(folder: Path, found: Sequence[Proposal]) -> list[Path]:
-    """Write the files of proposals. A type without a readable body, and a file that exists, are left out. Returns the paths."""
+    """Write the files of proposals.
+
+    A type without a readable body, and a file that exists, are left out. Returns the paths.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for each in found:
@@ -137,12 +150,21 @@ def _by_type(df: DataFrame) -> Mapping[str, list[Row]]:
 
 
 def _changes(schema: Schema, rows: Sequence[Row], of: int) -> list[SchemaChange]:
-    types = {place: kind.simpleString().upper() for place, kind in places(schema.fields) if place and place[-1] not in (ELEMENT, ENTRY)}
+    types = {
+        place: kind.simpleString().upper()
+        for place, kind in places(schema.fields)
+        if place and place[-1] not in (ELEMENT, ENTRY)
+    }
     at = [(tuple(json.loads(row.path)), row) for row in rows]
     seen, wrong = ({place for place, row in at if row.kind == kind} for kind in ("seen", "changed"))
     never = [place for place in types if place not in seen | wrong and (len(place) == 1 or place[:-1] in seen)]
     return [
-        *(SchemaChange(_WORDS[row.kind], schema.message_type, named(place), row.messages, of, row.example, types.get(place))
-          for place, row in at if row.kind != "seen"),
+        *(
+            SchemaChange(
+                _WORDS[row.kind], schema.message_type, named(place), row.messages, of, row.example, types.get(place)
+            )
+            for place, row in at
+            if row.kind != "seen"
+        ),
         *(SchemaChange("never seen", schema.message_type, named(place), 0, of, None, types[place]) for place in never),
-    ]  # fmt: skip
+    ]

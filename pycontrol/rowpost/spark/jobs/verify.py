@@ -1,7 +1,9 @@
-"""Check an archive: count messages, and find duplicates, missing and unreadable files; `repair` mends what can be mended.
+"""Check an archive: count messages, and find duplicates, missing and unreadable files; `repair` mends what can be
+mended.
 
-`run` returns an `ArchiveReport` with one `Remark` for each problem. Leftovers of killed writers are notes: readers never see them.
-`absent` searches every byte below the archive, and below the tables to which messages were copied, for texts.
+`run` returns an `ArchiveReport` with one `Remark` for each problem. Leftovers of killed writers are notes: readers
+never see them. `absent` searches every byte below the archive, and below the tables to which messages were copied, for
+texts.
 """
 
 from __future__ import annotations
@@ -55,7 +57,10 @@ class ArchiveReport:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The messages that are in a queue now. `messages` has the columns id and row_version, `epoch` is the identity of the queue."""
+    """The messages that are in a queue now.
+
+    `messages` has the columns id and row_version, `epoch` is the identity of the queue.
+    """
 
     queue: str
     messages: DataFrame
@@ -67,7 +72,9 @@ def duplicates(df: DataFrame) -> DataFrame:
     return df.groupBy(*_KEY).count().where(F.col("count") > 1)
 
 
-def compare(archived: DataFrame, waiting: DataFrame, removed: DataFrame | None = None, upto: int | None = None) -> dict[str, int]:
+def compare(
+    archived: DataFrame, waiting: DataFrame, removed: DataFrame | None = None, upto: int | None = None
+) -> dict[str, int]:
     """Count a queue's messages (id, row_version) that its archive lacks: removed, not archived yet, and missed.
 
     Args:
@@ -81,11 +88,18 @@ def compare(archived: DataFrame, waiting: DataFrame, removed: DataFrame | None =
     lost = absent if removed is None else absent.join(removed.distinct(), "row_version", "left_anti")
     missed = F.count_if(F.col("row_version") <= F.lit(upto))
     (row,) = lost.agg(F.count(F.lit(1)).alias("lost"), missed.alias("missed")).collect()
-    return {"removed": 0 if removed is None else absent.count() - row.lost, "not_archived_yet": row.lost - row.missed, "missed": row.missed}
+    return {
+        "removed": 0 if removed is None else absent.count() - row.lost,
+        "not_archived_yet": row.lost - row.missed,
+        "missed": row.missed,
+    }
 
 
 def _compared(spark: SparkSession, table: ArchiveTable, archived: DataFrame, waiting: Waiting) -> dict[str, int]:
-    """Compare a queue with what the table confirms of it. What is in a queue now is archived by the next run of a drain."""
+    """Compare a queue with what the table confirms of it.
+
+    What is in a queue now is archived by the next run of a drain.
+    """
     removed = removed_row_versions(table, waiting.queue, waiting.epoch)
     known = table.recorded().get(waiting.epoch or "")
     upto = None if known is None else known.end.get("row_version", -1)
@@ -100,11 +114,19 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Archi
     """
     table = open_table(path)
     table.check_columns(ESSENTIAL)
-    notes = [Remark("leftover", each.path, "left by a killed writer or being written; readers ignore it; remove it with --sweep while no job writes")
+    notes = [Remark("leftover", each.path, (
+        "left by a killed writer or being written; readers ignore it; remove it with --sweep while no job "
+        "writes"
+    ))
              for each in find_leftovers(table)]  # fmt: skip
     files = table.files()
     findings = _unreadable(table, files)
-    counts = {"messages": sum(file.rows for file in files), "files": len(files), "version": table.version, "unreadable": len(findings)}
+    counts = {
+        "messages": sum(file.rows for file in files),
+        "files": len(files),
+        "version": table.version,
+        "unreadable": len(findings),
+    }
     days = _by_day(files)
     if not findings:
         df = read_table(spark, table)
@@ -113,7 +135,10 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Archi
             days = [(queue, day, rows.get((queue, day), 0), size) for queue, day, _, size in days]
             counts["messages"] = sum(rows.values())
         twice = duplicates(df).limit(MAX_SHOWN + 1).collect()
-        findings += [Remark("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", "two programs have archived it; remove the later copies with --repair")
+        findings += [Remark("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", (
+            "two programs have archived it; remove the later copies with "
+            "--repair"
+        ))
                      for row in twice[:MAX_SHOWN]]  # fmt: skip
         counts["duplicates"] = duplicates(df).count() if twice else 0
         if waiting is not None:
@@ -121,9 +146,16 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Archi
             counts |= _compared(spark, table, own, waiting)
             if counts["missed"]:
                 what = (
-                    f"{counts['missed']} messages of {waiting.queue} are not in the archive any more, and neither erase nor retain has deleted them"
+                    f"{counts['missed']} messages of {waiting.queue} are not in the archive any more, and neither "
+                    "erase nor retain has deleted them"
                 )
-                findings.append(Remark("missed", what, "find out who removed them from the archive; if nobody meant to, restore it from a backup"))
+                findings.append(
+                    Remark(
+                        "missed",
+                        what,
+                        "find out who removed them from the archive; if nobody meant to, restore it from a backup",
+                    )
+                )
     return ArchiveReport(days, findings, counts | {"findings": len(findings), "leftovers": len(notes)}, notes)
 
 
@@ -131,14 +163,22 @@ def _unreadable(table: ArchiveTable, files: Sequence[DataFile]) -> list[Remark]:
     """Find files that are missing, incomplete or of another length than the log says."""
     with ThreadPoolExecutor(_THREADS) as threads:
         footers = list(threads.map(lambda file: table.folder.footer(file.path), files))
-    wrong = [file for file, footer in zip(files, footers, strict=True) if footer is None or footer.num_rows != file.rows]
+    wrong = [
+        file for file, footer in zip(files, footers, strict=True) if footer is None or footer.num_rows != file.rows
+    ]
     if wrong:  # another job may have replaced the file since the snapshot
         table.refresh()
     found = []
     for file in wrong:
         if table.are_live([file]):
             kind = "unreadable file" if table.folder.exists(file.path) else "missing file"
-            found.append(Remark(kind, file.path, "restore it from a backup; to go on without its messages, take it out of the table with --repair"))
+            found.append(
+                Remark(
+                    kind,
+                    file.path,
+                    "restore it from a backup; to go on without its messages, take it out of the table with --repair",
+                )
+            )
     return found
 
 
@@ -149,7 +189,9 @@ def sweep_all(path: str) -> int:
 
 
 def repair(spark: SparkSession, path: str) -> dict[str, int]:
-    """Remove all but the first copy of each message, and take files that cannot be read out of the table. Returns counts.
+    """Remove all but the first copy of each message, and take files that cannot be read out of the table.
+
+    Returns counts.
 
     The files themselves are kept for a day. Raises ArchiveNotFound, SparkFailed.
     """
@@ -166,13 +208,20 @@ def repair(spark: SparkSession, path: str) -> dict[str, int]:
         known, by_queue = {file.path: file for file in everything}, defaultdict(list)
         for row in held:
             by_queue[row.queue].append(known[relative(table, row[FILE])])
-        return [FileReplacement(tuple(same), partial(rewrite, spark, table, same, _first_copies)) for same in by_queue.values()]
+        return [
+            FileReplacement(tuple(same), partial(rewrite, spark, table, same, _first_copies))
+            for same in by_queue.values()
+        ]
 
     with lease(table.folder, "repair"):
         for plan, counts in ((gone, lost), (twice, doubled)):
             for _ in work(table, "repair", plan, counts):
                 pass
-    return {"files_taken_out": lost.files_before, "messages_lost": lost.rows_before, "copies_removed": doubled.rows_before - doubled.rows_after}
+    return {
+        "files_taken_out": lost.files_before,
+        "messages_lost": lost.rows_before,
+        "copies_removed": doubled.rows_before - doubled.rows_after,
+    }
 
 
 def _first_copies(df: DataFrame) -> DataFrame:
@@ -181,20 +230,37 @@ def _first_copies(df: DataFrame) -> DataFrame:
 
 
 def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Remark]:
-    """Search every file below an archive, and below each place to which messages were copied, for texts. Returns the files with one.
+    """Search every file below an archive, and below each place to which messages were copied, for texts.
 
-    A file is searched as it is and, if it is a Parquet file, in every column. Bodies that are compressed or encoded are searched as they are stored.
+    Returns the files with one.
+
+    A file is searched as it is and, if it is a Parquet file, in every column. Bodies that are compressed or encoded are
+    searched as they are stored.
     """
     own, pattern = open_table(path).folder, "|".join(map(re.escape, texts))
     copied = [place for place in places(own) if not place.startswith(f"{own.path}/")]
-    files = {(folder.path, name) for folder in (own, *map(ArchiveFolder, copied)) for name, info in folder.contents() if info.is_file}
+    files = {
+        (folder.path, name)
+        for folder in (own, *map(ArchiveFolder, copied))
+        for name, info in folder.contents()
+        if info.is_file
+    }
     gone = sorted(set(copied) - {root for root, _ in files})
     holds = F.udf(lambda root, path: contains(root, path, pattern), "boolean", useArrow=False)
     found = spark.createDataFrame(sorted(files), "root string, path string").where(holds("root", "path")).collect()
     return [
-        *(Remark("not searched", place, "messages were copied there, and nothing is there now; search where you moved it") for place in gone),
         *(
-            Remark("not erased", row.path if row.root == own.path else f"{row.root}/{row.path}", "erase it, or run erase again when no job writes")
+            Remark(
+                "not searched", place, "messages were copied there, and nothing is there now; search where you moved it"
+            )
+            for place in gone
+        ),
+        *(
+            Remark(
+                "not erased",
+                row.path if row.root == own.path else f"{row.root}/{row.path}",
+                "erase it, or run erase again when no job writes",
+            )
             for row in found
         ),
     ]

@@ -1,7 +1,7 @@
 """Read a stream's checkpoint: the last committed offset, the last batch of a finished drain, and what a tail has left.
 
-Spark reports a batch as committed to its source only when it builds the next batch. The last batch of a run would therefore
-stay in the spool until new messages arrive. `finalize` reads Spark's own commit log and drops that batch.
+Spark reports a batch as committed to its source only when it builds the next batch. The last batch of a run would
+therefore stay in the spool until new messages arrive. `finalize` reads Spark's own commit log and drops that batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What Spark has stored of a query. `spark` reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does."""
+    """What Spark has stored of a query.
+
+    `spark` reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does.
+    """
 
     place: str
     spark: SparkSession | None = None
@@ -101,7 +104,9 @@ class Checkpoint:
             return []
 
 
-def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, source: int = 0) -> dict[str, Any] | None:
+def committed_offset(
+    checkpoint: str | Path, spark: SparkSession | None = None, source: int = 0
+) -> dict[str, Any] | None:
     """Return the offset of the last batch that a query has committed. Returns None before its first commit.
 
     Args:
@@ -122,14 +127,17 @@ def finalize(
         options: the stream's options; queue and environment are enough.
         spark: reads a checkpoint that is not a local folder.
         release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
-        confirmed: the offsets, by the identity of the queue, up to which the target has the messages. Messages above stay in the spool.
+        confirmed: the offsets, by the identity of the queue, up to which the target has the messages. Messages above
+            stay in the spool.
 
     Raises SpoolTaken if the spool belongs to another stream.
     """
 
     def drop(database: Connection, queue: str, offset: Offset) -> int:
         kept = _confirmed(offset, confirmed or {})
-        return int(database.call("drop_spool", queue, owner=kept["owner"], upto=kept["number"], release=release)[0].dropped)
+        return int(
+            database.call("drop_spool", queue, owner=kept["owner"], upto=kept["number"], release=release)[0].dropped
+        )
 
     return sum(_for_each_queue({**options, "mode": "drain"}, checkpoint, spark, "owner", drop))
 
@@ -148,10 +156,18 @@ def what_is_held(options: Mapping[str, str], checkpoint: str | Path, spark: Spar
 
 
 def _for_each_queue(
-    options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None, key: str, action: Callable[..., Result]
+    options: Mapping[str, str],
+    checkpoint: str | Path,
+    spark: SparkSession | None,
+    key: str,
+    action: Callable[..., Result],
 ) -> list[Result]:
     """Run an action for each queue whose committed offset has a key."""
     asked = in_environment(read_options(options, stream=True))
     offsets = by_queue(committed_offset(checkpoint, spark), asked.queue)
     with closing(PatientConnection(asked)) as connection:
-        return [connection.run(partial(action, queue=queue, offset=offset)) for queue, offset in offsets.items() if offset.get(key)]
+        return [
+            connection.run(partial(action, queue=queue, offset=offset))
+            for queue, offset in offsets.items()
+            if offset.get(key)
+        ]

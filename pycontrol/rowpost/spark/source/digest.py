@@ -1,7 +1,7 @@
 """Count messages and compute a digest of them, so that a job that runs again can be compared with what it sent.
 
-A digest has 64 hexadecimal digits. The first 32 are a sum over the messages: they do not depend on order or partitions, and
-decide whether two runs have the same messages. The last 32 depend on the order too.
+A digest has 64 hexadecimal digits. The first 32 are a sum over the messages: they do not depend on order or partitions,
+and decide whether two runs have the same messages. The last 32 depend on the order too.
 """
 
 from __future__ import annotations

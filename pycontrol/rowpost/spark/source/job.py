@@ -3,12 +3,12 @@
     running ──seal──► sending ──all parts sent──► done
        └──abort──► failed ──same key again──► running
 
-`seal` fixes which messages a job sends. From then on they are sent part by part, each in one transaction with its entry in the
-ledger. Whoever runs the job again under its key sends the parts that are left.
+`seal` fixes which messages a job sends. From then on they are sent part by part, each in one transaction with its entry
+in the ledger. Whoever runs the job again under its key sends the parts that are left.
 
-If the rows name their destinations, in the column `queue`, the messages of a task are staged under one attempt for each queue. The name of
-such an attempt has a hash of the queue's name, because attempts have at most 100 characters. A job that is run again finds them without a
-list: the digest of its messages includes the queues.
+If the rows name their destinations, in the column `queue`, the messages of a task are staged under one attempt for each
+queue. The name of such an attempt has a hash of the queue's name, because attempts have at most 100 characters. A job
+that is run again finds them without a list: the digest of its messages includes the queues.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _SEVERAL = "*"  # in place of the queue of a job: each row names its own
 class Stored(WriterCommitMessage):
     """What one attempt of a task has stored, which Spark passes to the driver.
 
-    It has the attempt's identifier, the number of messages, their digest, the queues that the rows name, and of a stream the job's key.
+    It has the attempt's identifier, the number of messages, their digest, the queues that the rows name, and of a
+    stream the job's key.
     """
 
     attempt: str
@@ -55,7 +56,10 @@ class Stored(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a job. `key` includes the queue's name, `run` identifies the run. If `queue` is None, the rows name their destinations."""
+    """One run of a job.
+
+    `key` includes the queue's name, `run` identifies the run. If `queue` is None, the rows name their destinations.
+    """
 
     key: str
     queue: str | None
@@ -69,7 +73,9 @@ class Job:
         """
         if self.queue is not None:
             with naming_what_is_gone(database, self.queue):
-                database.call("send_staged", self.queue, job_key=self.key, attempts=[])  # fails if the queue does not exist
+                database.call(
+                    "send_staged", self.queue, job_key=self.key, attempts=[]
+                )  # fails if the queue does not exist
         row = database.call_atomically(
             "begin_job",
             job_key=self.key,
@@ -81,7 +87,10 @@ class Job:
         return row.state in SEALED, row.mode
 
     def seal(self, database: Connection, stored: Sequence[Stored]) -> list[tuple[int, Stored]]:
-        """Fix what the job sends, and return the parts that are left. Raises JobKeyUsed if an earlier run sent other messages."""
+        """Fix what the job sends, and return the parts that are left.
+
+        Raises JobKeyUsed if an earlier run sent other messages.
+        """
         rows = database.call_atomically(
             "seal_job",
             job_key=self.key,
@@ -92,10 +101,15 @@ class Job:
         )
         # the same messages have the same destinations as a whole, also if an earlier run stored them in other parts
         known, every = {each.attempt: each.queues for each in stored}, queues_of(stored)
-        return [(row.part, Stored(row.attempt, row.messages, row.digest, known.get(row.attempt, every))) for row in rows]
+        return [
+            (row.part, Stored(row.attempt, row.messages, row.digest, known.get(row.attempt, every))) for row in rows
+        ]
 
     def send(self, database: Connection, part: int, stored: Stored) -> int:
-        """Send one part, unless another process has sent it meanwhile. Returns the number of messages. Raises DatabaseError if some are missing."""
+        """Send one part, unless another process has sent it meanwhile.
+
+        Returns the number of messages. Raises DatabaseError if some are missing.
+        """
         with naming_what_is_gone(database, self.queue), database.transaction():
             if not database.call("claim_ledger", job_key=self.key, part=part)[0].claimed:
                 return 0
@@ -109,13 +123,18 @@ class Job:
         database.call("drop_staged", job_key=self.key)
 
     def fail(self, database: Connection) -> None:
-        """Record that this run failed, and delete what it stored. Tasks that are still running are refused from now on."""
+        """Record that this run failed, and delete what it stored.
+
+        Tasks that are still running are refused from now on.
+        """
         database.call_atomically("end_job", job_key=self.key, run=self.run, done=False)
         database.call("drop_staged", job_key=self.key, run=self.run)
 
 
 def send_staged(database: Connection, queue: str | None, job_key: str, stored: Sequence[Stored]) -> int:
-    """Send staged messages in the caller's transaction, to a queue or to those that the rows name. Returns their number.
+    """Send staged messages in the caller's transaction, to a queue or to those that the rows name.
+
+    Returns their number.
 
     Raises DatabaseError if fewer messages exist than were stored.
     """
@@ -125,8 +144,9 @@ def send_staged(database: Connection, queue: str | None, job_key: str, stored: S
         sent += database.call("send_staged", name, job_key=job_key, attempts=attempts)[0].sent
     if sent != expected:
         raise DatabaseError(
-            f"{expected} messages were staged for {queue or 'several queues'}, but only {sent} of them exist: another session deleted the others. "
-            "None of them was sent. Forget the job (`rowpost spark jobs forget`) and run it again."
+            f"{expected} messages were staged for {queue or 'several queues'}, but only {sent} of them exist: another "
+            "session deleted the others. None of them was sent. Forget the job (`rowpost spark jobs forget`) and run "
+            "it again."
         )
     return sent
 
@@ -136,8 +156,8 @@ def full_key(key: str, queue: str | None) -> str:
     full = f"{key}@{queue or _SEVERAL}"
     if not key or len(full) > MAX_KEY_LENGTH:
         raise InvalidJobKey(
-            f"The job key {key!r} is not valid: it must not be empty, and with the queue's name it may have at most {MAX_KEY_LENGTH} "
-            f"characters (got {len(full)})."
+            f"The job key {key!r} is not valid: it must not be empty, and with the queue's name it may have at most "
+            f"{MAX_KEY_LENGTH} characters (got {len(full)})."
         )
     return full
 
@@ -161,8 +181,8 @@ class Destinations:
         missing = sorted(queue for queue in queues if not self.has(queue))
         if missing:
             raise QueueNotFound(
-                f"Nothing was sent: the column queue names {', '.join(map(repr, missing))}, but no such queue is in this database. "
-                "Create the queue, or leave its rows out. `rowpost queue list` shows the queues."
+                f"Nothing was sent: the column queue names {', '.join(map(repr, missing))}, but no such queue is in "
+                "this database. Create the queue, or leave its rows out. `rowpost queue list` shows the queues."
             )
 
 

@@ -1,9 +1,11 @@
 """Parse and check the options of the source and the sink. Option names follow Spark's Kafka source where it has them.
 
-The list of options is closed. An unknown option would be ignored silently: `startingOffset` instead of `startingOffsets` would read the
-whole queue. Spark writes options into plans and event logs, so that a URL or a password among them is refused before Spark has made a plan.
+The list of options is closed. An unknown option would be ignored silently: `startingOffset` instead of
+`startingOffsets` would read the whole queue. Spark writes options into plans and event logs, so that a URL or a
+password among them is refused before Spark has made a plan.
 
-The option `environment` names a settings file. That file names environment variables, which the driver and every executor must have.
+The option `environment` names a settings file. That file names environment variables, which the driver and every
+executor must have.
 """
 
 from __future__ import annotations
@@ -17,13 +19,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rowpost.archive.source.options import DEFAULT_BYTES, DEFAULT_ROWS, DRAIN, EARLIEST, LATEST, TAIL, WATERMARK, ReadOptions
+from rowpost.archive.source.options import (
+    DEFAULT_BYTES,
+    DEFAULT_ROWS,
+    DRAIN,
+    EARLIEST,
+    LATEST,
+    TAIL,
+    WATERMARK,
+    ReadOptions,
+)
 from rowpost.errors import SettingsError
 from rowpost.settings.environment import load_settings
 from rowpost.settings.yaml_node import did_you_mean
 
 __all__ = [
-    "APPLICATION", "BATCH", "STREAM", "STREAM_WRITE", "WRITE", "WriteOptions", "check_no_secrets", "flag", "in_environment", "read_options", "write_options",
+    "APPLICATION", "BATCH", "STREAM", "STREAM_WRITE", "WRITE", "WriteOptions", "check_no_secrets", "flag",
+    "in_environment", "read_options", "write_options",
 ]  # fmt: skip
 
 #: how the server lists the connections of Spark's processes
@@ -91,11 +103,16 @@ def _seconds(name: str, text: str) -> float:
 
 def _confirmed(name: str, text: str) -> str:
     try:
-        valid = all(isinstance(offset, dict) and offset.get("queue") == identity for identity, offset in json.loads(text).items())
+        valid = all(
+            isinstance(offset, dict) and offset.get("queue") == identity
+            for identity, offset in json.loads(text).items()
+        )
     except (ValueError, AttributeError):
         valid = False
     if not valid:
-        raise SettingsError(f"The option {name} must be a JSON object with the offset of each queue by its identity (got {text!r}).")
+        raise SettingsError(
+            f"The option {name} must be a JSON object with the offset of each queue by its identity (got {text!r})."
+        )
     return text
 
 
@@ -124,7 +141,10 @@ _STREAM: dict[str, tuple[str, Parse]] = _READ | {
     "connectRetrySeconds": ("connect_retry_s", _seconds),
     "confirmedOffsets": ("confirmed", _confirmed),
 }
-_STREAM_WRITE: dict[str, tuple[str, Parse]] = {"environment": ("environment", _path), "messagesPerCall": ("messages_per_call", partial(_whole, 1))}
+_STREAM_WRITE: dict[str, tuple[str, Parse]] = {
+    "environment": ("environment", _path),
+    "messagesPerCall": ("messages_per_call", partial(_whole, 1)),
+}
 _WRITE: dict[str, tuple[str, Parse]] = _STREAM_WRITE | {
     "jobKey": ("job_key", lambda name, text: text),
     "mode": ("mode", partial(_choice, (STAGED, DIRECT))),
@@ -142,7 +162,9 @@ _ENVIRONMENT = "The environment's file names the database: use the option enviro
 _NO_TIME = "A queue does not store when a message was sent. Use startingOffsets and endingOffsets with row versions."
 #: what other sources have, and why this one has not
 _REASONS = {
-    **dict.fromkeys(("startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"), _NO_TIME),
+    **dict.fromkeys(
+        ("startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"), _NO_TIME
+    ),
     "startingOffsetsByTimestampStrategy": _NO_TIME,
     **dict.fromkeys(("minOffsetsPerTrigger", "maxTriggerDelay"), "Set the interval of the trigger instead."),
     "availableNow": "Remove it, and use .trigger(availableNow=True).",
@@ -153,8 +175,12 @@ _REASONS = {
     "slot": "mode=log is gone, and with it its replication slot: remove the option.",
     "path": "Use the option queue.",
 }
-_SECRET_NAME = re.compile(r"url|password|passwd|pwd|secret|token|credential|user|uid|login|connection|host|server|kafka\.", re.IGNORECASE)
-_SECRET_VALUE = re.compile(r"://[^/]*@|^(postgres(ql)?|mssql|sqlserver|jdbc)\b.*:|\b(pwd|password|uid|user)\s*=", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"url|password|passwd|pwd|secret|token|credential|user|uid|login|connection|host|server|kafka\.", re.IGNORECASE
+)
+_SECRET_VALUE = re.compile(
+    r"://[^/]*@|^(postgres(ql)?|mssql|sqlserver|jdbc)\b.*:|\b(pwd|password|uid|user)\s*=", re.IGNORECASE
+)
 
 
 def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
@@ -162,14 +188,29 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
     check_no_secrets(options)
     _check_names(options, STREAM if stream else BATCH, "a stream" if stream else "a batch read")
     if options.get("mode", "").lower() == "log":
-        raise SettingsError("mode=log is gone: messages that are received at once are archived from the audit queue, with mode=tail or mode=drain.")
+        raise SettingsError(
+            "mode=log is gone: messages that are received at once are archived from the audit queue, with mode=tail or "
+            "mode=drain."
+        )
     queue, queues, pattern = _queues(options)
     given = _parsed(options, _STREAM if stream else _READ)
     if (queues or pattern) and isinstance(given.get("starting"), int):
-        raise SettingsError("The option startingOffsets must be earliest or latest for several queues: each queue has its own row versions.")
+        raise SettingsError(
+            "The option startingOffsets must be earliest or latest for several queues: each queue has its own row "
+            "versions."
+        )
     if given.get("mode") == DRAIN:
         given = {"max_rows": DEFAULT_ROWS, "max_bytes": DEFAULT_BYTES} | given
-    return ReadOptions(**{**_DEFAULTS, "partitions": os.cpu_count() or 1, **given, "queue": queue, "queues": queues, "pattern": pattern})
+    return ReadOptions(
+        **{
+            **_DEFAULTS,
+            "partitions": os.cpu_count() or 1,
+            **given,
+            "queue": queue,
+            "queues": queues,
+            "pattern": pattern,
+        }
+    )
 
 
 def write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
@@ -181,11 +222,18 @@ def write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteO
 
 
 def _parsed(options: Mapping[str, str], known: Mapping[str, tuple[str, Parse]]) -> dict[str, Any]:
-    return {attribute: parse(name, options[name]) for name, (attribute, parse) in known.items() if options.get(name) is not None}
+    return {
+        attribute: parse(name, options[name])
+        for name, (attribute, parse) in known.items()
+        if options.get(name) is not None
+    }
 
 
 def in_environment(options: Options) -> Options:
-    """Return options whose queues have the schema that the environment means. Raises SettingsError, InvalidQueueName."""
+    """Return options whose queues have the schema that the environment means.
+
+    Raises SettingsError, InvalidQueueName.
+    """
     resolve = load_settings(options.environment, offline=True).naming.resolve
     if isinstance(options, WriteOptions):
         return replace(options, queue=options.queue and resolve(options.queue))
@@ -198,25 +246,40 @@ def in_environment(options: Options) -> Options:
 def _queue(options: Mapping[str, str]) -> str:
     queue, subscribed = options.get("queue"), options.get("subscribe")
     if queue and subscribed and queue != subscribed:
-        raise SettingsError(f"The options queue ({queue}) and subscribe ({subscribed}) name different queues. Use one of them.")
+        raise SettingsError(
+            f"The options queue ({queue}) and subscribe ({subscribed}) name different queues. Use one of them."
+        )
     queue = queue or subscribed
     if not queue:
-        raise SettingsError('The option queue is missing. Add .option("queue", "audit"). `rowpost queue list` shows the queues.')
+        raise SettingsError(
+            'The option queue is missing. Add .option("queue", "audit"). `rowpost queue list` shows the queues.'
+        )
     return queue
 
 
 def _queues(options: Mapping[str, str]) -> tuple[str, tuple[str, ...], str | None]:
-    """Return the queue, or what was asked for with a list of queues or a pattern. In the option queue, a comma is a part of the name."""
+    """Return the queue, or what was asked for with a list of queues or a pattern.
+
+    In the option queue, a comma is a part of the name.
+    """
     pattern, listed = options.get("subscribePattern"), options.get("subscribe")
     if pattern is not None:
         if options.get("queue") or listed:
-            raise SettingsError("The option subscribePattern cannot be combined with queue or subscribe. Give one of them.")
+            raise SettingsError(
+                "The option subscribePattern cannot be combined with queue or subscribe. Give one of them."
+            )
         try:
             re.compile(pattern)
         except re.error as error:
-            raise SettingsError(f"The option subscribePattern must be a regular expression (got {pattern!r}): {error}.") from error
+            raise SettingsError(
+                f"The option subscribePattern must be a regular expression (got {pattern!r}): {error}."
+            ) from error
         return pattern, (), pattern
-    names = tuple(dict.fromkeys(name.strip() for name in (listed or "").split(","))) if listed and not options.get("queue") else ()
+    names = (
+        tuple(dict.fromkeys(name.strip() for name in (listed or "").split(",")))
+        if listed and not options.get("queue")
+        else ()
+    )
     if len(names) <= 1:
         return _queue(options), (), None
     if not all(names):
@@ -230,13 +293,16 @@ def check_no_secrets(options: Mapping[str, str]) -> None:
     for name, value in options.items():
         if (name.lower() not in known and _SECRET_NAME.search(name)) or _SECRET_VALUE.search(str(value)):
             raise SettingsError(
-                f"The option {name} is not allowed: it looks like a URL or a password. Spark writes options into plans and event logs. "
-                f"{_ENVIRONMENT} Pass secrets as environment variables, which that file names."
+                f"The option {name} is not allowed: it looks like a URL or a password. Spark writes options into plans "
+                f"and event logs. {_ENVIRONMENT} Pass secrets as environment variables, which that file names."
             )
 
 
 def _check_names(options: Mapping[str, str], known: Iterable[str], purpose: str) -> None:
-    """Raise SettingsError for an option that is not known, with the known name that is nearest to it. Spark may have put names into lower case."""
+    """Raise SettingsError for an option that is not known, with the known name that is nearest to it.
+
+    Spark may have put names into lower case.
+    """
     names = {name.lower(): name for name in (*known, *_SPARKS)}
     reasons = {name.lower(): reason for name, reason in _REASONS.items()}
     elsewhere = {name.lower() for name in (*STREAM, *WRITE)}
@@ -247,7 +313,9 @@ def _check_names(options: Mapping[str, str], known: Iterable[str], purpose: str)
         if key in reasons:
             raise SettingsError(f"The option {name} is not supported. {reasons[key]}")
         if key in elsewhere:
-            raise SettingsError(f"The option {name} is not for {purpose}. Remove it. The options of {purpose} are {', '.join(known)}.")
+            raise SettingsError(
+                f"The option {name} is not for {purpose}. Remove it. The options of {purpose} are {', '.join(known)}."
+            )
         near = did_you_mean(key, names).removeprefix(": did you mean ").removesuffix("?")
         hint = f"did you mean {names[near]}?" if near else f"the options of {purpose} are {', '.join(known)}."
         raise SettingsError(f"The option {name} is unknown: {hint}")

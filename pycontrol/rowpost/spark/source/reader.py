@@ -40,7 +40,10 @@ _HIGHEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Pushed:
-    """The filters that the database applies. `above` and `upto` narrow the range of row versions. None means no filter."""
+    """The filters that the database applies.
+
+    `above` and `upto` narrow the range of row versions. None means no filter.
+    """
 
     above: int = 0
     upto: int = _HIGHEST
@@ -78,14 +81,20 @@ def _is_canonical(text: str) -> bool:
 
 
 class QueueReader(DataSourceReader):
-    """The queue's messages, in ranges of row versions. Spark plans the ranges once for each DataFrame, when it is first read."""
+    """The queue's messages, in ranges of row versions.
+
+    Spark plans the ranges once for each DataFrame, when it is first read.
+    """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options, self.schema = options, check_schema(schema)
         self.pushed = Pushed()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan about `minPartitions` ranges with about the same work. The default is the number of cores of this machine."""
+        """Plan about `minPartitions` ranges with about the same work.
+
+        The default is the number of cores of this machine.
+        """
         if self.pushed.ids == ():
             return []
         with open_database(self.options.environment, self.options.application) as database:
@@ -98,8 +107,19 @@ class QueueReader(DataSourceReader):
             above = max(lowest, self.pushed.above)
             upto = min(ending if isinstance(ending, int) else state.last, self.pushed.upto, state.last)
             divided = self.options.part_rows is not None or self.options.partitions > 1
-            sample = [] if not divided else [Sampled(*row) for row in database.call("sample_range", self.options.queue, above=above, upto=upto)]
-        return [InputPartition(each) for each in divide_visible(above, upto, state.first, self.options.partitions, sample, self.options.part_rows)]
+            sample = (
+                []
+                if not divided
+                else [
+                    Sampled(*row) for row in database.call("sample_range", self.options.queue, above=above, upto=upto)
+                ]
+            )
+        return [
+            InputPartition(each)
+            for each in divide_visible(
+                above, upto, state.first, self.options.partitions, sample, self.options.part_rows
+            )
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range in one database snapshot."""
@@ -108,14 +128,23 @@ class QueueReader(DataSourceReader):
             return  # if there are no partitions, Spark passes one placeholder of its own
         ids = None if self.pushed.ids is None else list(self.pushed.ids)
         with open_database(self.options.environment, self.options.application) as database:
-            yield from read_batches(database, "read_range", self.options, self.schema, part, ids=ids, headers_contain=self.pushed.headers_contain)
+            yield from read_batches(
+                database,
+                "read_range",
+                self.options,
+                self.schema,
+                part,
+                ids=ids,
+                headers_contain=self.pushed.headers_contain,
+            )
 
 
 class FilteringReader(QueueReader):
     """A QueueReader for sessions that push filters down. Other sessions refuse a reader with pushFilters.
 
-    Spark 4.3 keeps the ranges of a filter that was pushed down, and also uses them for later queries of the same DataFrame whose filters it
-    cannot push down, which then lack rows. Sessions that rowpost starts therefore push nothing down.
+    Spark 4.3 keeps the ranges of a filter that was pushed down, and also uses them for later queries of the same
+    DataFrame whose filters it cannot push down, which then lack rows. Sessions that rowpost starts therefore push
+    nothing down.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:

@@ -5,18 +5,22 @@ They send each row of a DataFrame as one message, exactly once.
     df.write.format("rowpost").option("queue", "Sales").option("jobKey", "replay-7").mode("append").save()
 
 The columns headers and body are required. The column id is optional; a row without one gets a new id. Other columns of
-a message are ignored. Without the option queue, the column queue names the destination of each row. A row whose id is not a UUID, or whose headers no endpoint can read, fails its task. If Spark repeats a task, or if a job runs again with the same jobKey, nothing is sent twice.
+a message are ignored. Without the option queue, the column queue names the destination of each row. A row whose id is
+not a UUID, or whose headers no endpoint can read, fails its task. If Spark repeats a task, or if a job runs again with
+the same jobKey, nothing is sent twice.
 
 The options are in options.py. The modes are:
 
-* `staged` (the default, `StagedWriter`): tasks store their messages in a staging table. When all tasks have succeeded, Spark calls
+* `staged` (the default, `StagedWriter`): tasks store their messages in a staging table. When all tasks have succeeded,
+Spark calls
   `commit` in the driver, which sends part by part. If anything fails before that, nothing is sent. If the driver is killed
   while it sends, the same job under its key sends the rest.
-* `direct` (`DirectWriter`): each task sends its partition in one transaction. It writes each message once instead of twice, and a
+* `direct` (`DirectWriter`): each task sends its partition in one transaction. It writes each message once instead of
+twice, and a
   failed job leaves the partitions that were sent. A task whose input broke off sends nothing (broken_input.py).
 
 `StreamWriter` stages each batch of a stream. Its key is the query's id, which Spark keeps in the checkpoint.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -75,8 +79,13 @@ class _Writer:
     def __init__(self, options: WriteOptions, columns: frozenset[str]) -> None:
         self.options, self.columns = options, columns
 
-    def _groups(self, batches: Iterator[pa.RecordBatch], tally: MessageTally) -> Iterator[tuple[str, list[OutgoingMessage]]]:
-        """Yield the queue and the messages of each call. A call is limited in number, and all that are not yielded yet in bytes."""
+    def _groups(
+        self, batches: Iterator[pa.RecordBatch], tally: MessageTally
+    ) -> Iterator[tuple[str, list[OutgoingMessage]]]:
+        """Yield the queue and the messages of each call.
+
+        A call is limited in number, and all that are not yielded yet in bytes.
+        """
         groups: dict[str | None, list[OutgoingMessage]] = {}
         size = 0
         for batch in batches:
@@ -97,13 +106,16 @@ class _Writer:
         headers = map(_headers, batch.column("headers").to_pylist(), ids)
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
         named = self.options.queue is None
-        queues = map(self._destination, batch.column(_QUEUE).to_pylist(), ids) if named else repeat(None, batch.num_rows)
+        queues = (
+            map(self._destination, batch.column(_QUEUE).to_pylist(), ids) if named else repeat(None, batch.num_rows)
+        )
         return zip(ids, headers, bodies, queues, strict=True)
 
     def _destination(self, name: str | None, id: str | None) -> str:
         if not name:
             raise InvalidMessage(
-                f"The message {id or 'without an id'} has no destination: its column queue is null or empty. Name a queue, or leave the row out."
+                f"The message {id or 'without an id'} has no destination: its column queue is null or empty. Name a "
+                "queue, or leave the row out."
             )
         return _resolved(name, self.options.environment)
 
@@ -148,11 +160,16 @@ class StagedWriter(_JobWriter):
         return self._stage(self.job.key, attempt, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Send the parts that are not in the ledger, each in one transaction. Raises JobKeyUsed for other messages, QueueNotFound."""
+        """Send the parts that are not in the ledger, each in one transaction.
+
+        Raises JobKeyUsed for other messages, QueueNotFound.
+        """
         with self._open() as database:
             if not self.sealed:
                 Destinations(database).check(queues_of(_stored(messages)))
-            sent = sum(self.job.send(database, part, stored) for part, stored in self.job.seal(database, _stored(messages)))
+            sent = sum(
+                self.job.send(database, part, stored) for part, stored in self.job.seal(database, _stored(messages))
+            )
             self.job.finish(database)
         _report(f"job {self.job.key}", _stored(messages), sent)
 
@@ -161,7 +178,10 @@ class DirectWriter(_JobWriter):
     """Send each partition in a separate transaction, together with its entry in the ledger."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
-        """Send one partition, unless an earlier attempt of the task has sent it. Raises SparkFailed if its rows broke off."""
+        """Send one partition, unless an earlier attempt of the task has sent it.
+
+        Raises SparkFailed if its rows broke off.
+        """
         part, tally, pipe = _task().partitionId(), MessageTally(), pipe_of_task()
         with self._open() as database, naming_what_is_gone(database, self.options.queue), database.transaction():
             claimed, messages, digest = database.call("claim_ledger", job_key=self.job.key, part=part)[0]
@@ -172,11 +192,14 @@ class DirectWriter(_JobWriter):
             check_complete(pipe)
             if claimed:
                 destinations.check(tally.queues)
-                database.call("settle_ledger", job_key=self.job.key, part=part, messages=tally.messages, digest=tally.digest)
+                database.call(
+                    "settle_ledger", job_key=self.job.key, part=part, messages=tally.messages, digest=tally.digest
+                )
         if not claimed and not same_messages((messages, digest), (tally.messages, tally.digest)):
             raise JobKeyUsed(
-                f"Partition {part} of the job {self.job.key!r} was sent by an earlier attempt of its task, with {messages} messages. Now it has "
-                f"{tally.messages}, or others. They were not sent. Use mode staged for data that differ each time they are computed."
+                f"Partition {part} of the job {self.job.key!r} was sent by an earlier attempt of its task, with "
+                f"{messages} messages. Now it has {tally.messages}, or others. They were not sent. Use mode staged for "
+                "data that differ each time they are computed."
             )
         return Stored.of("", tally)
 
@@ -185,7 +208,15 @@ class DirectWriter(_JobWriter):
         stored = _stored(messages)
         sent, digest = sum(each.messages for each in stored), total(each.digest for each in stored)
         with self._open() as database:
-            database.call_atomically("end_job", job_key=self.job.key, run=self.job.run, done=True, parts=len(stored), messages=sent, digest=digest)
+            database.call_atomically(
+                "end_job",
+                job_key=self.job.key,
+                run=self.job.run,
+                done=True,
+                parts=len(stored),
+                messages=sent,
+                digest=digest,
+            )
         _report(f"job {self.job.key}", stored, sent)
 
 
@@ -223,7 +254,13 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 def _report(what: str, stored: Sequence[Stored], sent: int) -> None:
     """Log what a commit has sent. Fewer than its tasks had: the others were sent before."""
-    _LOG.info("%s: tasks have written %d messages in %d parts, now sent %d", what, sum(each.messages for each in stored), len(stored), sent)
+    _LOG.info(
+        "%s: tasks have written %d messages in %d parts, now sent %d",
+        what,
+        sum(each.messages for each in stored),
+        len(stored),
+        sent,
+    )
 
 
 def _stored(messages: Sequence[WriterCommitMessage | None]) -> list[Stored]:
@@ -248,22 +285,31 @@ def _columns(schema: StructType, options: WriteOptions) -> frozenset[str]:
     given = {field.name: field.dataType for field in schema}
     if options.queue is None and _QUEUE not in given:
         raise SettingsError(
-            'The write has no destination. Add .option("queue", "Sales"), or a column queue with the destination of each row. '
+            'The write has no destination. Add .option("queue", "Sales"), or a column queue with the destination of '
+            "each row. "
             "`rowpost queue list` shows the queues."
         )
     missing = {"headers", "body"} - given.keys()
     unknown = given.keys() - {*MESSAGE.fieldNames(), _QUEUE}
     if missing or unknown:
         wrong = f"{', '.join(sorted(missing))} missing" if missing else f"{', '.join(sorted(unknown))} unknown"
-        raise SettingsError(f"The DataFrame cannot be written to a queue: {wrong}. It needs the columns headers and body, and may have id.")
+        raise SettingsError(
+            f"The DataFrame cannot be written to a queue: {wrong}. It needs the columns headers and body, and may have "
+            "id."
+        )
     for name, types in _TYPES.items():
         if name in given and not isinstance(given[name], types):
-            raise SettingsError(f"The column {name} must be {types[0]().simpleString()} (got {given[name].simpleString()}).")
+            raise SettingsError(
+                f"The column {name} must be {types[0]().simpleString()} (got {given[name].simpleString()})."
+            )
     return frozenset(given)
 
 
 def _headers(text: str | None, id: str | None) -> str:
-    """Return headers that every endpoint can read. Raises InvalidMessage for others, which would fail in each handler."""
+    """Return headers that every endpoint can read.
+
+    Raises InvalidMessage for others, which would fail in each handler.
+    """
     wrong = "They are null."
     if text is not None:
         try:
@@ -273,8 +319,8 @@ def _headers(text: str | None, id: str | None) -> str:
         else:
             return text
     raise InvalidMessage(
-        f"The headers of the message {id or 'without an id'} cannot be sent. {wrong} Write a JSON object whose values are texts or null, or an "
-        "empty string for no headers. Leave other rows out before the write."
+        f"The headers of the message {id or 'without an id'} cannot be sent. {wrong} Write a JSON object whose values "
+        "are texts or null, or an empty string for no headers. Leave other rows out before the write."
     )
 
 
@@ -282,4 +328,6 @@ def _uuid(text: Any) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise InvalidMessage(f"{text!r} is not a message id. The column id must contain UUIDs as text, or null for a new id.") from None
+        raise InvalidMessage(
+            f"{text!r} is not a message id. The column id must contain UUIDs as text, or null for a new id."
+        ) from None

@@ -2,12 +2,13 @@
 
     spark.read.format("rowpost").option("queue", "audit").load()
 
-`QueueSource` selects the reader or writer. Its classes are imported only when they are needed, because Spark creates the
-source in several short-lived processes.
+`QueueSource` selects the reader or writer. Its classes are imported only when they are needed, because Spark creates
+the source in several short-lived processes.
 
-The options are in options.py, those of writes also in sink.py. The columns are those of schemas.MESSAGE, or a subset: columns that the option
-columns (`row_version,headers`) or `.schema("row_version bigint, headers string")` omits are not read. Arrow limits a column of one batch to
-2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a single message.
+The options are in options.py, those of writes also in sink.py. The columns are those of schemas.MESSAGE, or a subset:
+columns that the option columns (`row_version,headers`) or `.schema("row_version bigint, headers string")` omits are not
+read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
+single message.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rowpost.archive.source.options import DRAIN
 from rowpost.errors import SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.options import WriteOptions, check_no_secrets, flag, in_environment, read_options, write_options
+from rowpost.spark.source.options import (
+    WriteOptions,
+    check_no_secrets,
+    flag,
+    in_environment,
+    read_options,
+    write_options,
+)
 
 __all__ = ["QueueSource"]
 
@@ -32,7 +40,10 @@ _PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
 
 
 class QueueSource(DataSource):
-    """The data source `rowpost`. Raises SettingsError for a URL or a password among the options, before Spark has a plan."""
+    """The data source `rowpost`.
+
+    Raises SettingsError for a URL or a password among the options, before Spark has a plan.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -52,9 +63,15 @@ class QueueSource(DataSource):
         from rowpost.spark.source.reader import FilteringReader, QueueReader
 
         _check_selected(self.options, schema)
-        kind, options = FilteringReader if _pushes_filters() else QueueReader, in_environment(read_options(self.options))
+        kind, options = (
+            FilteringReader if _pushes_filters() else QueueReader,
+            in_environment(read_options(self.options)),
+        )
         if options.several:
-            raise SettingsError(f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use readStream.")
+            raise SettingsError(
+                f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use "
+                "readStream."
+            )
         return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> Any:
@@ -78,7 +95,10 @@ class QueueSource(DataSource):
 
     def _write_options(self, overwrite: bool, *, stream: bool = False) -> WriteOptions:
         if overwrite:
-            raise SettingsError('A write to a queue cannot replace its messages. Use .mode("append"). `rowpost queue purge` empties a queue.')
+            raise SettingsError(
+                'A write to a queue cannot replace its messages. Use .mode("append"). `rowpost queue purge` empties a '
+                "queue."
+            )
         return in_environment(write_options(self.options, stream=stream))
 
 
@@ -90,29 +110,41 @@ def _pushes_filters() -> bool:
 def _selected_columns(options: Mapping[str, str]) -> StructType:
     """Return the columns that the option `columns` names, in their order.
 
-    Without it, these are all columns of a message, without headers if includeHeaders is false, and with the queue if several are read.
-    Raises SettingsError if a message has no such column, or the others would be lost, because the stream is a drain.
+    Without it, these are all columns of a message, without headers if includeHeaders is false, and with the queue if
+    several are read. Raises SettingsError if a message has no such column, or the others would be lost, because the
+    stream is a drain.
     """
-    fields = [field for field in MESSAGE if field.name != "headers" or flag("includeHeaders", options.get("includeHeaders", "true"))]
+    fields = [
+        field
+        for field in MESSAGE
+        if field.name != "headers" or flag("includeHeaders", options.get("includeHeaders", "true"))
+    ]
     if _reads_several(options):
         fields.append(StructField("queue", StringType(), False))
     names = _names(options)
     if names is None:
         return StructType(fields)
     if options.get("mode", "").lower() == DRAIN:
-        raise SettingsError("The option columns is not for mode=drain, which removes the messages: their other columns would be lost. Remove it.")
+        raise SettingsError(
+            "The option columns is not for mode=drain, which removes the messages: their other columns would be lost. "
+            "Remove it."
+        )
     known = {field.name: field for field in fields}
     wrong = [name for name in names if name not in known]
     if wrong or len(set(names)) < len(names):
         why = f"{wrong[0]!r} is not a column of this read" if wrong else "a column is named twice"
-        raise SettingsError(f"The option columns cannot be {options[_COLUMNS]!r}: {why}. Its columns are {', '.join(known)}.")
+        raise SettingsError(
+            f"The option columns cannot be {options[_COLUMNS]!r}: {why}. Its columns are {', '.join(known)}."
+        )
     return StructType([known[name] for name in names])
 
 
 def _check_selected(options: Mapping[str, str], schema: StructType) -> None:
     """Raise SettingsError if `.schema(…)` and the option `columns` name different columns."""
     if _names(options) is not None and schema.fieldNames() != _selected_columns(options).fieldNames():
-        raise SettingsError(f"The option columns ({options[_COLUMNS]}) and .schema() name different columns. Use one of them.")
+        raise SettingsError(
+            f"The option columns ({options[_COLUMNS]}) and .schema() name different columns. Use one of them."
+        )
 
 
 def _names(options: Mapping[str, str]) -> Sequence[str] | None:

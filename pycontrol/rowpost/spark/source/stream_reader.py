@@ -1,7 +1,7 @@
 """The reader behind `spark.readStream.format("rowpost")`: it gives a tail, a drain or several of them to Spark.
 
-Spark calls latestOffset and partitions in one process, and read in others. It calls commit for a batch only when it builds the next
-batch. The last batch of a run is therefore committed by checkpoint.finalize or by the next run.
+Spark calls latestOffset and partitions in one process, and read in others. It calls commit for a batch only when it
+builds the next batch. The last batch of a run is therefore committed by checkpoint.finalize or by the next run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from rowpost.archive.identity import Offset
@@ -31,7 +37,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._made_of = options, schema
         columns = check_schema(schema, has_queue=options.several)
-        self.stream: Several | Drain | Tail = (Several if options.several else Drain if options.mode == DRAIN else Tail)(options, columns)
+        self.stream: Several | Drain | Tail = (
+            Several if options.several else Drain if options.mode == DRAIN else Tail
+        )(options, columns)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what the stream is made of to a task, and not what its planner knows."""
@@ -42,16 +50,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.stream.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit that Spark passes to latestOffset. Spark has none of both kinds: latestOffset adds the bytes."""
+        """Return the limit that Spark passes to latestOffset.
+
+        Spark has none of both kinds: latestOffset adds the bytes.
+        """
         options: ReadOptions = self.stream.options
         if options.max_rows is not None:
             return ReadMaxRows(options.max_rows)
         return ReadAllAvailable() if options.max_bytes is None else ReadMaxBytes(options.max_bytes)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the end of the next batch, within the bounds that the options set, unless Spark asks for all that is available."""
+        """Return the end of the next batch, within the bounds that the options set, unless Spark asks for all that is
+        available.
+        """
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self.stream.plan(start, Bounds() if isinstance(limit, ReadAllAvailable) else Bounds(rows, self.stream.options.max_bytes))
+        return self.stream.plan(
+            start, Bounds() if isinstance(limit, ReadAllAvailable) else Bounds(rows, self.stream.options.max_bytes)
+        )
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Limit the run to the messages written before it."""

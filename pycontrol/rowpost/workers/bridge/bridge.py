@@ -47,8 +47,8 @@ class Bridge:
     def run(self, until: Callable[[BridgeSnapshot], bool] | None = None) -> None:
         """Move messages until `stop` is called, or until `until` returns True.
 
-        After a stop it waits for the batches that are being moved, at most `stop_timeout` seconds. What is not finished then is rolled back
-        by the servers when the process ends.
+        After a stop it waits for the batches that are being moved, at most `stop_timeout` seconds. What is not finished
+        then is rolled back by the servers when the process ends.
 
         Raises:
             BaseException: a defect that ended a direction.
@@ -70,11 +70,16 @@ class Bridge:
             while direction.is_alive() and time.monotonic() < end and not self._at_once.is_set():
                 direction.join(TICK_S)
         if any(each.is_alive() for each in self._directions):
-            text = "The bridge was stopped within a batch: its messages stay in their queue, and none will be sent twice."
+            text = (
+                "The bridge was stopped within a batch: its messages stay in their queue, and none will be sent twice."
+            )
             self._emit(events.Warned(text=text))
 
     def stop(self) -> None:
-        """Stop after the batches that are being moved. The second call does not wait for them. Safe in a signal handler."""
+        """Stop after the batches that are being moved.
+
+        The second call does not wait for them. Safe in a signal handler.
+        """
         if self._stopping.is_set():
             self._at_once.set()
         self._stopping.set()

@@ -44,7 +44,9 @@ class Direction(threading.Thread):
         failure: a defect that ended the thread.
     """
 
-    def __init__(self, bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, stopping: threading.Event, emit: Emit) -> None:
+    def __init__(
+        self, bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, stopping: threading.Event, emit: Emit
+    ) -> None:
         super().__init__(name=f"rowpost bridge {here.name} to {there.name}", daemon=True)
         self._bridge, self._here, self._there, self._stopping, self._emit = bridge, here, there, stopping, emit
         self.counts = {endpoint.name: BridgeCounts() for endpoint in there.endpoints}
@@ -127,7 +129,10 @@ class Direction(threading.Thread):
             self._due[endpoint.proxy] = now + wait
 
     def _clean(self, target: Connection) -> None:
-        """Delete old records of messages whose removal no process has seen. Those of outboxes stay as long as these ask for."""
+        """Delete old records of messages whose removal no process has seen.
+
+        Those of outboxes stay as long as these ask for.
+        """
         now = time.monotonic()
         if now >= self._clean_at:
             self._clean_at = now + CLEAN_INTERVAL_S
@@ -148,7 +153,9 @@ class Direction(threading.Thread):
             self._emit(events.Transferred(queue=queue, source=here, target=there, count=moved.sent))
         for message, reason in moved.skipped:
             kind = message_type(message)
-            self._emit(events.Discarded(queue=queue, pid=PID, id=message.id, message_type=kind, reason=reason, expected=True))
+            self._emit(
+                events.Discarded(queue=queue, pid=PID, id=message.id, message_type=kind, reason=reason, expected=True)
+            )
         for message, error in moved.failed:
             text = f"it cannot cross from {here} to {there}: {error}"
             self._emit(events.MovedToError(queue=queue, pid=PID, id=message.id, attempts=ATTEMPTS, error=text))

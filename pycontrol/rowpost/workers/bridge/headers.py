@@ -1,6 +1,9 @@
-"""The headers of messages that cross a bridge: addresses are those of the other side, all others stay. The functions are pure.
+"""The headers of messages that cross a bridge: addresses are those of the other side, all others stay.
 
-Which addresses are translated in which messages, and the names of the headers, are those of NServiceBus's messaging bridge.
+The functions are pure.
+
+Which addresses are translated in which messages, and the names of the headers, are those of NServiceBus's messaging
+bridge.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ class AddressMap:
 
     def __init__(self, source: Connection, target: Connection, here: BridgeSide, there: BridgeSide) -> None:
         self._source, self._target, self._side = source, target, here.name
-        self._names = {each.queue: each.proxy for each in here.endpoints} | {each.proxy: each.queue for each in there.endpoints}
+        self._names = {each.queue: each.proxy for each in here.endpoints} | {
+            each.proxy: each.queue for each in there.endpoints
+        }
 
     def __call__(self, address: str) -> str:
         """Return the address in the target's canonical form.
@@ -65,7 +70,8 @@ class AddressMap:
         if found is None:
             raise InvalidMessage(
                 f"The address {address!r} belongs to no endpoint of the bridge{did_you_mean(name, self._names) or '.'} "
-                f"Add its endpoint to the side {self._side} of the bridge's file, run rowpost bridge install, and retry the message."
+                f"Add its endpoint to the side {self._side} of the bridge's file, run rowpost bridge install, and "
+                "retry the message."
             )
         return self._target.canonical(parse_address(found))
 
@@ -108,11 +114,13 @@ def transferred_headers(
     return result
 
 
-def failed_headers(headers: Headers, error: Exception, *, proxy: str, host: Host, at: datetime, message_id: str) -> dict[str, str | None]:
+def failed_headers(
+    headers: Headers, error: Exception, *, proxy: str, host: Host, at: datetime, message_id: str
+) -> dict[str, str | None]:
     """Return the headers in the error queue of a message that cannot cross.
 
-    A message that failed in an endpoint before keeps that failure, so that a retry returns it there. Of any other one, FailedQ is the proxy
-    queue: retried, it tries to cross again.
+    A message that failed in an endpoint before keeps that failure, so that a retry returns it there. Of any other one,
+    FailedQ is the proxy queue: retried, it tries to cross again.
 
     Args:
         proxy: the canonical address of the proxy queue.

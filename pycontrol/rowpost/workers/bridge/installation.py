@@ -1,4 +1,6 @@
-"""What a bridge needs in both databases: proxy queues, error queues, the outbox's table of dispatches, subscriptions."""
+"""What a bridge needs in both databases: proxy queues, error queues, the outbox's table of dispatches,
+subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,23 @@ __all__ = ["check", "install", "subscribe"]
 
 
 def install(bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, database: Connection) -> tuple[str, ...]:
-    """Deploy on the side `here` what the bridge needs and the database does not have, and subscribe. Return the names of what was made."""
+    """Deploy on the side `here` what the bridge needs and the database does not have, and subscribe.
+
+    Return the names of what was made.
+    """
     found = _registered(database)
     wanted = [QueueSettings(each.proxy) for each in there.endpoints] + [QueueSettings(here.error_queue, delayed=False)]
     missing = tuple(queue for queue in wanted if queue.name not in found)
     # under a name of its own, so that the environment does not take what the bridge declares for its own
     settings = Settings(
-        f"bridge {bridge.name}", here.settings.engine, default_schema=here.settings.default_schema, compat=here.settings.compat,
-        queues=missing, features=("outbox",), subscription_table=here.settings.subscription_table,
-    )  # fmt: skip
+        f"bridge {bridge.name}",
+        here.settings.engine,
+        default_schema=here.settings.default_schema,
+        compat=here.settings.compat,
+        queues=missing,
+        features=("outbox",),
+        subscription_table=here.settings.subscription_table,
+    )
     made = apply(database, plan(settings)).applied
     subscribe(here, there, database)
     return made
@@ -34,7 +44,16 @@ def subscribe(here: BridgeSide, there: BridgeSide, database: Connection) -> None
     """Subscribe the proxy queues to the events of the side `here` that endpoints of the side `there` receive."""
     table = in_table(here.settings.subscription_table, database.engine)
     calls = [
-        Call("subscribe", None, {"endpoint": each.name, "topic": topic, "queue_address": database.canonical(parse_address(each.proxy)), **table})
+        Call(
+            "subscribe",
+            None,
+            {
+                "endpoint": each.name,
+                "topic": topic,
+                "queue_address": database.canonical(parse_address(each.proxy)),
+                **table,
+            },
+        )
         for each in there.endpoints
         for topic in each.subscribe
     ]
@@ -43,7 +62,9 @@ def subscribe(here: BridgeSide, there: BridgeSide, database: Connection) -> None
 
 
 def check(bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, database: Connection) -> list[str]:
-    """Check that the side `here` has what the bridge needs. Return the queues of its endpoints that are not registered there.
+    """Check that the side `here` has what the bridge needs.
+
+    Return the queues of its endpoints that are not registered there.
 
     Raises:
         QueueNotFound: a proxy queue or the error queue is missing.
@@ -54,7 +75,9 @@ def check(bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, database:
     found = _registered(database)
     for name in (*(each.proxy for each in there.endpoints), here.error_queue):
         if name not in found:
-            raise QueueNotFound(f"The queue {name!r} is not deployed in {here.settings.target}. Run: rowpost bridge install")
+            raise QueueNotFound(
+                f"The queue {name!r} is not deployed in {here.settings.target}. Run: rowpost bridge install"
+            )
     database.call("forget_dispatch", endpoint=f"bridge {bridge.name}", message_id="-")
     return [each.queue for each in here.endpoints if each.queue not in found]
 

@@ -1,9 +1,10 @@
 """Move messages from the proxy queues of one database to the queues of another one, each exactly once.
 
-A batch is two transactions. The source's receives the messages, and stays open. The target's records an identity of each row and sends, and
-commits. Then the source's commits. If the process dies in between, the source delivers again, and the target refuses the identity: then
-the message only has to be removed. The records are deleted after that, which is safe because one session at a time moves in a direction:
-the lock of its election belongs to the connection that sends.
+A batch is two transactions. The source's receives the messages, and stays open. The target's records an identity of
+each row and sends, and commits. Then the source's commits. If the process dies in between, the source delivers again,
+and the target refuses the identity: then the message only has to be removed. The records are deleted after that, which
+is safe because one session at a time moves in a direction: the lock of its election belongs to the connection that
+sends.
 """
 
 from __future__ import annotations
@@ -148,13 +149,19 @@ class Mover:
         return moved
 
     def settle(self) -> None:
-        """Delete the records of messages that the source has removed. A mover that has more to send does it together with that."""
+        """Delete the records of messages that the source has removed.
+
+        A mover that has more to send does it together with that.
+        """
         if self._settled:
             self._target.call_all(self._forget(), begin=True, commit=True)
             self._settled = []
 
     def _browse(self, proxy: str) -> tuple[list[BrowsedMessage], bool]:
-        """Return rows for one batch without their bodies, and whether more may follow. Only this call says when a row expires."""
+        """Return rows for one batch without their bodies, and whether more may follow.
+
+        Only this call says when a row expires.
+        """
         after, batches = self._cursors.get(proxy, (None, 0))
         found = Queue(proxy, self._source).browse(self._bridge.batch_size, after, 0)
         rows: list[BrowsedMessage] = []
@@ -172,7 +179,13 @@ class Mover:
             return self._browse(proxy)
         return rows, full
 
-    def _send(self, endpoint: BridgeEndpoint, messages: Sequence[Message], expires: Mapping[int, datetime | None], keys: list[str]) -> MovedBatch:
+    def _send(
+        self,
+        endpoint: BridgeEndpoint,
+        messages: Sequence[Message],
+        expires: Mapping[int, datetime | None],
+        keys: list[str],
+    ) -> MovedBatch:
         moved = MovedBatch()
         crossings = self._prepare(endpoint, messages, expires, moved)
         if crossings:
@@ -199,7 +212,11 @@ class Mover:
             moved.sent += len(crossings)
 
     def _prepare(
-        self, endpoint: BridgeEndpoint, messages: Sequence[Message], expires: Mapping[int, datetime | None], moved: MovedBatch
+        self,
+        endpoint: BridgeEndpoint,
+        messages: Sequence[Message],
+        expires: Mapping[int, datetime | None],
+        moved: MovedBatch,
     ) -> list[_Crossing]:
         now = self._now() if any(expires.values()) else None
         proxy = self._source.canonical(parse_address(endpoint.proxy))
@@ -231,23 +248,39 @@ class Mover:
     def _dispatch(self, crossings: Sequence[_Crossing]) -> None:
         record = [Call("record_dispatch", None, {"endpoint": self._name, "message_id": each.key}) for each in crossings]
         groups = [[each.addressed] for each in crossings]
-        dispatch(self._target, groups, self._directory, own_queue=None, begin=True, commit=True, also=[*self._forget(), *record])
+        dispatch(
+            self._target,
+            groups,
+            self._directory,
+            own_queue=None,
+            begin=True,
+            commit=True,
+            also=[*self._forget(), *record],
+        )
         self._settled = []
 
     def _forget(self) -> list[Call]:
         return [Call("forget_dispatch", None, {"endpoint": self._name, "message_id": key}) for key in self._settled]
 
     def _copy(self, endpoint: BridgeEndpoint, message: Message, error: RowpostError) -> Call:
-        """Return the call that stores a message in the error queue of the source; unchanged, if the headers of its failure cannot be stored."""
+        """Return the call that stores a message in the error queue of the source; unchanged, if the headers of its
+        failure cannot be stored.
+        """
         try:
             headers = failed_headers(
-                message.headers, error, proxy=self._source.canonical(parse_address(endpoint.proxy)), host=Host.here(self._name),
-                at=datetime.now(UTC), message_id=str(message.id),
-            )  # fmt: skip
+                message.headers,
+                error,
+                proxy=self._source.canonical(parse_address(endpoint.proxy)),
+                host=Host.here(self._name),
+                at=datetime.now(UTC),
+                message_id=str(message.id),
+            )
             content: dict[str, Any] = {"headers": encode_headers(headers), "body": message.body}
         except RowpostError as trouble:  # it would block its queue
             if not isinstance(trouble, MessageCorrupt):
-                text = "Message %s of queue %r moves to %r without the headers of its failure, which cannot be stored: %s"
+                text = (
+                    "Message %s of queue %r moves to %r without the headers of its failure, which cannot be stored: %s"
+                )
                 logger.warning(text, message.id, endpoint.proxy, self._here.error_queue, trouble)
             content = {"headers": message.raw_headers, "body": message.body, "id": message.id}
         return Call("send_message", self._here.error_queue, content)

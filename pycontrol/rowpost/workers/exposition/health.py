@@ -22,7 +22,10 @@ def live_problem(status: Status) -> str:
 
 
 def hindrances(status: Status, seen: Observations) -> list[str]:
-    """Return what hinders the supervisor from handling messages; nothing if it is ready. A paused queue hinders nothing."""
+    """Return what hinders the supervisor from handling messages; nothing if it is ready.
+
+    A paused queue hinders nothing.
+    """
     found = [problem] if (problem := live_problem(status)) else []
     if status.snapshot.stopping:
         found.append("the supervisor is stopping")
@@ -44,4 +47,8 @@ def _of_queue(queue: QueueSnapshot, status: Status, seen: Observations) -> Itera
         yield "no peek has been answered yet"
     if not seen.able(queue.queue) and not queue.paused:
         started = seen.number(WorkerStarted, queue.queue)
-        yield "no worker runs: the last one has ended, and none has started since" if started else "no worker has started yet"
+        yield (
+            "no worker runs: the last one has ended, and none has started since"
+            if started
+            else "no worker has started yet"
+        )

@@ -1,7 +1,8 @@
-"""Remember what metrics need and no snapshot holds: counts of events, and the last answer of the queue monitor about each queue.
+"""Remember what metrics need and no snapshot holds: counts of events, and the last answer of the queue monitor about
+each queue.
 
-A supervisor has `Observations` only if its environment serves metrics. They are written in the thread of its loop, and read in those of the
-HTTP server.
+A supervisor has `Observations` only if its environment serves metrics. They are written in the thread of its loop, and
+read in those of the HTTP server.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ class Observations:
             return
         before, now = self._peeks.get(answer.queue, LastPeek()), time.time()
         if answer.error is not None:
-            self._peeks[answer.queue] = LastPeek(before.at, before.next_due, str(answer.error) or type(answer.error).__name__)
+            self._peeks[answer.queue] = LastPeek(
+                before.at, before.next_due, str(answer.error) or type(answer.error).__name__
+            )
             return
         due = answer.next_due
         self._peeks[answer.queue] = LastPeek(now, None if due is None or due == float("inf") else now + due)

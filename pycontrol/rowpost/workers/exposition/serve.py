@@ -1,4 +1,7 @@
-"""Start the server of the metrics if an environment says where. This module does not need the package of Prometheus; the others do."""
+"""Start the server of the metrics if an environment says where.
+
+This module does not need the package of Prometheus; the others do.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ __all__ = ["serve"]
 
 
 @contextmanager
-def serve(settings: Settings, seen: Observations | None, read: Callable[[], Status], emit: Callable[[Event], None]) -> Iterator[None]:
+def serve(
+    settings: Settings, seen: Observations | None, read: Callable[[], Status], emit: Callable[[Event], None]
+) -> Iterator[None]:
     """Serve the metrics of a supervisor until the block ends; nothing if its environment says no address.
 
     Args:
@@ -38,8 +43,8 @@ def serve(settings: Settings, seen: Observations | None, read: Callable[[], Stat
         if (error.name or "").partition(".")[0] != "prometheus_client":
             raise
         raise SettingsError(
-            f"Metrics need prometheus-client, which is not installed. Run without --metrics and without supervisor.metrics in the environment's "
-            f"file, or run: {install_command('metrics')}"
+            "Metrics need prometheus-client, which is not installed. Run without --metrics and without "
+            f"supervisor.metrics in the environment's file, or run: {install_command('metrics')}"
         ) from error
     with serving(read_metrics_address(settings.supervisor.metrics), read, seen) as address:
         emit(MetricsServed(queue="", at=time.time(), url=address.url))

@@ -4,7 +4,8 @@
     GET /health/live     200 while the supervisor's loop runs, else 503
     GET /health/ready    200 if it can handle messages, else 503 with one reason a line
 
-There is no login: whoever reaches the address can read names of queues and counts. By default only this machine reaches it.
+There is no login: whoever reaches the address can read names of queues and counts. By default only this machine reaches
+it.
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ class _Handler(WSGIRequestHandler):
             self.requestline = self.request_version = self.command = ""
             self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
         elif self.parse_request():
-            answer = _Answer(self.rfile, cast(IO[bytes], self.wfile), self.get_stderr(), self.get_environ(), multithread=True)
+            answer = _Answer(
+                self.rfile, cast(IO[bytes], self.wfile), self.get_stderr(), self.get_environ(), multithread=True
+            )
             answer.request_handler = self  # type: ignore[attr-defined]
             answer.run(self.server.get_app())  # type: ignore[attr-defined]
 
@@ -123,14 +126,21 @@ def _application(read: Callable[[], Status], seen: Observations) -> App:
                 return _health(start, [problem] if (problem := live_problem(read())) else [])
             case "/health/ready":
                 return _health(start, hindrances(read(), seen))
-        return _answer(start, HTTPStatus.NOT_FOUND, "text/plain", "There are /metrics, /health/live and /health/ready.\n")
+        return _answer(
+            start, HTTPStatus.NOT_FOUND, "text/plain", "There are /metrics, /health/live and /health/ready.\n"
+        )
 
     return app
 
 
 def _health(start: Callable[..., Any], problems: list[str]) -> Iterable[bytes]:
     status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
-    return _answer(start, status, "application/json", json.dumps({"status": "unavailable" if problems else "ok", "problems": problems}) + "\n")
+    return _answer(
+        start,
+        status,
+        "application/json",
+        json.dumps({"status": "unavailable" if problems else "ok", "problems": problems}) + "\n",
+    )
 
 
 def _answer(start: Callable[..., Any], status: HTTPStatus, kind: str, text: str) -> Iterable[bytes]:
@@ -156,7 +166,9 @@ def serving(address: MetricsAddress, read: Callable[[], Status], seen: Observati
             f"Metrics cannot be served at {address.url}: {error.strerror or error}. Name a free port of this machine, "
             "with --metrics or as supervisor.metrics in the environment's file."
         ) from error
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, name="rowpost metrics server", daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.2}, name="rowpost metrics server", daemon=True
+    )
     thread.start()
     try:
         yield MetricsAddress(address.host, server.server_port)

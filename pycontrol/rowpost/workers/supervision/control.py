@@ -1,7 +1,7 @@
 """Apply what operators have set for a queue in the database to the pool of its workers.
 
-The queue monitor reads it with every peek, so that a pause is effective on all hosts within a peek delay. What operators set
-overrides the environment, until they clear it.
+The queue monitor reads it with every peek, so that a pause is effective on all hosts within a peek delay. What
+operators set overrides the environment, until they clear it.
 """
 
 from __future__ import annotations
@@ -57,5 +57,10 @@ class Controls:
 
     def _report_limit(self) -> None:
         self._emit(
-            events.LimitChanged(queue=self._queue, limit=self.limit, environment=self._environment, by="" if self.now.limit is None else self.now.by)
+            events.LimitChanged(
+                queue=self._queue,
+                limit=self.limit,
+                environment=self._environment,
+                by="" if self.now.limit is None else self.now.by,
+            )
         )

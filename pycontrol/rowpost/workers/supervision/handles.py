@@ -1,4 +1,7 @@
-"""The supervisor's view of the workers of one queue: which are idle, busy, starting or exiting. Starts new ones, later and later after deaths."""
+"""The supervisor's view of the workers of one queue: which are idle, busy, starting or exiting.
+
+Starts new ones, later and later after deaths.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +70,14 @@ class WorkerHandle:
     def described(self, queue: str, now: float) -> ReportedWorker:
         """Return the worker as a report shows it. Its message is the one that a handler has."""
         message, since = self.process.in_flight, self.process.in_flight_since
-        shown = ReportedWorker(queue=queue, process_id=self.process.pid, state=self.state.value, seconds=round(now - self.since, 1))
-        return shown if message is None or since is None else replace(shown, message=str(message[0]), message_seconds=round(now - since, 1))
+        shown = ReportedWorker(
+            queue=queue, process_id=self.process.pid, state=self.state.value, seconds=round(now - self.since, 1)
+        )
+        return (
+            shown
+            if message is None or since is None
+            else replace(shown, message=str(message[0]), message_seconds=round(now - since, 1))
+        )
 
     def enter(self, state: WorkerState, now: float) -> None:
         self.state, self.since = state, now
@@ -104,7 +113,13 @@ class WorkerHandles(dict[int, WorkerHandle]):
         next_start_at: when the next worker may start, by the supervisor's clock.
     """
 
-    def __init__(self, queue: str, assign: Callable[[int, bool], Assignment], spawn: Callable[[Assignment], WorkerProcess], emit: Emit) -> None:
+    def __init__(
+        self,
+        queue: str,
+        assign: Callable[[int, bool], Assignment],
+        spawn: Callable[[Assignment], WorkerProcess],
+        emit: Emit,
+    ) -> None:
         super().__init__()
         self._queue, self._assign, self._spawn, self._emit = queue, assign, spawn, emit
         self._last_number = self._deaths = 0
@@ -160,7 +175,11 @@ class WorkerHandles(dict[int, WorkerHandle]):
     @property
     def without_message(self) -> int:
         """Number of occupied workers with no message in flight: each will take a message that a peek still counts."""
-        return sum(1 for handle in self.all if handle.occupied and not handle.failing and handle.process.in_flight_since is None)
+        return sum(
+            1
+            for handle in self.all
+            if handle.occupied and not handle.failing and handle.process.in_flight_since is None
+        )
 
     @property
     def busy(self) -> int:

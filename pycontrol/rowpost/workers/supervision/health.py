@@ -20,9 +20,9 @@ __all__ = ["Health", "Throttle"]
 class Throttle:
     """Throttling state of one queue. Pure: no clock, no I/O.
 
-    After `limit` failed attempts in a row, of any messages, a queue keeps one worker, and this worker waits `wait` seconds
-    after each further failure. The first success ends the throttling. This relieves a failing service that the handlers call,
-    and it keeps the error queue short. See the guide docs/guides/recoverability.md.
+    After `limit` failed attempts in a row, of any messages, a queue keeps one worker, and this worker waits `wait`
+    seconds after each further failure. The first success ends the throttling. This relieves a failing service that the
+    handlers call, and it keeps the error queue short. See the guide docs/guides/recoverability.md.
 
     >>> throttle = Throttle(limit=3, wait=1.0).after(2, succeeded=False)
     >>> throttle.active, throttle.after(1, succeeded=False).active, throttle.after(5, succeeded=True).failures
@@ -117,7 +117,9 @@ class Health:
         if was.active == self.throttle.active:
             return False
         if self.throttle.active:
-            self._emit(events.ThrottlingStarted(queue=self._queue, failures=self.throttle.failures, wait=self.throttle.wait))
+            self._emit(
+                events.ThrottlingStarted(queue=self._queue, failures=self.throttle.failures, wait=self.throttle.wait)
+            )
         else:
             self._emit(events.ThrottlingEnded(queue=self._queue))
             self._on_recovered()

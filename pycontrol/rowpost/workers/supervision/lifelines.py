@@ -6,9 +6,10 @@
     lifeline.forget(those)     # when the database has recorded their ends
     lifeline.release()
 
-A supervisor locks a file, and its workers inherit the lock: the system frees it when the last of these processes ends, however it ends. A
-process id does not show that, because ids are used again, and each container has its own numbers. A service manager may give each start
-of a service its own temporary folder, and therefore the files are in the folder of the system's shared memory, if there is one.
+A supervisor locks a file, and its workers inherit the lock: the system frees it when the last of these processes ends,
+however it ends. A process id does not show that, because ids are used again, and each container has its own numbers. A
+service manager may give each start of a service its own temporary folder, and therefore the files are in the folder of
+the system's shared memory, if there is one.
 
 Without files that can be locked (Windows), no supervisor is found.
 """
@@ -61,7 +62,9 @@ class Lifeline:
             os.replace(name, self._path(self.supervisor_id))  # no process sees it unlocked
 
     def departed(self) -> list[UUID]:
-        """Return the supervisors of this user, environment and database that have died, with all their workers; not too many at once."""
+        """Return the supervisors of this user, environment and database that have died, with all their workers; not too
+        many at once.
+        """
         found: list[UUID] = []
         for path in self._folder.glob(f"{self._prefix}*"):
             with suppress(OSError, ValueError):
@@ -79,7 +82,10 @@ class Lifeline:
                 self._path(each).unlink()
 
     def release(self) -> None:
-        """Release the lock. The file stays, for a supervisor that ends this one in the database; `forget` removes it."""
+        """Release the lock.
+
+        The file stays, for a supervisor that ends this one in the database; `forget` removes it.
+        """
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

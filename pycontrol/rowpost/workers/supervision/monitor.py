@@ -1,7 +1,7 @@
 """The queue monitor: the supervisor's one connection, in a thread of its own.
 
-It peeks at queues, receives wake-ups from senders, purges queues and counts crashes. It runs in its own thread, because a
-database that hangs must not keep the supervisor from its workers' reports and its signals.
+It peeks at queues, receives wake-ups from senders, purges queues and counts crashes. It runs in its own thread, because
+a database that hangs must not keep the supervisor from its workers' reports and its signals.
 
     monitor = QueueMonitor(settings, post)
     monitor.start()
@@ -46,9 +46,10 @@ FAILURE_PAUSE_S = 1.0
 # A peek waits for a lock on a queue's table for so long, because the other queues of the supervisor wait with it.
 LOCK_TIMEOUT_MS = 1000
 NOT_WATCHED = (
-    "The login may peek at {} but may not call its procedure watch_queue, so that senders cannot wake the supervisor and "
-    "messages wait for the next peek, and pauses and limits in the database have no effect. `rowpost queue grant` prints the statement "
-    "that grants the right."
+    "The login may peek at {} but may not call its procedure watch_queue, so that senders cannot wake the supervisor "
+    "and "
+    "messages wait for the next peek, and pauses and limits in the database have no effect. `rowpost queue grant` "
+    "prints the statement that grants the right."
 )
 
 
@@ -115,7 +116,11 @@ class QueueMonitor:
         Args:
             wake_up_ttl_s: if the queue is empty, request notifications from senders for so many seconds.
         """
-        self._put(partial(self._answers, name, partial(self._purge, name), purged=True) if purge else _Peek(name, wake_up_ttl_s))
+        self._put(
+            partial(self._answers, name, partial(self._purge, name), purged=True)
+            if purge
+            else _Peek(name, wake_up_ttl_s)
+        )
 
     def report(self, queues: Iterable[str], workers: Iterable[ReportedWorker]) -> None:
         """Record the queues and workers of this supervisor, in the round trip of the next peek."""
@@ -193,7 +198,9 @@ class QueueMonitor:
 
     # -------------------------------------------------------------- peeks
     def _peek(self, peeks: list[_Peek]) -> list[Answer]:
-        """Peek at all queues in one round trip; if it fails, at each one separately, so that each gets its own error."""
+        """Peek at all queues in one round trip; if it fails, at each one separately, so that each gets its own
+        error.
+        """
         if not peeks:
             return []
         try:
@@ -238,8 +245,8 @@ class QueueMonitor:
     def _peek_unwatched(self, queue: str, error: Exception) -> Answer:
         """Peek at a queue that cannot be watched; return the original error if that is not the reason.
 
-        A login that may not watch a queue peeks at it from now on. A queue without its delayed table is worked anyway: its
-        delayed mover reports the problem.
+        A login that may not watch a queue peeks at it from now on. A queue without its delayed table is worked anyway:
+        its delayed mover reports the problem.
         """
         if isinstance(error, LockTimeout):
             self._locked.add(queue)
@@ -253,7 +260,9 @@ class QueueMonitor:
 
     # -------------------------------------------------------------- other requests
     def _answers(self, queue: str, work: Callable[[], list[Answer]], **failed: Any) -> list[Answer]:
-        """Return what `work` answers, or the error that it raises, also an unexpected one: the pool waits for an answer."""
+        """Return what `work` answers, or the error that it raises, also an unexpected one: the pool waits for an
+        answer.
+        """
         try:
             return work()
         except Exception as error:  # noqa: BLE001 -- see above
@@ -297,18 +306,28 @@ class QueueMonitor:
             error_queue=policy.error_queue,
             host=Host.here(crash.queue, self._settings.host_of(crash.queue)),
         )
-        return [Answer(crash.queue, crash=crash, outcome=retries.crashed(database, crash.row_id, crash.row_version, crash.error))]
+        return [
+            Answer(
+                crash.queue,
+                crash=crash,
+                outcome=retries.crashed(database, crash.row_id, crash.row_version, crash.error),
+            )
+        ]
 
     def _plain_policy(self, name: str) -> CrashPolicy:
         """Return the policy for a worker that never reported one: that of a plain function."""
         queue = self._settings.queue(name)
         if queue is None or queue.worker is None:
             raise LookupError(f"Queue {name!r} has no worker in the settings.")
-        return CrashPolicy(queue.worker.attempts_of_function - 1, 0, timedelta(0), self._settings.supervisor.error_queue)
+        return CrashPolicy(
+            queue.worker.attempts_of_function - 1, 0, timedelta(0), self._settings.supervisor.error_queue
+        )
 
     # -------------------------------------------------------------- connection
     def _open(self, lock_timeout_ms: int | None = None) -> Connection:
-        """Return the connection, which waits for locks at most so many milliseconds; None: as the login's settings say."""
+        """Return the connection, which waits for locks at most so many milliseconds; None: as the login's settings
+        say.
+        """
         if self._database is None:
             self._lock_timeout_ms = None
             self._database = self._connect(self._settings, application_name="rowpost supervisor")
@@ -323,7 +342,9 @@ class QueueMonitor:
         return self._database
 
     def _can_listen(self, database: Connection) -> bool:
-        self._names = {queue_key(parse_address(each.name), database.engine): each.name for each in self._settings.queues}
+        self._names = {
+            queue_key(parse_address(each.name), database.engine): each.name for each in self._settings.queues
+        }
         try:
             return database.listen()
         except DatabaseUnavailable:
@@ -350,4 +371,6 @@ def _answer(queue: str, row: tuple[Any, ...], seconds: float) -> Answer:
         return Answer(queue, row[0], seconds=seconds)
     waiting, next_due_ms, paused, limit, reason, by = row
     next_due = float("inf") if next_due_ms is None else next_due_ms / 1000
-    return Answer(queue, waiting, seconds=seconds, next_due=next_due, control=Control(paused, limit, reason or "", by or ""))
+    return Answer(
+        queue, waiting, seconds=seconds, next_due=next_due, control=Control(paused, limit, reason or "", by or "")
+    )

@@ -8,16 +8,18 @@ from rowpost.workers.concurrency import check_peek_delay
 
 __all__ = ["PeekWatch"]
 
-# After a peek that took t seconds, the next one starts at least this many times t later. With a million dead rows, which a
-# long-running transaction keeps, each peek is slow.
+# After a peek that took t seconds, the next one starts at least this many times t later. With a million dead rows,
+# which a long-running transaction keeps, each peek is slow.
 PEEK_COST_FACTOR = 5
-# In peek delays: the longest rest after a slow peek, how long a wake-up request holds, which covers this rest, and how long a
-# peek may stay without an answer before an event reports it.
+# In peek delays: the longest rest after a slow peek, how long a wake-up request holds, which covers this rest, and how
+# long a peek may stay without an answer before an event reports it.
 LONGEST_REST, WAKE_UP_TTL, SILENT_AFTER = 10.0, 14.0, 5.0
 
 
 class PeekWatch:
-    """Whether a peek was `asked`, and `silent_at`: when it will be reported as unanswered. Times are seconds by the supervisor's clock. `emit` is called with each event.
+    """Whether a peek was `asked`, and `silent_at`: when it will be reported as unanswered.
+
+    Times are seconds by the supervisor's clock. `emit` is called with each event.
 
     Raises:
         SettingsError: the peek delay is too short.
@@ -41,12 +43,18 @@ class PeekWatch:
             self.silent_at = now + SILENT_AFTER * self._peek_delay
 
     def end(self, error: BaseException | None) -> None:
-        """Note that the peek is answered, perhaps with an error. Report once that a lock keeps peeks from the queue, until a peek succeeds."""
+        """Note that the peek is answered, perhaps with an error.
+
+        Report once that a lock keeps peeks from the queue, until a peek succeeds.
+        """
         self.asked, self.silent_at = False, float("inf")
         locked = isinstance(error, LockTimeout)
         if locked and not self._locked:
             self._emit(
-                events.Trouble(queue=self._queue, error=f"Failed to peek {self._queue}: a lock on its table was not released in time. {error}")
+                events.Trouble(
+                    queue=self._queue,
+                    error=f"Failed to peek {self._queue}: a lock on its table was not released in time. {error}",
+                )
             )
         self._locked = locked or (self._locked and error is not None)
 
@@ -55,8 +63,15 @@ class PeekWatch:
         return min(PEEK_COST_FACTOR * seconds, LONGEST_REST * self._peek_delay)
 
     def report_silence(self, now: float) -> None:
-        """Report once that the database has not answered: a silent network is an error only when TCP ends the connection."""
+        """Report once that the database has not answered: a silent network is an error only when TCP ends the
+        connection.
+        """
         if now >= self.silent_at:
             self.silent_at = float("inf")
             waited = f"The database has not answered a peek at {self._queue} for {SILENT_AFTER * self._peek_delay:g} s."
-            self._emit(events.Trouble(queue=self._queue, error=f"{waited} The supervisor waits for the answer, or for TCP to end the connection."))
+            self._emit(
+                events.Trouble(
+                    queue=self._queue,
+                    error=f"{waited} The supervisor waits for the answer, or for TCP to end the connection.",
+                )
+            )

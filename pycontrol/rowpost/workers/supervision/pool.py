@@ -1,7 +1,7 @@
 """Manage the worker processes of one queue: start and stop workers to reach the target that `concurrency.py` computes.
 
-Performs no I/O. The caller injects `spawn` (starts a worker), `ask` (requests a peek) and the time, so that tests can replay
-a history without processes or a database.
+Performs no I/O. The caller injects `spawn` (starts a worker), `ask` (requests a peek) and the time, so that tests can
+replay a history without processes or a database.
 """
 
 from __future__ import annotations
@@ -120,7 +120,10 @@ class WorkerPool:
         return [handle.described(self.name, now) for handle in self.handles]
 
     def set_limit(self, limit: int) -> None:
-        """Set the environment's maximum number of workers. At the next tick, surplus workers exit after their in-flight messages."""
+        """Set the environment's maximum number of workers.
+
+        At the next tick, surplus workers exit after their in-flight messages.
+        """
         self._control.set_limit(limit)
         self.peek_now()
 
@@ -132,7 +135,9 @@ class WorkerPool:
                 handle.kill()
             elif handle.state is not WorkerState.EXITING:
                 handle.request_exit("stop")
-        self._emit(events.Stopping(queue=self.name, now=now))  # after the requests: who reads the event may rely on them
+        self._emit(
+            events.Stopping(queue=self.name, now=now)
+        )  # after the requests: who reads the event may rely on them
 
     # -------------------------------------------------------------- inputs
     def on_answer(self, answer: Answer, now: float) -> None:
@@ -197,7 +202,9 @@ class WorkerPool:
         in_flight = handle.process.in_flight
         if in_flight is not None and handle.reason != KILLED:
             row_id, row_version = in_flight
-            self._count_crash(Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, handle.reason == OVERDUE))
+            self._count_crash(
+                Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, handle.reason == OVERDUE)
+            )
         if exitcode == 0 or handle.reason:
             self._emit(events.WorkerStopped(queue=self.name, pid=pid, reason=handle.reason or "signal"))
             return
@@ -214,7 +221,9 @@ class WorkerPool:
             self._request_peek(now)
         self._peeks.report_silence(now)
         if self._purging or (self._strategy.polls and not self._control.known):
-            return self._due()  # a worker that polls would receive before the first peek has found out whether the queue is paused
+            return (
+                self._due()
+            )  # a worker that polls would receive before the first peek has found out whether the queue is paused
         for handle in self.handles:
             if self._strategy.polls and handle.state is WorkerState.BUSY and not handle.failing:
                 self._observe(concurrency.StillBusy(handle.number, now - handle.reported_at), now)
@@ -269,7 +278,9 @@ class WorkerPool:
         return 0 if self._control.stops else self._health.allowed(self._control.limit)
 
     def _approach_target(self, now: float) -> None:
-        """Start workers, command them to receive, or request their exit, until their number is the target; none in a pause."""
+        """Start workers, command them to receive, or request their exit, until their number is the target; none in a
+        pause.
+        """
         target = min(max(1, self._strategy.workers), self._allowed)
         if target != self._target:
             self._target = target
@@ -313,8 +324,14 @@ class WorkerPool:
         return min((self._peeks.silent_at if self._peeks.asked else self._peek_at, self._health.changes_at, *own))
 
     def _own_deadlines(self, now: float) -> Iterator[float]:
-        """Yield when actions become due without any input; past times wait for an input, and must not make the loop spin."""
-        return (due for due in (self._handles.next_start_at, *self._handles.due(self._strategy.polls, self._idle_timeout)) if due > now)
+        """Yield when actions become due without any input; past times wait for an input, and must not make the loop
+        spin.
+        """
+        return (
+            due
+            for due in (self._handles.next_start_at, *self._handles.due(self._strategy.polls, self._idle_timeout))
+            if due > now
+        )
 
     # -------------------------------------------------------------- reports in detail
     def _on_progress(self, handle: WorkerHandle, progress: protocol.WorkerProgress, now: float) -> None:
@@ -333,7 +350,11 @@ class WorkerPool:
         if answer.outcome is None:
             if answer.unexpected:
                 said = f"{type(answer.error).__name__}: {answer.error}"
-                self._emit(events.Critical(queue=self.name, error=f"Failed to count a crash of a worker of {self.name}: {said}"))
+                self._emit(
+                    events.Critical(
+                        queue=self.name, error=f"Failed to count a crash of a worker of {self.name}: {said}"
+                    )
+                )
             return
         if answer.outcome.kind is not Kind.UNMOVABLE:
             self.figures.counts[answer.outcome.kind.value] += 1

@@ -1,4 +1,6 @@
-"""The pools of one supervisor: one for each queue with a worker in the settings, and those that a change of the settings has replaced."""
+"""The pools of one supervisor: one for each queue with a worker in the settings, and those that a change of the
+settings has replaced.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,10 @@ class Pools:
         self.by_name = {name: self._build(name, worker, self.settings) for name, worker in self._workers.items()}
 
     def to_import(self, settings: Settings) -> list[Assignment]:
-        """Return what imports the handlers of those workers that `change` would replace or add. Raises SettingsError."""
+        """Return what imports the handlers of those workers that `change` would replace or add.
+
+        Raises SettingsError.
+        """
         after = _workers_of(settings)
         changed, limits = _changes(self._workers, after)
         return [
@@ -73,7 +78,9 @@ class Pools:
         """
         before, after = self._workers, _workers_of(settings)
         changed, limits = _changes(before, after)
-        built = {name: self._build(name, after[name], settings) for name in changed if name in after and name not in limits}
+        built = {
+            name: self._build(name, after[name], settings) for name in changed if name in after and name not in limits
+        }
         self.settings, self._workers = settings, after
         for name in limits:
             self.by_name[name].set_limit(after[name].limit)
@@ -89,7 +96,11 @@ class Pools:
         self._high_water_marks.setdefault(name, shared_high_water_mark())
         figures = self._figures.setdefault(name, Figures())
         return self._make(
-            name, worker, assign=partial(self._assignment, name, worker), idle_timeout=settings.supervisor.idle_timeout, figures=figures
+            name,
+            worker,
+            assign=partial(self._assignment, name, worker),
+            idle_timeout=settings.supervisor.idle_timeout,
+            figures=figures,
         )
 
     def _assignment(self, queue: str, worker: WorkerSettings, number: int, receive: bool) -> Assignment:
@@ -124,7 +135,11 @@ def place(settings: Settings) -> tuple[object, ...]:
 def _changes(before: dict[str, WorkerSettings], after: dict[str, WorkerSettings]) -> tuple[list[str], set[str]]:
     """Return the queues whose workers differ, and those of them that differ in the limit alone."""
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    limits = {name for name in changed if name in before and name in after and replace(before[name], limit=after[name].limit) == after[name]}
+    limits = {
+        name
+        for name in changed
+        if name in before and name in after and replace(before[name], limit=after[name].limit) == after[name]
+    }
     return changed, limits
 
 
@@ -132,6 +147,7 @@ def _workers_of(settings: Settings) -> dict[str, WorkerSettings]:
     workers = {queue.name: queue.worker for queue in settings.queues if queue.worker is not None}
     if not workers:
         raise SettingsError(
-            f"No queue of the environment {settings.environment!r} has a worker. Add `worker: {{handler: module:function}}` below a queue."
+            f"No queue of the environment {settings.environment!r} has a worker. Add `worker: {{handler: "
+            f"module:function}}` below a queue."
         )
     return workers

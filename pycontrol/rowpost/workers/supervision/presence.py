@@ -1,7 +1,8 @@
-"""Record this supervisor and its workers in the database, so that operators see the supervisors of all hosts (`transport/supervisors.py` lists them).
+"""Record this supervisor and its workers in the database, so that operators see the supervisors of all hosts
+(`transport/supervisors.py` lists them).
 
-One row a supervisor, written every ten seconds in the round trip of a peek. A supervisor also records the end of those that died on its host,
-so that their parts of shared limits are free at once.
+One row a supervisor, written every ten seconds in the round trip of a peek. A supervisor also records the end of those
+that died on its host, so that their parts of shared limits are free at once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ SEARCH_INTERVAL_S = 1.0
 
 
 class PresenceReports:
-    """The reports of one supervisor. `report` may be called from any thread; a report that was not sent yet is replaced."""
+    """The reports of one supervisor.
+
+    `report` may be called from any thread; a report that was not sent yet is replaced.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._environment = settings.environment or ""
@@ -81,7 +85,10 @@ class PresenceReports:
             self._pending, self._failing, self._reported = None, False, True
 
     def failed(self, error: RowpostError) -> bool:
-        """Drop what was not sent. A login that may not report does not try again. Return whether this is the first failure since the last success."""
+        """Drop what was not sent.
+
+        A login that may not report does not try again. Return whether this is the first failure since the last success.
+        """
         known, self._failing, self._pending = self._failing, True, None
         self._departed, self._search_at = [], time.monotonic() + REPORT_INTERVAL_S
         self._denied |= isinstance(error, PermissionDenied)
@@ -105,7 +112,9 @@ def _documents(workers: Iterable[ReportedWorker]) -> str:
     """Return the JSON array of those workers, from the first one on, that have room in a report."""
     documents, length = [], 2  # the brackets
     for worker in workers:
-        document = json.dumps({name: value for name in ReportedWorker.__slots__ if (value := getattr(worker, name)) is not None})
+        document = json.dumps(
+            {name: value for name in ReportedWorker.__slots__ if (value := getattr(worker, name)) is not None}
+        )
         length += len(document) + 2
         if length > REPORT_LENGTH:
             break

@@ -5,7 +5,7 @@
     rehearsal.proceed()               # until it is True; then `error` says why the settings cannot be used, if they cannot
 
 A supervisor imports no handlers itself: it would have the old module, and a handler that does not return would stop it.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class Rehearsal:
         OSError: the system refuses to start a process.
     """
 
-    def __init__(self, settings: Settings, assignments: Iterable[Assignment], spawn: Callable[[Assignment], Any]) -> None:
+    def __init__(
+        self, settings: Settings, assignments: Iterable[Assignment], spawn: Callable[[Assignment], Any]
+    ) -> None:
         self.settings = settings
         #: why the settings cannot be used, None while no reason is known
         self.error: str | None = None
@@ -59,7 +61,9 @@ class Rehearsal:
                     self._ready.add(queue)
             if exitcode is not None:
                 if queue not in self._ready:
-                    self.error = self.error or f"the process that imports the handler of {queue} ended with exit code {exitcode}"
+                    self.error = (
+                        self.error or f"the process that imports the handler of {queue} ended with exit code {exitcode}"
+                    )
                 process.close()
                 del self._processes[queue]
         return self.error is not None or not self._processes

@@ -30,14 +30,24 @@ class EventReporter:
         if progress.handled:
             self._unmovable_reported = False
             critical, processing = times.critical_time, times.processing_time
-            self._emit(events.Handled(queue=queue, pid=pid, count=progress.handled, critical_time=critical, processing_time=processing))
+            self._emit(
+                events.Handled(
+                    queue=queue, pid=pid, count=progress.handled, critical_time=critical, processing_time=processing
+                )
+            )
         if progress.expired:
             self._emit(events.Expired(queue=queue, pid=pid, count=progress.expired))
         for each in progress.dropped:
             reason, expected, *_ = each.discard or UNKNOWN
             self._emit(
                 events.Discarded(
-                    queue=queue, pid=pid, id=each.id, message_id=each.message_id, message_type=each.message_type, reason=reason, expected=expected
+                    queue=queue,
+                    pid=pid,
+                    id=each.id,
+                    message_id=each.message_id,
+                    message_type=each.message_type,
+                    reason=reason,
+                    expected=expected,
                 )
             )
         for outcome in progress.failures:
@@ -50,7 +60,16 @@ class EventReporter:
         """
         if outcome.kind is not Kind.UNMOVABLE:
             failed, identity, error = EVENT_OF_KIND[outcome.kind], outcome.message_id, outcome.error or ""
-            self._emit(failed(queue=self._queue, pid=pid, id=outcome.id, message_id=identity, attempts=outcome.attempts, error=error))
+            self._emit(
+                failed(
+                    queue=self._queue,
+                    pid=pid,
+                    id=outcome.id,
+                    message_id=identity,
+                    attempts=outcome.attempts,
+                    error=error,
+                )
+            )
         elif not self._unmovable_reported:
             self._unmovable_reported = True
             self._emit(events.Critical(queue=self._queue, error=outcome.error or ""))

@@ -14,7 +14,9 @@ __all__ = ["stop_signals"]
 
 @contextmanager
 def stop_signals(stop: Callable[[signal.Signals], None], reload: Callable[[], None] | None) -> Iterator[None]:
-    """Call `stop` on SIGTERM and SIGINT and `reload` on SIGHUP within the block, if this is the main thread; then restore the caller's handlers."""
+    """Call `stop` on SIGTERM and SIGINT and `reload` on SIGHUP within the block, if this is the main thread; then
+    restore the caller's handlers.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

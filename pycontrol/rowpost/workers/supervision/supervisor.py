@@ -4,12 +4,13 @@
     supervisor.run()                                       # until SIGTERM or SIGINT
     supervisor.run(until=lambda snapshot: snapshot.idle)   # until all queues are empty: demos and tests
 
-Stopping has two steps. After the first signal, running handlers may finish within `stop_timeout` seconds. The second signal
-kills the workers at once. No message is lost when a handler is killed: its transaction rolls back, and the message is in the
-queue again.
+Stopping has two steps. After the first signal, running handlers may finish within `stop_timeout` seconds. The second
+signal kills the workers at once. No message is lost when a handler is killed: its transaction rolls back, and the
+message is in the queue again.
 
-All waiting happens in this loop. The queue monitor and the periodic tasks run in threads of their own, because a database may
-hang; they put what they found into an inbox and wake the loop through a socket, because Windows cannot wait for a pipe.
+All waiting happens in this loop. The queue monitor and the periodic tasks run in threads of their own, because a
+database may hang; they put what they found into an inbox and wake the loop through a socket, because Windows cannot
+wait for a pipe.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Supervisor:
         on_event: called with each event, in the thread of run(); by default events go to the logger "rowpost".
         load: reads the settings again when `reload` is called. Raises RowpostError.
         breaker: supplies the waits of the circuit breakers; its `seconds` come from the settings.
-        spawn, monitor, tasks: start a worker, and make the queue monitor and the periodic tasks of a run; replaced in tests.
+        spawn, monitor, tasks: start a worker, and make the queue monitor and the periodic tasks of a run; replaced in
+            tests.
 
     Raises:
         SettingsError: no queue has a worker, or a peek delay is too short.
@@ -120,7 +122,9 @@ class Supervisor:
         self._post("stop")
 
     def reload(self) -> None:
-        """Request that the settings are read again; what has changed is applied, and messages in flight are handled to their end."""
+        """Request that the settings are read again; what has changed is applied, and messages in flight are handled to
+        their end.
+        """
         self._post("reload")
 
     def set_limit(self, queue: str, limit: int) -> None:
@@ -139,7 +143,9 @@ class Supervisor:
         """Return the current figures of all queues."""
         now = time.monotonic()
         # copied, because a reload changes the mapping in the loop's thread
-        return Snapshot(tuple(pool.snapshot(now) for pool in list(self._pools.by_name.values())), stopping=self._stops > 0)
+        return Snapshot(
+            tuple(pool.snapshot(now) for pool in list(self._pools.by_name.values())), stopping=self._stops > 0
+        )
 
     def status(self) -> Status:
         """Return what metrics and health are made from."""
@@ -209,7 +215,9 @@ class Supervisor:
     def _report(self, now: float) -> float:
         """Let the next peek also send a report of the workers, if one is due. Return when the next report is due."""
         if now >= self._report_at:
-            self._monitor.report(self._pools.by_name, [worker for pool in self._pools.all for worker in pool.workers(now)])
+            self._monitor.report(
+                self._pools.by_name, [worker for pool in self._pools.all for worker in pool.workers(now)]
+            )
             self._report_at, self._flush_report_at = now + REPORT_INTERVAL_S, now + REPORT_PATIENCE_S
         if now >= self._flush_report_at:
             self._flush_report_at = float("inf")
@@ -260,7 +268,10 @@ class Supervisor:
                         if name in self._pools.by_name:
                             self._pools.by_name[name].on_wake_up(now)
                 case NotReported(error):
-                    text = f"This supervisor cannot report its workers to the database, so that `rowpost workers` does not list them: {error}"
+                    text = (
+                        "This supervisor cannot report its workers to the database, so that `rowpost workers` does "
+                        f"not list them: {error}"
+                    )
                     self._emit(Warned(text=text))
                 case MonitorFailure(error):
                     text = f"Unexpected error in the queue monitor, which continues: {type(error).__name__}: {error}"
@@ -299,8 +310,12 @@ class Supervisor:
         try:
             loaded = self._load()
             if place(loaded) != place(self._loaded):
-                raise SettingsError("the database, or the address of the metrics, is another one. Stop rowpost run, and start it again.")
-            self._rehearsal = Rehearsal(loaded, self._pools.to_import(replace(loaded, url=self._settings.url)), self._spawn)
+                raise SettingsError(
+                    "the database, or the address of the metrics, is another one. Stop rowpost run, and start it again."
+                )
+            self._rehearsal = Rehearsal(
+                loaded, self._pools.to_import(replace(loaded, url=self._settings.url)), self._spawn
+            )
         except (RowpostError, OSError) as error:
             self._refuse(str(error))
 

@@ -1,7 +1,7 @@
 """The periodic task that purges expired messages, once at startup or repeatedly. Both are off by default.
 
-A receive removes expired messages anyway. A purge is for queues in which many messages expire while no worker receives. It works in
-batches that commit one by one and skip the rows that receivers have locked, so that it never blocks them.
+A receive removes expired messages anyway. A purge is for queues in which many messages expire while no worker receives.
+It works in batches that commit one by one and skip the rows that receivers have locked, so that it never blocks them.
 """
 
 from __future__ import annotations
@@ -42,5 +42,9 @@ class _Purge:
 def make_expired_purger(settings: Settings, emit: events.Emit) -> Work:
     """Return the purger of a process: for queues whose worker has purge_expired_on_startup or purge_expired_every."""
     workers = {queue.name: queue.worker for queue in settings.queues if queue.worker is not None}
-    every = {name: worker.purge_expired_every for name, worker in workers.items() if worker.purge_expired_on_startup or worker.purge_expired_every}
+    every = {
+        name: worker.purge_expired_every
+        for name, worker in workers.items()
+        if worker.purge_expired_on_startup or worker.purge_expired_every
+    }
     return every, _Purge(every, emit)

@@ -39,7 +39,9 @@ TASKS: tuple[MakeTask, ...] = (
 
 
 class TaskGroup:
-    """The delayed mover, the metrics for ServiceControl, and all other tasks that the settings ask for. They run from the start on.
+    """The delayed mover, the metrics for ServiceControl, and all other tasks that the settings ask for.
+
+    They run from the start on.
 
     Args:
         emit: called with each event, in the tasks' threads.
@@ -57,7 +59,9 @@ class TaskGroup:
     ) -> None:
         self._mover = (mover or make_delayed_mover)(settings, emit, breaker)
         self._measured = MetricsReports.of(settings)
-        self._metrics = None if self._measured is None else make_metrics(settings, emit, breaker, reports=self._measured)
+        self._metrics = (
+            None if self._measured is None else make_metrics(settings, emit, breaker, reports=self._measured)
+        )
         others: list[Any] = [make(settings, emit, breaker) for make in (TASKS if tasks is None else tasks)]
         self._all = [self._mover, *others, *([] if self._metrics is None else [self._metrics])]
         for task in self._all:
@@ -69,7 +73,12 @@ class TaskGroup:
 
     def record(self, queue: str, measured: Measurements | None) -> None:
         """Keep what a worker measured for the next report to ServiceControl; under load, request one at once."""
-        if self._measured is not None and self._metrics is not None and measured is not None and self._measured.add(queue, measured):
+        if (
+            self._measured is not None
+            and self._metrics is not None
+            and measured is not None
+            and self._measured.add(queue, measured)
+        ):
             self._metrics.schedule(queue, 0.0)
 
     def stop(self) -> None:

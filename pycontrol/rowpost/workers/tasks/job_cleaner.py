@@ -1,4 +1,6 @@
-"""The periodic task that deletes what jobs of Spark no longer need: stored messages of jobs that failed, and old ledgers."""
+"""The periodic task that deletes what jobs of Spark no longer need: stored messages of jobs that failed, and old
+ledgers.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ __all__ = ["make_job_cleaner"]
 _UNIT = "jobs"  # the one unit of work of this task, in the place of a queue
 _BATCHES = 5
 _NOT_ALLOWED = (
-    "The login may not delete what Spark's jobs no longer need. Make it a member of the role rowpost_operator, or set maintenance_every: 0 "
-    "and let an operator run `rowpost queue maintain`."
+    "The login may not delete what Spark's jobs no longer need. Make it a member of the role rowpost_operator, or set "
+    "maintenance_every: 0 and let an operator run `rowpost queue maintain`."
 )
 
 
@@ -37,13 +39,19 @@ class _JobCleaner:
         except FeatureMissing:
             return None
         if cleaned.failed or cleaned.staged or cleaned.sent:
-            text = f"{cleaned.staged} stored messages and {cleaned.sent} ledger entries deleted; {cleaned.failed} jobs counted as failed"
+            text = (
+                f"{cleaned.staged} stored messages and {cleaned.sent} ledger entries deleted; {cleaned.failed} jobs "
+                "counted as failed"
+            )
             self._emit(events.Maintained(queue=unit, action="jobs", text=text))
         return self._every
 
 
 @periodic_task("rowpost job cleaner", "clean")
 def make_job_cleaner(settings: Settings, emit: events.Emit) -> Work:
-    """Return the task of a process. The database elects one of all processes. Off with maintenance_every: 0 and without the feature spark."""
+    """Return the task of a process.
+
+    The database elects one of all processes. Off with maintenance_every: 0 and without the feature spark.
+    """
     every = settings.supervisor.maintenance_every
     return [_UNIT] if every > 0 and "spark" in settings.features else [], _JobCleaner(every, emit)

@@ -1,11 +1,11 @@
 """The periodic task that reports metrics to ServiceControl's monitoring instance, and what it reports.
 
-Workers measure, and hand over with each of their reports what they measured. The supervisor keeps it in `MetricsReports`, and the task
-sends it: no worker makes a statement for it. The task has a thread and a connection of its own. A report is sent in each
-interval, and as soon as there is enough for a full message.
+Workers measure, and hand over with each of their reports what they measured. The supervisor keeps it in
+`MetricsReports`, and the task sends it: no worker makes a statement for it. The task has a thread and a connection of
+its own. A report is sent in each interval, and as soon as there is enough for a full message.
 
-If the queue of the monitoring instance cannot be reached, measurements wait for the next report, up to `KEPT` of each metric of each
-endpoint. Then the oldest are dropped, and an event tells how many.
+If the queue of the monitoring instance cannot be reached, measurements wait for the next report, up to `KEPT` of each
+metric of each endpoint. Then the oldest are dropped, and an event tells how many.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ class MetricsReports:
         return self._waiting[queue].add(measured)
 
     def send(self, database: Connection, queue: str) -> float:
-        """Send what waits in one transaction. Return the seconds until the next report. Raises RowpostError: it waits again."""
+        """Send what waits in one transaction.
+
+        Return the seconds until the next report. Raises RowpostError: it waits again.
+        """
         waiting, now = self._waiting[queue], time.monotonic()
         taken = waiting.take()
         host = Host.here(parse_address(queue).table)
@@ -173,8 +176,8 @@ def make_metrics(
         dropped = reports.dropped(queue)
         if dropped:
             text = (
-                f"{dropped} measurements of {queue} were dropped while the queue of the monitoring instance could not be reached. "
-                "ServicePulse shows a gap. The messages themselves were handled."
+                f"{dropped} measurements of {queue} were dropped while the queue of the monitoring instance could not "
+                "be reached. ServicePulse shows a gap. The messages themselves were handled."
             )
             emit(events.Warned(queue=queue, at=time.time(), text=text))
         return seconds

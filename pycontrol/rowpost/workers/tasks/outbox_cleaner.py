@@ -23,8 +23,9 @@ CLEAN_INTERVAL_S = 60.0
 REMIND_S = 3600.0
 NAME = "rowpost outbox cleaner"
 NOT_ALLOWED = (
-    "The login may not delete old entries of the outbox, so that it grows. Make the login of one supervisor a member of the role "
-    "rowpost_operator in both databases, or let an operator run `rowpost outbox clean`, for example every night."
+    "The login may not delete old entries of the outbox, so that it grows. Make the login of one supervisor a member "
+    "of the role rowpost_operator in both databases, or let an operator run `rowpost outbox clean`, for example every "
+    "night."
 )
 
 
@@ -58,7 +59,9 @@ class OutboxCleaner:
         return CLEAN_INTERVAL_S
 
     def _clean(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
-        result = send_left_behind(database, business, self._queues, error_queue=self._error_queue, host_of=self._host_of, goes_on=self.goes_on)
+        result = send_left_behind(
+            database, business, self._queues, error_queue=self._error_queue, host_of=self._host_of, goes_on=self.goes_on
+        )
         if result.sent:
             self._report(outbox.name, f"sent the pending outgoing messages of {result.sent} handled messages")
         self._report_failed(outbox.name, result.failed)
@@ -78,17 +81,26 @@ class OutboxCleaner:
             self._report(outbox.name, f"deleted {removed} entries older than the retention")
 
     def _report_failed(self, name: str, failed: dict[str, str]) -> None:
-        """Emit an event for each message that could not be sent for the first time, and one in an hour for all others."""
+        """Emit an event for each message that could not be sent for the first time, and one in an hour for all
+        others.
+        """
         known, self._failed[name] = self._failed.get(name, set()), set(failed)
         for message, problem in failed.items():
             if message not in known:
-                self._emit(events.Warned(queue=name, text=f"{message} was handled, but its outgoing messages cannot be sent: {problem}"))
+                self._emit(
+                    events.Warned(
+                        queue=name, text=f"{message} was handled, but its outgoing messages cannot be sent: {problem}"
+                    )
+                )
         still, now = failed.keys() & known, time.monotonic()
         if not still:
             self._reminded.pop(name, None)
         elif now - self._reminded.setdefault(name, now) >= REMIND_S:
             self._reminded[name] = now
-            text = f"{len(still)} handled messages still cannot be sent. `rowpost outbox status` lists them with the reasons."
+            text = (
+                f"{len(still)} handled messages still cannot be sent. `rowpost outbox status` lists them with the "
+                "reasons."
+            )
             self._emit(events.Warned(queue=name, text=text))
 
     def _report(self, name: str, text: str) -> None:
@@ -112,10 +124,14 @@ class OutboxCleaner:
                 business.close()
 
 
-def make_outbox_cleaner(settings: Settings, emit: events.Emit, breaker: CircuitBreaker | None = None, **options: Any) -> PeriodicTask:
+def make_outbox_cleaner(
+    settings: Settings, emit: events.Emit, breaker: CircuitBreaker | None = None, **options: Any
+) -> PeriodicTask:
     """Return the task that cleans the environment's outboxes once a minute. Off with maintenance_every: 0."""
     names = [each.name for each in settings.outboxes] if settings.supervisor.maintenance_every > 0 else []
     cleaner = OutboxCleaner(settings, emit)
-    task = PeriodicTask(settings, names, cleaner, name=NAME, activity="clean the outbox", emit=emit, breaker=breaker, **options)
+    task = PeriodicTask(
+        settings, names, cleaner, name=NAME, activity="clean the outbox", emit=emit, breaker=breaker, **options
+    )
     cleaner.goes_on = lambda: not task.ending
     return task

@@ -52,7 +52,9 @@ class _Splitter:
         if idle and not Queue(name, database).peek(1):
             moved = 0
         else:
-            moved = split(database, queue, self._keys[name], lambda text: self._emit(events.Warned(queue=name, text=text)))
+            moved = split(
+                database, queue, self._keys[name], lambda text: self._emit(events.Warned(queue=name, text=text))
+            )
         pause = MIN_PAUSE_S if moved else min(2 * self._pauses.get(name, MIN_PAUSE_S), MAX_PAUSE_S)
         self._pauses[name] = pause
         return 0.0 if moved == BATCH else pause

@@ -1,7 +1,8 @@
 """A thread with a connection of its own that executes an action for each of several queues when it is due.
 
-The base of all periodic tasks: the delayed mover, maintenance, purges and others. A task survives the loss of the database
-with its own circuit breaker. It never delays peeks or the supervisor's signals, because it runs in its own thread.
+The base of all periodic tasks: the delayed mover, maintenance, purges and others. A task survives the loss of the
+database with its own circuit breaker. It never delays peeks or the supervisor's signals, because it runs in its own
+thread.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ __all__ = ["Action", "Election", "PeriodicTask", "Work", "periodic_task"]
 # Pause before a deadlock is retried, so that the thread does not spin.
 DEADLOCK_PAUSE_S = 0.05
 
-#: called with a connection and a queue's name; returns the seconds until the queue's next execution, None for never again
+#: called with a connection and a queue's name; returns the seconds until the queue's next execution, None for never
+#: again
 Action = Callable[[Connection, str], float | None]
 #: the queues of a task, or other units of work, and its action
 Work = tuple[Iterable[str], Action]
@@ -93,7 +95,8 @@ class PeriodicTask:
     def schedule(self, queue: str, seconds: float) -> None:
         """Move the queue's next execution to `seconds` from now, earlier or later than before. Thread-safe.
 
-        This has no effect while an execution is due or running, nor after one that failed, because these set a newer time.
+        This has no effect while an execution is due or running, nor after one that failed, because these set a newer
+        time.
         """
         now = time.monotonic()
         self._scheduled[queue] = now, now + seconds
@@ -218,14 +221,23 @@ class Election:
         return self._won_on is database
 
 
-def periodic_task(name: str, activity: str, **fixed: Any) -> Callable[[Callable[[Settings, events.Emit], Work]], Callable[..., PeriodicTask]]:
-    """Decorate a function that returns the work of a task, so that it returns the task. The arguments are those of `PeriodicTask`."""
+def periodic_task(
+    name: str, activity: str, **fixed: Any
+) -> Callable[[Callable[[Settings, events.Emit], Work]], Callable[..., PeriodicTask]]:
+    """Decorate a function that returns the work of a task, so that it returns the task.
+
+    The arguments are those of `PeriodicTask`.
+    """
 
     def decorate(work: Callable[[Settings, events.Emit], Work]) -> Callable[..., PeriodicTask]:
         @wraps(work)
-        def make(settings: Settings, emit: events.Emit, breaker: CircuitBreaker | None = None, **options: Any) -> PeriodicTask:
+        def make(
+            settings: Settings, emit: events.Emit, breaker: CircuitBreaker | None = None, **options: Any
+        ) -> PeriodicTask:
             units, action = work(settings, emit)
-            return PeriodicTask(settings, units, action, name=name, activity=activity, emit=emit, breaker=breaker, **fixed, **options)
+            return PeriodicTask(
+                settings, units, action, name=name, activity=activity, emit=emit, breaker=breaker, **fixed, **options
+            )
 
         return make
 

@@ -21,7 +21,9 @@ CLEAN_INTERVAL_S = 3600.0
 
 
 class _Maintenance:
-    """Maintains queues while its session is elected by the database; executes at most one statement per queue and interval."""
+    """Maintains queues while its session is elected by the database; executes at most one statement per queue and
+    interval.
+    """
 
     def __init__(self, every: float, emit: events.Emit) -> None:
         self._every, self._emit = every, emit
@@ -37,7 +39,9 @@ class _Maintenance:
         except PermissionDenied:
             self._warn(queue, not_allowed(database, queue))
             return None
-        except LockTimeout:  # a busy table: each try makes senders and receivers wait up to a second, so the next one is a round later
+        except (
+            LockTimeout
+        ):  # a busy table: each try makes senders and receivers wait up to a second, so the next one is a round later
             return self._every
         for step in steps:
             if step.state == "failed":
@@ -53,7 +57,11 @@ class _Maintenance:
         except PermissionDenied:  # most logins of supervisors are not operators
             return None
         if removed:
-            self._emit(events.Maintained(action="operations", text=f"deleted {removed} operations that began more than {KEPT_DAYS} days ago"))
+            self._emit(
+                events.Maintained(
+                    action="operations", text=f"deleted {removed} operations that began more than {KEPT_DAYS} days ago"
+                )
+            )
         return CLEAN_INTERVAL_S
 
     def _warn(self, queue: str, text: str) -> None:
@@ -61,13 +69,16 @@ class _Maintenance:
 
 
 def not_allowed(database: Connection, queue: str) -> str:
-    """Return what a login without the rights may do, or have done: the smallest rights, or another login that maintains the queue."""
+    """Return what a login without the rights may do, or have done: the smallest rights, or another login that maintains
+    the queue.
+    """
     contract, key = load_contract(), queue_key(parse_address(queue), database.engine)
     needed = ((contract.find("elect", "database"), None), (contract.find_template("maintain_queue"), key))
     grants = " ".join(grant_execute(database.dialect, procedure, of, "LOGIN") for procedure, of in needed)
     return (
-        f"The login may not maintain the queue {queue}. Nothing is lost, but its table may become slow. Let another login maintain it: a supervisor "
-        f"of an operator, or `rowpost queue maintain {queue}` every hour, and set maintenance_every: 0 here. Or give this login the right: {grants}"
+        f"The login may not maintain the queue {queue}. Nothing is lost, but its table may become slow. Let another "
+        f"login maintain it: a supervisor of an operator, or `rowpost queue maintain {queue}` every hour, and set "
+        f"maintenance_every: 0 here. Or give this login the right: {grants}"
     )
 
 
@@ -75,10 +86,12 @@ def not_allowed(database: Connection, queue: str) -> str:
 def make_queue_maintenance(settings: Settings, emit: events.Emit) -> Work:
     """Return the maintenance task of a process. The database elects one of all processes to maintain queues.
 
-    Off with maintenance_every: 0, and on an engine where the feature maintenance is neither declared nor in every deployment. Operations are
-    deleted there too.
+    Off with maintenance_every: 0, and on an engine where the feature maintenance is neither declared nor in every
+    deployment. Operations are deleted there too.
     """
     every = settings.supervisor.maintenance_every
-    on = every > 0 and ("maintenance" in settings.features or settings.engine in load_contract().features["maintenance"].always)
+    on = every > 0 and (
+        "maintenance" in settings.features or settings.engine in load_contract().features["maintenance"].always
+    )
     queues = [queue.name for queue in settings.queues if queue.kind != "external"] if on else []
     return [*queues, OPERATIONS] if every > 0 else [], _Maintenance(every, emit)

@@ -1,7 +1,7 @@
 """The periodic tasks that report to ServiceControl: heartbeats of the endpoints, and the results of their checks.
 
-Each has a thread and a connection of its own, so that a slow check delays no heartbeat. Without the section `service_control` in the
-environment neither starts.
+Each has a thread and a connection of its own, so that a slow check delays no heartbeat. Without the section
+`service_control` in the environment neither starts.
 """
 
 from __future__ import annotations
@@ -56,10 +56,15 @@ class _Reports:
         return host, UUID(host.id)
 
     def send(self, database: Connection, queue: str, *messages: Any, interval: timedelta | None) -> None:
-        """Send messages about the endpoint of a queue in one transaction. Raises QueueNotFound: ServiceControl has no queue here."""
+        """Send messages about the endpoint of a queue in one transaction.
+
+        Raises QueueNotFound: ServiceControl has no queue here.
+        """
         reply_to = database.canonical(parse_address(queue))
         expires = None if interval is None else INTERVALS * interval
-        outgoing = [report(each, queue=self._queue, reply_to=reply_to, time_to_be_received=expires) for each in messages]
+        outgoing = [
+            report(each, queue=self._queue, reply_to=reply_to, time_to_be_received=expires) for each in messages
+        ]
         dispatch(database, [outgoing], self._directory, own_queue=queue, begin=True, commit=True)
 
 
@@ -76,7 +81,9 @@ class _Heartbeats(_Reports):
         messages: list[Any] = [EndpointHeartbeat(datetime.now(UTC), host.endpoint, host_id, host.display_name)]
         if queue not in self._registered:
             properties = host_properties(host.machine)
-            start = RegisterEndpointStartup(host_id, host.endpoint, self._started_at, properties, host.display_name, host.display_name)
+            start = RegisterEndpointStartup(
+                host_id, host.endpoint, self._started_at, properties, host.display_name, host.display_name
+            )
             messages.insert(0, start)
         self.send(database, queue, *messages, interval=self._interval)
         self._registered.add(queue)
@@ -84,7 +91,9 @@ class _Heartbeats(_Reports):
 
 
 class _Checks(_Reports):
-    def __init__(self, settings: Settings, where: ServiceControlSettings, checks: dict[str, tuple[str, CustomCheck | OwnCheck]]) -> None:
+    def __init__(
+        self, settings: Settings, where: ServiceControlSettings, checks: dict[str, tuple[str, CustomCheck | OwnCheck]]
+    ) -> None:
         super().__init__(settings, where)
         self._checks = checks
         self._oldest = where.oldest_message
@@ -94,23 +103,41 @@ class _Checks(_Reports):
         reason = check.failure() if isinstance(check, CustomCheck) else check.failure(database, queue, self._oldest)
         host, host_id = self.host(queue)
         result = ReportCustomCheckResult(
-            host_id, check.name, check.category, reason is not None, reason, datetime.now(UTC), host.endpoint, host.display_name
+            host_id,
+            check.name,
+            check.category,
+            reason is not None,
+            reason,
+            datetime.now(UTC),
+            host.endpoint,
+            host.display_name,
         )
         self.send(database, queue, result, interval=check.every)
         return None if check.every is None else check.every.total_seconds()
 
 
-def make_heartbeats(settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any) -> PeriodicTask:
+def make_heartbeats(
+    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+) -> PeriodicTask:
     """Return the task that sends the heartbeats of the endpoints that this supervisor runs."""
     where = settings.service_control
-    names = [queue.name for queue in settings.queues if queue.worker is not None] if where is not None and where.heartbeat > 0 else []
+    names = (
+        [queue.name for queue in settings.queues if queue.worker is not None]
+        if where is not None and where.heartbeat > 0
+        else []
+    )
     action = _Heartbeats(settings, where or ServiceControlSettings(""))
-    return PeriodicTask(settings, names, action, name="rowpost heartbeats", activity=ACTIVITY, emit=emit, breaker=breaker, **options)
+    return PeriodicTask(
+        settings, names, action, name="rowpost heartbeats", activity=ACTIVITY, emit=emit, breaker=breaker, **options
+    )
 
 
 @dataclass(frozen=True)
 class OwnCheck:
-    """A check that rowpost brings: of a queue, on the connection of the task. `failure` returns what is wrong, or None."""
+    """A check that rowpost brings: of a queue, on the connection of the task.
+
+    `failure` returns what is wrong, or None.
+    """
 
     name: str
     failure: Callable[[Connection, str, float], str | None]
@@ -135,7 +162,11 @@ def _clock(database: Connection, queue: str, oldest_s: float) -> str | None:
 def _oldest_message(database: Connection, queue: str, oldest_s: float) -> str | None:
     (found,) = database.call("queue_metrics", queue)
     age_s = (found.oldest_age_ms or 0) / 1000
-    return None if age_s <= oldest_s else f"The oldest of {found.depth} messages in {queue!r} waits for {timedelta(seconds=round(age_s))}."
+    return (
+        None
+        if age_s <= oldest_s
+        else f"The oldest of {found.depth} messages in {queue!r} waits for {timedelta(seconds=round(age_s))}."
+    )
 
 
 #: the checks that rowpost brings
@@ -145,18 +176,27 @@ OWN = tuple(OwnCheck(name, find) for name, find in zip(OWN_NAMES, (_schema, _clo
 def make_custom_checks(
     settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
 ) -> PeriodicTask:
-    """Return the task that executes the checks of the endpoints that this supervisor runs, and reports what they find."""
+    """Return the task that executes the checks of the endpoints that this supervisor runs, and reports what they
+    find.
+    """
     where = settings.service_control
     checks: dict[str, tuple[str, CustomCheck | OwnCheck]] = {}
     if where is not None:
-        names = [queue.name for queue in settings.queues if queue.worker is not None] if where.oldest_message > 0 else []
+        names = (
+            [queue.name for queue in settings.queues if queue.worker is not None] if where.oldest_message > 0 else []
+        )
         found: list[tuple[str, CustomCheck | OwnCheck]] = [(name, check) for name in names for check in OWN]
         found += _declared(settings)
         checks = {f"{queue}, check {check.name}": (queue, check) for queue, check in found}
     action = _Checks(settings, where or ServiceControlSettings(""), checks)
-    return PeriodicTask(settings, checks, action, name="rowpost checks", activity=ACTIVITY, emit=emit, breaker=breaker, **options)
+    return PeriodicTask(
+        settings, checks, action, name="rowpost checks", activity=ACTIVITY, emit=emit, breaker=breaker, **options
+    )
 
 
 def _declared(settings: Settings) -> list[tuple[str, CustomCheck]]:
-    """Return the checks of the endpoints, each with its queue. A handler that cannot be imported is reported by its own worker."""
+    """Return the checks of the endpoints, each with its queue.
+
+    A handler that cannot be imported is reported by its own worker.
+    """
     return [(queue.name, check) for queue, endpoint in endpoints_of(settings) for check in endpoint.checks]

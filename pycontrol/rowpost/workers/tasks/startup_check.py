@@ -1,4 +1,7 @@
-"""Check the supervisor's queues once when it starts. Each finding of `rowpost queue check` is a warning; nothing stops."""
+"""Check the supervisor's queues once when it starts.
+
+Each finding of `rowpost queue check` is a warning; nothing stops.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,18 @@ __all__ = ["make_startup_check"]
 
 @periodic_task("rowpost start-up check", "check")
 def make_startup_check(settings: Settings, emit: events.Emit) -> Work:
-    """Return the check of the queues that have a worker, and of the error queue: once each, with a warning for each finding."""
+    """Return the check of the queues that have a worker, and of the error queue: once each, with a warning for each
+    finding.
+    """
 
     def check(database: Connection, queue: str) -> None:
         with suppress(QueueNotFound):  # each peek says so
             for found in database.call("check_queue", queue_name=queue):
-                emit(events.Warned(queue=queue, text=f"{found.finding}: {found.detail.rstrip('.')}. Remedy: {found.remedy}"))
+                emit(
+                    events.Warned(
+                        queue=queue, text=f"{found.finding}: {found.detail.rstrip('.')}. Remedy: {found.remedy}"
+                    )
+                )
 
     names = [queue.name for queue in settings.queues if queue.worker is not None]
     if names and settings.supervisor.error_queue in {queue.name for queue in settings.queues} - set(names):

@@ -1,8 +1,9 @@
 """Keep the signals of a supervisor's process group away from its workers, and end a worker with all that it started.
 
-Terminals, `timeout`, `dumb-init` and other init programs send a signal to a whole process group. Only the supervisor decides what that
-means for its workers. Therefore the processes between it and them are started with all signals blocked, and each worker has a process
-group of its own, which it shares with what its handlers start. Windows has neither groups nor blocked signals: there all this does nothing.
+Terminals, `timeout`, `dumb-init` and other init programs send a signal to a whole process group. Only the supervisor
+decides what that means for its workers. Therefore the processes between it and them are started with all signals
+blocked, and each worker has a process group of its own, which it shares with what its handlers start. Windows has
+neither groups nor blocked signals: there all this does nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def signals_blocked() -> Iterator[None]:
 def safe_path() -> Iterator[None]:
     """Start Python processes that import nothing from the current folder before they have the caller's `sys.path`.
 
-    Otherwise a file there that is named like a module of Python, such as `queue.py`, takes that module's place in the fork server.
+    Otherwise a file there that is named like a module of Python, such as `queue.py`, takes that module's place in the
+    fork server.
     """
     if _SAFE_PATH in os.environ:
         yield
@@ -103,7 +105,9 @@ def in_forked_children(close: Callable[[], None]) -> None:
 
 
 def end_with_the_supervisor(seconds: float) -> None:
-    """Kill this worker, and what its handlers started, so many seconds after its supervisor has ended without stopping it."""
+    """Kill this worker, and what its handlers started, so many seconds after its supervisor has ended without stopping
+    it.
+    """
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -118,7 +122,10 @@ def end_with_the_supervisor(seconds: float) -> None:
 
 
 def kill_group(pid: int) -> None:
-    """Kill a worker and the processes that its handlers started. Processes with a session of their own stay. Windows: does nothing."""
+    """Kill a worker and the processes that its handlers started.
+
+    Processes with a session of their own stay. Windows: does nothing.
+    """
     if sys.platform == "win32":
         return
     with suppress(ProcessLookupError, PermissionError):
@@ -126,7 +133,10 @@ def kill_group(pid: int) -> None:
 
 
 def kill_worker(pid: int) -> None:
-    """Kill a worker, which has no group yet if it has just begun, and its group. The worker may not have been waited for."""
+    """Kill a worker, which has no group yet if it has just begun, and its group.
+
+    The worker may not have been waited for.
+    """
     if sys.platform == "win32":
         return
     with suppress(ProcessLookupError, PermissionError):

@@ -1,11 +1,12 @@
 """Start worker processes, send them commands, receive their reports, and kill them.
 
-If the system has it, processes come from the fork server of multiprocessing. The fork server has imported rowpost already,
-and it has no threads, connections or signal handlers of the caller, so that a worker starts within milliseconds in any
-program. Windows has no fork server: there each worker is a new interpreter that imports rowpost first (`spawn`).
+If the system has it, processes come from the fork server of multiprocessing. The fork server has imported rowpost
+already, and it has no threads, connections or signal handlers of the caller, so that a worker starts within
+milliseconds in any program. Windows has no fork server: there each worker is a new interpreter that imports rowpost
+first (`spawn`).
 
-A fork server may be killed while its workers work. Its workers are tracked by their pipes from then on, and the next worker gets another
-fork server. What a worker's handlers have started is killed with the worker.
+A fork server may be killed while its workers work. Its workers are tracked by their pipes from then on, and the next
+worker gets another fork server. What a worker's handlers have started is killed with the worker.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ PRELOAD = [
     "rowpost.database.dialects.postgresql.dialect",
     "rowpost.database.dialects.sqlserver.dialect",
 ]
-# What multiprocessing says of a process whose fork server has ended: only the end of its pipe shows that it has ended, too.
+# What multiprocessing says of a process whose fork server has ended: only the end of its pipe shows that it has ended,
+# too.
 UNKNOWN = 255
 
 
@@ -53,7 +55,9 @@ class WorkerProcess:
 
     @property
     def exitcode(self) -> int | None:
-        """The exit code; None while the process runs, negative if a signal ended it, 255 if nobody knows because its fork server was killed."""
+        """The exit code; None while the process runs, negative if a signal ended it, 255 if nobody knows because its
+        fork server was killed.
+        """
         code = self._process.exitcode
         self._untracked = code == UNKNOWN and not self._pipe_closed
         return None if self._untracked else code
@@ -95,7 +99,10 @@ class WorkerProcess:
             kill_worker(self.pid)
 
     def close(self) -> None:
-        """Free the system resources of a process that has ended. What a process leaves that did not exit by itself is killed."""
+        """Free the system resources of a process that has ended.
+
+        What a process leaves that did not exit by itself is killed.
+        """
         if self._process.exitcode != 0:
             kill_group(self.pid)
         self._pipe.close()
@@ -108,7 +115,8 @@ def spawn_worker(assignment: Assignment, method: str | None = None) -> WorkerPro
 
     Args:
         assignment: the worker's parameters.
-        method: a start method of multiprocessing, `forkserver` or `spawn`. Default: the first of them that the system has.
+        method: a start method of multiprocessing, `forkserver` or `spawn`. Default: the first of them that the system
+            has.
 
     Raises:
         OSError: the system refuses to start a process, or the fork server was killed while it started one.

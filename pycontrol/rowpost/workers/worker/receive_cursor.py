@@ -1,13 +1,13 @@
 """Compute the row version at which a worker's next receive starts.
 
 Each receive scans from the last row version that this worker removed. This skips dead rows that a long-running
-transaction keeps visible to vacuum. The workers of a queue share a high-water mark, and each worker advances it before it
-receives. Without the mark, every worker would step over the rows that the other workers have locked.
+transaction keeps visible to vacuum. The workers of a queue share a high-water mark, and each worker advances it before
+it receives. Without the mark, every worker would step over the rows that the other workers have locked.
 
-The cursor is only a hint. Rows may appear below it: a sender that got its row version early may commit late, and a receiver
-may roll back. A periodic scan from the start of the queue finds these rows. While there is work, one worker scans once a
-second; a worker also scans before it reports that the queue is empty. If full scans are slow (for example, with a million
-dead rows), they use at most 5 % of the time, but they are never more than 10 s apart.
+The cursor is only a hint. Rows may appear below it: a sender that got its row version early may commit late, and a
+receiver may roll back. A periodic scan from the start of the queue finds these rows. While there is work, one worker
+scans once a second; a worker also scans before it reports that the queue is empty. If full scans are slow (for example,
+with a million dead rows), they use at most 5 % of the time, but they are never more than 10 s apart.
 
 The caller passes the current time in seconds, so that tests need no clock.
 
@@ -43,8 +43,8 @@ ASSUMED_SCAN_S = 0.1
 class ReceiveCursor:
     """The receive cursor of one worker.
 
-    `row_version`: the last row version that this worker removed. `behind_until`: free rows may lie between `row_version`
-    and this row version, so that the worker continues from its own position instead of the shared mark.
+    `row_version`: the last row version that this worker removed. `behind_until`: free rows may lie between
+    `row_version` and this row version, so that the worker continues from its own position instead of the shared mark.
     """
 
     shared: SharedHighWaterMark = field(default_factory=SharedHighWaterMark)
@@ -53,7 +53,8 @@ class ReceiveCursor:
     _requested: int = 0
 
     def start(self, now: float, count: int) -> int | None:
-        """Return the row version above which to receive at most `count` messages; None means from the start of the queue.
+        """Return the row version above which to receive at most `count` messages; None means from the start of the
+        queue.
 
         The shared mark advances by as many messages, so that other workers start above them.
         """
@@ -82,7 +83,9 @@ class ReceiveCursor:
 
         The recorded duration is an assumption until `full_scan_ended`, in case that the scan never ends.
         """
-        due = now - self.shared.scanned_at >= max(interval, min(SCAN_COST_FACTOR * self.shared.scan_seconds, LONGEST_SCAN_PAUSE_S))
+        due = now - self.shared.scanned_at >= max(
+            interval, min(SCAN_COST_FACTOR * self.shared.scan_seconds, LONGEST_SCAN_PAUSE_S)
+        )
         if due:
             self.full_scan_ended(now, ASSUMED_SCAN_S)
         return bool(due)

@@ -1,7 +1,8 @@
 """The folder in which multiprocessing keeps the socket of the fork server.
 
-multiprocessing makes a folder `pymp-…`, and removes it when its process ends in order. A killed supervisor would leave one for good. Therefore
-that folder is made in a folder of rowpost, which its process locks: the next supervisor of the same user removes those that no process locks.
+multiprocessing makes a folder `pymp-…`, and removes it when its process ends in order. A killed supervisor would leave
+one for good. Therefore that folder is made in a folder of rowpost, which its process locks: the next supervisor of the
+same user removes those that no process locks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ EXIT_PRIORITY = -101
 
 
 def use_own_folder() -> None:
-    """Let multiprocessing have its folder in one of rowpost from now on, unless it has one, and remove what killed supervisors left."""
+    """Let multiprocessing have its folder in one of rowpost from now on, unless it has one, and remove what killed
+    supervisors left.
+    """
     if sys.platform == "win32":
         return
     before = tempfile.tempdir

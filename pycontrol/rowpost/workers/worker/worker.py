@@ -1,9 +1,9 @@
 """The loop of a worker process: one queue, one connection, one transaction at a time.
 
-The supervisor sends commands over a pipe, and the worker sends reports back. With the strategy `peek`, the worker waits for a
-command to receive, receives until the queue is empty, reports that, and waits again. With `adaptive` and `fixed` it polls, and
-backs off while it finds nothing. It exits after its current transaction on a command, on SIGTERM or SIGINT, and when its
-supervisor has ended.
+The supervisor sends commands over a pipe, and the worker sends reports back. With the strategy `peek`, the worker waits
+for a command to receive, receives until the queue is empty, reports that, and waits again. With `adaptive` and `fixed`
+it polls, and backs off while it finds nothing. It exits after its current transaction on a command, on SIGTERM or
+SIGINT, and when its supervisor has ended.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ logger = logging.getLogger("rowpost")
 # Intervals of reports, and of reading commands, while there is work.
 REPORT_INTERVAL_S = 0.05
 COMMAND_INTERVAL_S = 0.01
-# Python looks for cycles after so many new objects. Its own number, 700, is less than the messages of one transaction have.
+# Python looks for cycles after so many new objects. Its own number, 700, is less than the messages of one transaction
+# have.
 COLLECTED_OBJECTS = 10_000
 # The worker of an exclusive queue releases the queue after this time without work.
 RELEASE_AFTER_S = 1.0
@@ -129,7 +130,9 @@ class Worker:
         gc.set_threshold(COLLECTED_OBJECTS)  # before the import of the handlers, which may know better
         try:
             assignment = self._assignment
-            self._endpoint = resolve_handler(assignment.handler, assignment.queue, attempts=assignment.attempts, error_queue=assignment.error_queue)
+            self._endpoint = resolve_handler(
+                assignment.handler, assignment.queue, attempts=assignment.attempts, error_queue=assignment.error_queue
+            )
             self._endpoint.configure(assignment.settings)
             self._telemetry = start_telemetry(assignment.settings, self._endpoint, service=assignment.queue)
         except (HandlerNotFound, SettingsError) as error:
@@ -163,7 +166,9 @@ class Worker:
             self.read_commands(0.0)
 
     def _wait_for_command(self) -> None:
-        """Wait for a command; release an exclusive queue after a time without work, so that another process can have it."""
+        """Wait for a command; release an exclusive queue after a time without work, so that another process can have
+        it.
+        """
         self.read_commands(RELEASE_AFTER_S if self._assignment.exclusive and not self._released else None)
         if self._assignment.exclusive and not self._receiving:
             self._disconnect()
@@ -231,7 +236,8 @@ class Worker:
             self.read_commands(poll_pause(self._misses))
 
     def _record_failure(self, error: Exception) -> None:
-        """Close the connection, report that the queue is unavailable, then wait for the circuit breaker's current delay.
+        """Close the connection, report that the queue is unavailable, then wait for the circuit breaker's current
+        delay.
 
         The connection is closed after every error, so that the server rolls back any open transaction.
         """
@@ -243,7 +249,9 @@ class Worker:
         self._disconnect()
         if not isinstance(error, RowpostError):
             logger.error(
-                "Unexpected error in a worker of queue %r; this is a defect of rowpost, please report it", self._assignment.queue, exc_info=error
+                "Unexpected error in a worker of queue %r; this is a defect of rowpost, please report it",
+                self._assignment.queue,
+                exc_info=error,
             )
         if not arms_circuit_breaker(error):
             return
@@ -256,7 +264,8 @@ class Worker:
     def _open_pipeline(self) -> None:
         assignment = self._assignment
         if assignment.exclusive:
-            # A killed predecessor may have rolled back rows below the mark of its queue. The order requires to begin with them.
+            # A killed predecessor may have rolled back rows below the mark of its queue. The order requires to begin
+            # with them.
             self._high_water_mark = SharedHighWaterMark()
         self._cursor = ReceiveCursor(self._high_water_mark)
         database = self._connect()
@@ -272,7 +281,9 @@ class Worker:
             assignment.queue,
             self._endpoint,
             reconnect=self._connect,
-            others=OtherDatabases(dict(assignment.settings.participants), {each.name: each.url for each in assignment.settings.outboxes}),
+            others=OtherDatabases(
+                dict(assignment.settings.participants), {each.name: each.url for each in assignment.settings.outboxes}
+            ),
             host=Host.here(assignment.queue, assignment.settings.host_of(assignment.queue)),
             exclusive=assignment.exclusive,
             observers=[each for each in observers if each is not None],
@@ -299,7 +310,10 @@ class Worker:
 
     # -------------------------------------------------------------- the pipe
     def read_commands(self, timeout: float | None) -> bool:
-        """Execute pending commands, and return whether the loop is to end. Wait `timeout` seconds at most for the first one, None without a limit."""
+        """Execute pending commands, and return whether the loop is to end.
+
+        Wait `timeout` seconds at most for the first one, None without a limit.
+        """
         ready = wait(self._waitables, timeout)
         self._read_commands_at = self._clock()
         if self._wake is not None and self._wake in ready:
@@ -328,7 +342,11 @@ class Worker:
         self._reported_at = self._clock()
         measured = None if self.recorder is None else self.recorder.take()
         histograms = None if self.histograms is None else self.histograms.take()
-        self.send(self._tally.take(busy=busy, round_=self._round, times=self._stopwatch.take(), measured=measured, histograms=histograms))
+        self.send(
+            self._tally.take(
+                busy=busy, round_=self._round, times=self._stopwatch.take(), measured=measured, histograms=histograms
+            )
+        )
 
     def send(self, report: object) -> None:
         """Send a report to the supervisor. Threads of handlers call it too, because they log."""
@@ -344,4 +362,6 @@ def _crash_policy(endpoint: Endpoint, assignment: Assignment) -> CrashPolicy:
     own = endpoint.options.time_limit
     limit = assignment.time_limit if own is None else own.total_seconds()
     policy = endpoint.recoverability
-    return CrashPolicy(policy.immediate_retries, policy.delayed_retries, policy.delay_increase, endpoint.error_queue, limit)
+    return CrashPolicy(
+        policy.immediate_retries, policy.delayed_retries, policy.delay_increase, endpoint.error_queue, limit
+    )

@@ -12,7 +12,12 @@ from multiprocessing.connection import Connection as PipeEnd
 
 from rowpost.settings.password import watch
 from rowpost.workers.protocol import Assignment, InFlight
-from rowpost.workers.worker.isolation import become_a_group, end_with_the_supervisor, forget_safe_path, in_forked_children
+from rowpost.workers.worker.isolation import (
+    become_a_group,
+    end_with_the_supervisor,
+    forget_safe_path,
+    in_forked_children,
+)
 from rowpost.workers.worker.log_forwarding import forward_logs
 from rowpost.workers.worker.worker import Worker
 
@@ -24,8 +29,8 @@ _STDOUT, _STDERR = 1, 2
 def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> None:
     """Run a worker; the entry point of its process.
 
-    What handlers print goes to stderr: stdout belongs to the supervisor, which may print JSON there. Handlers may start processes. A worker
-    whose supervisor has ended finishes its message, and is killed after `stop_timeout`.
+    What handlers print goes to stderr: stdout belongs to the supervisor, which may print JSON there. Handlers may start
+    processes. A worker whose supervisor has ended finishes its message, and is killed after `stop_timeout`.
     """
     with suppress(OSError):  # a stream is closed
         os.dup2(_STDERR, _STDOUT)

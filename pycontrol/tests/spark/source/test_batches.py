@@ -18,7 +18,13 @@ def plan(queues):
     """Plan all batches of a tail with a limit. Returns the rows of each of their partitions."""
 
     def batches(queue, limit, **options):
-        asked = {"queue": queue, "environment": queues.environment, "maxOffsetsPerTrigger": str(limit), "minPartitions": "2", **options}
+        asked = {
+            "queue": queue,
+            "environment": queues.environment,
+            "maxOffsetsPerTrigger": str(limit),
+            "minPartitions": "2",
+            **options,
+        }
         stream = QueueSource(asked).streamReader(MESSAGE)
         end, found = stream.initialOffset(), []
         while (start := end) != (end := stream.latestOffset(start, ReadMaxRows(limit))):
@@ -31,7 +37,9 @@ def plan(queues):
 def leave_a_gap(queues, queue, row_versions=20_000_000):
     with queues.connect() as database:
         sequence = f"pg_get_serial_sequence('public.{queue}', 'seq')"
-        database.driver_connection.execute(f"SELECT setval({sequence}, pg_sequence_last_value({sequence}::regclass) + {row_versions})")
+        database.driver_connection.execute(
+            f"SELECT setval({sequence}, pg_sequence_last_value({sequence}::regclass) + {row_versions})"
+        )
 
 
 def test_a_gap_of_row_versions_costs_no_batches(queues, plan):

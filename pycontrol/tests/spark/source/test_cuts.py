@@ -33,7 +33,9 @@ def test_few_measured_messages_divide_row_versions_evenly():
 def test_a_range_with_too_many_messages_is_divided_further():
     rows = [Sampled(10 * number, 100, 10) for number in range(1, 101)]
 
-    assert [sum(each.messages for each in messages_in(part, rows)) for part in divide(0, 1000, 2, rows, 100)] == [100] * 10
+    assert [sum(each.messages for each in messages_in(part, rows)) for part in divide(0, 1000, 2, rows, 100)] == [
+        100
+    ] * 10
 
 
 def test_an_empty_range_has_no_parts():
@@ -46,8 +48,16 @@ def test_the_ranges_are_the_whole_and_do_not_overlap():
 
 
 def check_ranges(chance):
-    sample = [Sampled(chance.randint(1, 10_000), chance.randint(0, 10**9), chance.randint(1, 50)) for _ in range(chance.randint(0, 300))]
-    above, width, parts, max_messages = chance.randint(0, 5000), chance.choice([0, 1, 7, 6000]), chance.randint(1, 9), chance.choice([None, 1, 1000])
+    sample = [
+        Sampled(chance.randint(1, 10_000), chance.randint(0, 10**9), chance.randint(1, 50))
+        for _ in range(chance.randint(0, 300))
+    ]
+    above, width, parts, max_messages = (
+        chance.randint(0, 5000),
+        chance.choice([0, 1, 7, 6000]),
+        chance.randint(1, 9),
+        chance.choice([None, 1, 1000]),
+    )
 
     ranges = divide(above, above + width, parts, sample, max_messages)
 

@@ -24,7 +24,9 @@ CREATE FUNCTION public.slow_{queue}() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN IF new.headers = 'slow' THEN PERFORM {waits}; END IF; RETURN new; END $$;
 CREATE TRIGGER slow BEFORE INSERT ON public."{queue}" FOR EACH ROW EXECUTE FUNCTION public.slow_{queue}();
 """
-INSERT = 'INSERT INTO public."{queue}" (id, headers, body) SELECT gen_random_uuid(), %s, NULL FROM generate_series(1, %s)'
+INSERT = (
+    'INSERT INTO public."{queue}" (id, headers, body) SELECT gen_random_uuid(), %s, NULL FROM generate_series(1, %s)'
+)
 
 
 class Reader(threading.Thread):
@@ -61,7 +63,9 @@ class Naive(Reader):
 
     def poll(self):
         end = max(self._connection.execute(self._end_of).fetchone()[0], self._above)
-        found = self._connection.execute(f'SELECT seq FROM public."{self._queue}" WHERE seq > %s AND seq <= %s', (self._above, end))
+        found = self._connection.execute(
+            f'SELECT seq FROM public."{self._queue}" WHERE seq > %s AND seq <= %s', (self._above, end)
+        )
         self.seen += [row[0] for row in found]
         self._above = end
 
@@ -120,7 +124,10 @@ def test_a_tail_misses_nothing_where_naive_readers_do(queues, writers, rows):
     queue = queues.make()
     with queues.connect() as database:
         database.driver_connection.execute(SLOW_TRIGGER.format(queue=queue, waits="pg_sleep(0.2)"))
-    tail, *naive = readers = [Tail(queues.environment, queue), *(Naive(queues.url, queue, end_of) for end_of in (HIGHEST, OLDEST_SNAPSHOT))]
+    tail, *naive = readers = [
+        Tail(queues.environment, queue),
+        *(Naive(queues.url, queue, end_of) for end_of in (HIGHEST, OLDEST_SNAPSHOT)),
+    ]
     for reader in readers:
         reader.start()
 
@@ -129,7 +136,9 @@ def test_a_tail_misses_nothing_where_naive_readers_do(queues, writers, rows):
 
     there, got = committed(queues, queue), tail.finish()
     missed = [len(there - set(reader.finish())) for reader in naive]
-    print(f"{len(there)} rows: the tail missed {len(there - set(got))}, highest {missed[0]}, oldest snapshot {missed[1]}")
+    print(
+        f"{len(there)} rows: the tail missed {len(there - set(got))}, highest {missed[0]}, oldest snapshot {missed[1]}"
+    )
     assert len(there) == writers * rows
     assert sorted(got) == sorted(there)
     assert all(missed)
@@ -155,7 +164,10 @@ def test_a_tail_waits_for_a_row_version_that_is_assigned_before_its_transaction_
                 time.sleep(0.01)
             connection.execute(INSERT.format(queue=queue), ("", 1))
             try:
-                ends = [connection.execute(end_of.format(queue=queue)).fetchone()[0] for end_of in (HIGHEST, OLDEST_SNAPSHOT)]
+                ends = [
+                    connection.execute(end_of.format(queue=queue)).fetchone()[0]
+                    for end_of in (HIGHEST, OLDEST_SNAPSHOT)
+                ]
                 tail.poll()
                 during = list(tail.seen)
             finally:

@@ -19,7 +19,17 @@ def cli(queues, tmp_path):
     """Archive a queue. Returns the exit code, the JSON of the last line, and stderr."""
 
     def call(queue, *arguments):
-        command = ["--env", queues.environment, "spark", "archive", queue, str(tmp_path / "out"), "--checkpoint", str(tmp_path / "c"), *arguments]
+        command = [
+            "--env",
+            queues.environment,
+            "spark",
+            "archive",
+            queue,
+            str(tmp_path / "out"),
+            "--checkpoint",
+            str(tmp_path / "c"),
+            *arguments,
+        ]
         ended = CliRunner().invoke(app, command)
         last = ended.stdout.strip().splitlines()[-1:]
         return ended.exit_code, json.loads(last[0]) if last else None, ended.stderr
@@ -52,7 +62,9 @@ def short_waits(monkeypatch):
     monkeypatch.setitem(options._DEFAULTS, "watermark_timeout_s", 1.0)
 
 
-def test_a_run_that_archives_nothing_says_how_many_wait_and_for_whom_also_by_its_exit_code_if_it_is_asked_for(queues, cli):
+def test_a_run_that_archives_nothing_says_how_many_wait_and_for_whom_also_by_its_exit_code_if_it_is_asked_for(
+    queues, cli
+):
     queue = queues.make()
     queues.send(queue, numbered(0, 5))
 
@@ -117,4 +129,6 @@ def test_a_prepared_transaction_is_named_as_such(queues, cli):
         counts = cli(queue)[1]
         other.driver_connection.execute(f"ROLLBACK PREPARED '{queue}'")
 
-    assert [(each["process"], each["application"]) for each in counts["held_by"]] == [(None, f"prepared transaction {queue}")]
+    assert [(each["process"], each["application"]) for each in counts["held_by"]] == [
+        (None, f"prepared transaction {queue}")
+    ]

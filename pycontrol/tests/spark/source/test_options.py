@@ -38,7 +38,12 @@ def test_a_stream_of_the_log_is_refused_with_what_to_use_instead():
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("maxOffsetsPerTrigger", "not for a batch read"), ("mode", "not for a batch read"), ("failOnDataLoss", "not for a batch read")]
+    ("name", "says"),
+    [
+        ("maxOffsetsPerTrigger", "not for a batch read"),
+        ("mode", "not for a batch read"),
+        ("failOnDataLoss", "not for a batch read"),
+    ],
 )
 def test_an_option_of_streams_is_refused_in_a_batch_read(name, says):
     with pytest.raises(SettingsError, match=says):
@@ -92,7 +97,9 @@ def test_every_option_on_the_lists_is_accepted():
 
     assert read_options(of(BATCH, "")).queue == "a"
     one_queue = [name for name in STREAM if name != "subscribePattern"]
-    assert read_options({**of(one_queue, "drain"), "connectRetrySeconds": "5", "checkpointLocation": "c"}, stream=True).take_over
+    assert read_options(
+        {**of(one_queue, "drain"), "connectRetrySeconds": "5", "checkpointLocation": "c"}, stream=True
+    ).take_over
     assert read_options({"subscribePattern": "a.*"}, stream=True).pattern == "a.*"
     assert write_options(of(WRITE, "direct")).mode == "direct"
     assert write_options({**of(STREAM_WRITE, ""), "checkpointLocation": "c"}, stream=True).mode == "staged"
@@ -122,7 +129,9 @@ def test_a_url_or_password_among_the_options_is_refused_before_there_is_a_plan(s
 
     with pytest.raises(PySparkException, match="looks like a URL or a password") as raised:
         df = (reader if schema is None else reader.schema(schema)).load()
-        logical = df._jdf.queryExecution().analyzed().toString()  # with a schema Spark asks the source for its physical plan only
+        logical = (
+            df._jdf.queryExecution().analyzed().toString()
+        )  # with a schema Spark asks the source for its physical plan only
         assert MARKER not in logical
         df.collect()
 
@@ -136,7 +145,9 @@ def test_a_url_or_password_is_refused_in_streams_and_writes(spark, secret):
     with pytest.raises(PySparkException, match="looks like a URL or a password") as of_a_stream:
         spark.readStream.format("rowpost").options(**options).load()
     with pytest.raises(PySparkException, match="looks like a URL or a password") as of_a_write:
-        spark.createDataFrame([("{}", b"x")], "headers string, body binary").write.format("rowpost").options(**options).mode("append").save()
+        spark.createDataFrame([("{}", b"x")], "headers string, body binary").write.format("rowpost").options(
+            **options
+        ).mode("append").save()
 
     assert MARKER not in str(of_a_stream.value) + str(of_a_write.value)
 

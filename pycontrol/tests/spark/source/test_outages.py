@@ -178,7 +178,11 @@ def test_waits_grow_from_a_tenth_of_a_second_to_half_a_minute_and_are_said_once(
 
     assert outage.clock.slept[:3] == [0.1, 0.2, 0.4] and outage.clock.slept[-1] == 30
     assert len(outage.said) == 2
-    assert "waiting for the server since" in outage.said[0] and "starting up" in outage.said[0] and "audit" in outage.said[0]
+    assert (
+        "waiting for the server since" in outage.said[0]
+        and "starting up" in outage.said[0]
+        and "audit" in outage.said[0]
+    )
     assert "back" in outage.said[1]
 
 
@@ -236,21 +240,37 @@ def sending(queues, queue, unless):
 SLOW = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
-@pytest.mark.parametrize(("mode", "restarts"), [("drain", 1), pytest.param("tail", 10, marks=SLOW), pytest.param("drain", 10, marks=SLOW)])
-def test_an_archive_outlives_restarts_shows_its_progress_and_is_stopped_quietly_within_a_batch(served, tmp_path, mode, restarts):
+@pytest.mark.parametrize(
+    ("mode", "restarts"), [("drain", 1), pytest.param("tail", 10, marks=SLOW), pytest.param("drain", 10, marks=SLOW)]
+)
+def test_an_archive_outlives_restarts_shows_its_progress_and_is_stopped_quietly_within_a_batch(
+    served, tmp_path, mode, restarts
+):
     metrics, ui = free_port(), free_port()
     log, out, checkpoint = tmp_path / "log", tmp_path / "out", tmp_path / "c"
     server, queues = served
     queue = queues.make()
     server_up = threading.Lock()
-    command = ["--env", queues.environment, "spark", "archive", queue, str(out), f"--{mode}", "--checkpoint", str(checkpoint)]
+    command = [
+        "--env",
+        queues.environment,
+        "spark",
+        "archive",
+        queue,
+        str(out),
+        f"--{mode}",
+        "--checkpoint",
+        str(checkpoint),
+    ]
 
     def batches():
         return max((int(path.name) for path in checkpoint.glob("commits/*") if path.name.isdecimal()), default=-1)
 
     def grow():
         before = batches()
-        eventually(lambda: batches() > before or process.poll() is not None, f"the archive grows; {log.read_text()}", 120)
+        eventually(
+            lambda: batches() > before or process.poll() is not None, f"the archive grows; {log.read_text()}", 120
+        )
 
     process = archiving([*command, "--prometheus", str(metrics), "--ui", str(ui)], log)
     try:
@@ -264,7 +284,10 @@ def test_an_archive_outlives_restarts_shows_its_progress_and_is_stopped_quietly_
             grow()
         still_runs = process.poll() is None
         numbers, page = read(f"http://127.0.0.1:{metrics}/metrics"), read(f"http://127.0.0.1:{ui}/StreamingQuery/")
-        jobs, gauges = read(f"http://127.0.0.1:{ui}/jobs/"), json.loads(read(f"http://127.0.0.1:{ui}/metrics/json/"))["gauges"]
+        jobs, gauges = (
+            read(f"http://127.0.0.1:{ui}/jobs/"),
+            json.loads(read(f"http://127.0.0.1:{ui}/metrics/json/"))["gauges"],
+        )
         backlog = range(len(sent), len(sent) + 5_000)  # ten batches
         queues.send(queue, numbered(backlog))
         sent.extend(backlog)
@@ -276,7 +299,9 @@ def test_an_archive_outlives_restarts_shows_its_progress_and_is_stopped_quietly_
     rest = CliRunner().invoke(app, command)
     assert rest.exit_code == 0, rest.stderr
     rows = queues.archived(out)
-    print(f"{mode}: {restarts} restarts, {len(sent)} messages, {len(rows)} archived, {len(set(rows))} of them different")
+    print(
+        f"{mode}: {restarts} restarts, {len(sent)} messages, {len(rows)} archived, {len(set(rows))} of them different"
+    )
     assert still_runs, said
     assert rows == sent
     assert (queues.depth(queue), queues.spooled(queue)) == ((0, 0) if mode == "drain" else (len(sent), 0))
@@ -284,7 +309,11 @@ def test_an_archive_outlives_restarts_shows_its_progress_and_is_stopped_quietly_
     assert waits == said.count("the server is back") <= restarts, said
     assert code == 130
     assert [line for line in said.splitlines() if re.search(r"Traceback|StackOverflow|^\s+at ", line)] == []
-    assert f"http://localhost:{ui}" in said and f"rowpost archive {queue}" in page and f"rowpost archive {queue}, batch 0" in jobs
+    assert (
+        f"http://localhost:{ui}" in said
+        and f"rowpost archive {queue}" in page
+        and f"rowpost archive {queue}, batch 0" in jobs
+    )
     shown = {name.partition(f"rowpost archive {queue}.")[2] for name in gauges if "AccumulatorSource" in name}
     assert {"rows", "bytes", "lag_messages", "rows_per_second", "batch_seconds"} <= shown
     assert re.search(rf'rowpost_spark_rows_total{{query="rowpost archive {queue}"}} [1-9]', numbers), numbers

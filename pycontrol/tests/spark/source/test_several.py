@@ -146,7 +146,18 @@ def test_the_checkpoint_of_one_queue_goes_on_with_several(queues, tmp_path, mode
 
     def archive(names):
         ended = CliRunner().invoke(
-            app, ["--env", queues.environment, "spark", "archive", names, str(out), f"--{mode}", "--checkpoint", str(tmp_path / "c")]
+            app,
+            [
+                "--env",
+                queues.environment,
+                "spark",
+                "archive",
+                names,
+                str(out),
+                f"--{mode}",
+                "--checkpoint",
+                str(tmp_path / "c"),
+            ],
         )
         assert ended.exit_code == 0, ended.output
         return json.loads(ended.stdout.strip().splitlines()[-1])
@@ -210,7 +221,9 @@ def test_one_name_is_one_queue_and_a_comma_in_the_option_queue_belongs_to_the_na
 
 def test_a_batch_reads_one_queue(queues):
     with pytest.raises(PySparkException, match="A batch reads one queue"):
-        queues.spark.read.format("rowpost").option("environment", queues.environment).option("subscribe", "a,b").load().count()
+        queues.spark.read.format("rowpost").option("environment", queues.environment).option(
+            "subscribe", "a,b"
+        ).load().count()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +263,9 @@ def test_several_queues_outlive_a_restart(served, mode):
     after = engine.batch(reader)
     reader.stop()
 
-    assert Counter((row["queue"], int(row["body"])) for row in after) == Counter((queue, n) for queue in (one, other) for n in range(20, 30))
+    assert Counter((row["queue"], int(row["body"])) for row in after) == Counter(
+        (queue, n) for queue in (one, other) for n in range(20, 30)
+    )
     assert len(engine.found["checkpoint"]) == 60
 
 
@@ -271,7 +286,10 @@ def test_several_queues_survive_kills(queues, spark_url, prefix, tmp_path, mode)
         {**python_of(PYCONTROL), "ROWPOST_SPARK_TEST_URL": spark_url}, written, kills=5, longest=2.0, log=tmp_path / "log", seed=7,
     )  # fmt: skip
 
-    rows = [(row.queue, int(bytes(row.body))) for row in read_archive(queues.spark, str(out)).select("queue", "body").collect()]
+    rows = [
+        (row.queue, int(bytes(row.body)))
+        for row in read_archive(queues.spark, str(out)).select("queue", "body").collect()
+    ]
     print(f"{mode}: {dict(killed)}; {len(rows)} rows, {len(set(rows))} messages")
     assert len(rows) == len(set(rows)) == 3 * each
     assert [queues.spooled(name) for name in names] == [0, 0, 0]

@@ -26,7 +26,10 @@ def frame(spark):
     """Create messages with ids, numbered from `first`."""
 
     def make(count, first=0):
-        rows = [(str(uuid5(NAMESPACE, str(n))), json.dumps({"Number": str(n)}), b"%d" % n) for n in range(first, first + count)]
+        rows = [
+            (str(uuid5(NAMESPACE, str(n))), json.dumps({"Number": str(n)}), b"%d" % n)
+            for n in range(first, first + count)
+        ]
         return spark.createDataFrame(rows, "id string, headers string, body binary")
 
     return make
@@ -42,7 +45,12 @@ def nothing_staged(queues):
 @pytest.fixture
 def write(queues):
     def go(frame, queue, **options):
-        writer = frame.write.format("rowpost").option("queue", queue).option("environment", queues.environment).mode("append")
+        writer = (
+            frame.write.format("rowpost")
+            .option("queue", queue)
+            .option("environment", queues.environment)
+            .mode("append")
+        )
         for name, value in options.items():
             writer = writer.option(name, value)
         writer.save()
@@ -56,8 +64,13 @@ def stored(queues):
 
     def read(queue):
         with queues.connect() as database:
-            rows = database.driver_connection.execute(f'SELECT id::text, headers, body FROM public."{queue}"').fetchall()
-        assert all(json.loads(headers) == {"Number": body.decode()} and id == str(uuid5(NAMESPACE, body.decode())) for id, headers, body in rows)
+            rows = database.driver_connection.execute(
+                f'SELECT id::text, headers, body FROM public."{queue}"'
+            ).fetchall()
+        assert all(
+            json.loads(headers) == {"Number": body.decode()} and id == str(uuid5(NAMESPACE, body.decode()))
+            for id, headers, body in rows
+        )
         return sorted(int(body) for _, _, body in rows)
 
     return read
@@ -160,12 +173,22 @@ def test_messages_are_stored_as_they_are(queues, write, stored, frame, staged, m
 @pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["staged", "direct"])
 @pytest.mark.parametrize("fault", ["raises at its last row", "dies after its commit"])
-def test_a_task_that_fails_and_runs_again_stores_nothing_twice(queues, stored, frame, spark, staged, tmp_path, mode, fault):
+def test_a_task_that_fails_and_runs_again_stores_nothing_twice(
+    queues, stored, frame, spark, staged, tmp_path, mode, fault
+):
     queue, marker = queues.make(), tmp_path / "failed"
     spark.dataSource.register(faulty_source())
 
-    writer = frame(60).repartition(3, "id").write.format("rowpost_faulty").mode("append").options(fault=fault, marker=str(marker))
-    writer.options(queue=queue, environment=queues.environment, mode=mode, jobKey=f"{mode} {fault}", messagesPerCall=5).save()
+    writer = (
+        frame(60)
+        .repartition(3, "id")
+        .write.format("rowpost_faulty")
+        .mode("append")
+        .options(fault=fault, marker=str(marker))
+    )
+    writer.options(
+        queue=queue, environment=queues.environment, mode=mode, jobKey=f"{mode} {fault}", messagesPerCall=5
+    ).save()
 
     assert marker.exists()
     assert stored(queue) == list(range(60))
@@ -202,22 +225,33 @@ def half_sent(queues, frame):
     """Return the key of a direct job of two partitions that was killed when it had sent its first one."""
 
     def make(queue):
-        rows = [(row.id, row.headers, bytes(row.body)) for row in frame(30).repartition(2, "id").where(F.spark_partition_id() == 0).collect()]
+        rows = [
+            (row.id, row.headers, bytes(row.body))
+            for row in frame(30).repartition(2, "id").where(F.spark_partition_id() == 0).collect()
+        ]
         tally = MessageTally()
         with queues.connect() as database, database.transaction():
             database.call("begin_job", job_key=f"half@{queue}", destination=queue, run="killed", mode="direct")
             assert database.call("claim_ledger", job_key=f"half@{queue}", part=0)[0].claimed
             for row in rows:
                 tally.add(*row)
-            database.call("send_messages", queue, messages=[OutgoingMessage(body, headers, UUID(id)) for id, headers, body in rows])
-            database.call("settle_ledger", job_key=f"half@{queue}", part=0, messages=tally.messages, digest=tally.digest)
+            database.call(
+                "send_messages",
+                queue,
+                messages=[OutgoingMessage(body, headers, UUID(id)) for id, headers, body in rows],
+            )
+            database.call(
+                "settle_ledger", job_key=f"half@{queue}", part=0, messages=tally.messages, digest=tally.digest
+            )
         return len(rows)
 
     return make
 
 
 @pytest.mark.parametrize("mode", ["staged", "direct"])
-def test_a_direct_job_that_was_killed_half_way_goes_on_under_its_key(queues, stored, write, frame, staged, half_sent, mode):
+def test_a_direct_job_that_was_killed_half_way_goes_on_under_its_key(
+    queues, stored, write, frame, staged, half_sent, mode
+):
     queue = queues.make()
     sent = half_sent(queue)
 
@@ -244,7 +278,9 @@ def test_a_direct_job_that_was_killed_half_way_sends_nothing_when_it_comes_again
 
 
 @pytest.mark.spark_promise
-def test_a_job_whose_driver_was_killed_while_it_sent_goes_on_with_what_it_had_stored(queues, stored, write, frame, staged, spark):
+def test_a_job_whose_driver_was_killed_while_it_sent_goes_on_with_what_it_had_stored(
+    queues, stored, write, frame, staged, spark
+):
     queue = queues.make()
     spark.dataSource.register(dying_source())
     writer = frame(60).repartition(3, "id").write.format("rowpost_dying").mode("append")
@@ -259,7 +295,9 @@ def test_a_job_whose_driver_was_killed_while_it_sent_goes_on_with_what_it_had_st
     assert staged() == 0
 
 
-def test_other_data_under_the_key_of_a_job_that_was_killed_while_it_sent_are_refused(queues, stored, write, frame, spark):
+def test_other_data_under_the_key_of_a_job_that_was_killed_while_it_sent_are_refused(
+    queues, stored, write, frame, spark
+):
     queue = queues.make()
     spark.dataSource.register(dying_source())
     writer = frame(60).repartition(3, "id").write.format("rowpost_dying").mode("append")
@@ -303,7 +341,9 @@ def test_ids_are_new_where_none_is_given_and_bodies_may_be_missing_or_text(queue
     write(spark.createDataFrame([("{}", None), ("", "text")], "headers string, body string"), queue)
 
     rows = queues.read(queue).orderBy("row_version").collect()
-    assert sorted((row.headers, None if row.body is None else bytes(row.body)) for row in rows if row.body) == [("", b"text")]
+    assert sorted((row.headers, None if row.body is None else bytes(row.body)) for row in rows if row.body) == [
+        ("", b"text")
+    ]
     assert len({row.id for row in rows}) == 2
 
 
@@ -339,13 +379,17 @@ def test_a_queue_is_never_overwritten_and_one_that_is_not_there_is_named(queues,
     queue = queues.make()
 
     with pytest.raises(PySparkException, match="append"):
-        frame(1).write.format("rowpost").option("queue", queue).option("environment", queues.environment).mode("overwrite").save()
+        frame(1).write.format("rowpost").option("queue", queue).option("environment", queues.environment).mode(
+            "overwrite"
+        ).save()
     with pytest.raises(PySparkException, match="No queue named 'nowhere'"):
         write(frame(1), "nowhere")
 
 
 @pytest.mark.spark_version
-def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again_and_reports_both(queues, stored, frame, write, tmp_path, staged, spark):
+def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again_and_reports_both(
+    queues, stored, frame, write, tmp_path, staged, spark
+):
     source, target = queues.make(), queues.make()
     write(frame(50), source)
 
@@ -359,13 +403,22 @@ def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again_and_
         query.awaitTermination()
         of_the_stream = SparkSession(spark.sparkContext, query._jsq.streamingQuery().sparkSessionForStream())
         said = of_the_stream.tvf.python_worker_logs().where("logger = 'rowpost.spark.sink'").collect()
-        logged = sorted(re.sub(r"batch (\d+) of .*: tasks have written (\d+) .* now sent (\d+)", r"\1: \2, \3", row.msg) for row in said)
-        return [measured.written for measured in (Measured.of(json.loads(each.json)) for each in query.recentProgress) if measured.rows], logged
+        logged = sorted(
+            re.sub(r"batch (\d+) of .*: tasks have written (\d+) .* now sent (\d+)", r"\1: \2, \3", row.msg)
+            for row in said
+        )
+        return [
+            measured.written
+            for measured in (Measured.of(json.loads(each.json)) for each in query.recentProgress)
+            if measured.rows
+        ], logged
 
     spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
     try:
         first = run()
-        (tmp_path / "c" / "commits" / "2").unlink()  # as if it had been killed after the sink's commit and before Spark's
+        (
+            tmp_path / "c" / "commits" / "2"
+        ).unlink()  # as if it had been killed after the sink's commit and before Spark's
         (tmp_path / "c" / "commits" / ".2.crc").unlink(missing_ok=True)
         write(frame(10, first=50), source)
         repeated = run()
@@ -383,7 +436,9 @@ def write_by_column(queues):
     """Write rows whose column queue names their destinations: even numbers to one queue, odd numbers to the other."""
 
     def go(frame, one, other, format="rowpost", **options):
-        named = frame.withColumn("queue", F.when(F.conv(F.substring("id", 36, 1), 16, 10).cast("int") % 2 == 0, one).otherwise(other))
+        named = frame.withColumn(
+            "queue", F.when(F.conv(F.substring("id", 36, 1), 16, 10).cast("int") % 2 == 0, one).otherwise(other)
+        )
         named.write.format(format).mode("append").options(environment=queues.environment, **options).save()
 
     return go
@@ -397,11 +452,15 @@ def halves(count):
 
 @pytest.mark.spark_promise
 @pytest.mark.parametrize("mode", ["staged", "direct"])
-def test_rows_name_their_queues_and_each_is_sent_once_also_if_the_job_runs_again(queues, write_by_column, stored, frame, staged, mode):
+def test_rows_name_their_queues_and_each_is_sent_once_also_if_the_job_runs_again(
+    queues, write_by_column, stored, frame, staged, mode
+):
     one, other = queues.make(), queues.make()
 
     for _ in range(2):
-        write_by_column(frame(60).repartition(3, "id"), one, other, mode=mode, jobKey=f"by-column-{mode}", messagesPerCall=7)
+        write_by_column(
+            frame(60).repartition(3, "id"), one, other, mode=mode, jobKey=f"by-column-{mode}", messagesPerCall=7
+        )
     with pytest.raises(PySparkException, match="already used with other messages"):
         write_by_column(frame(60).repartition(3, "id"), other, one, mode=mode, jobKey=f"by-column-{mode}")
 
@@ -410,7 +469,9 @@ def test_rows_name_their_queues_and_each_is_sent_once_also_if_the_job_runs_again
 
 
 @pytest.mark.parametrize("mode", ["staged", "direct"])
-def test_queues_that_do_not_exist_are_refused_with_their_names_before_anything_is_sent(queues, write_by_column, frame, staged, spark, mode):
+def test_queues_that_do_not_exist_are_refused_with_their_names_before_anything_is_sent(
+    queues, write_by_column, frame, staged, spark, mode
+):
     one = queues.make()
 
     with pytest.raises(PySparkException, match="Nothing was sent: the column queue names 'nowhere'"):
@@ -423,7 +484,9 @@ def test_queues_that_do_not_exist_are_refused_with_their_names_before_anything_i
     assert queues.depth(one) == staged() == 0
 
 
-def test_a_job_with_several_queues_whose_driver_was_killed_goes_on_with_what_it_had_stored(queues, write_by_column, stored, frame, staged, spark):
+def test_a_job_with_several_queues_whose_driver_was_killed_goes_on_with_what_it_had_stored(
+    queues, write_by_column, stored, frame, staged, spark
+):
     one, other = queues.make(), queues.make()
     spark.dataSource.register(dying_source())
     with pytest.raises(Py4JError):

@@ -52,7 +52,9 @@ def rows(spark):
         if fault is not None:
             numbers = numbers.where(FAULTS[fault](F.col("id"), F.lit(bad)))
         id = F.format_string("00000000-0000-4000-8000-%012d", F.col("id"))
-        return numbers.select(id.alias("id"), F.lit("{}").alias("headers"), F.col("id").cast("string").cast("binary").alias("body"))
+        return numbers.select(
+            id.alias("id"), F.lit("{}").alias("headers"), F.col("id").cast("string").cast("binary").alias("body")
+        )
 
     yield make
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
@@ -64,7 +66,10 @@ def stored(queues):
 
     def read(queue):
         with queues.connect() as database:
-            return sorted(int(body) for (body,) in database.driver_connection.execute(f'SELECT body FROM public."{queue}"').fetchall())
+            return sorted(
+                int(body)
+                for (body,) in database.driver_connection.execute(f'SELECT body FROM public."{queue}"').fetchall()
+            )
 
     return read
 
@@ -72,7 +77,9 @@ def stored(queues):
 @pytest.fixture
 def write(queues):
     def go(frame, queue, **options):
-        frame.write.format("rowpost").options(queue=queue, environment=queues.environment, messagesPerCall=15, **options).mode("append").save()
+        frame.write.format("rowpost").options(
+            queue=queue, environment=queues.environment, messagesPerCall=15, **options
+        ).mode("append").save()
 
     return go
 
@@ -93,7 +100,9 @@ CASES = pytest.mark.parametrize(
 
 
 @CASES
-def test_an_error_above_the_sink_sends_nothing_and_the_repaired_job_sends_everything_once(queues, rows, write, stored, fault, place, key):
+def test_an_error_above_the_sink_sends_nothing_and_the_repaired_job_sends_everything_once(
+    queues, rows, write, stored, fault, place, key
+):
     queue = queues.make()
 
     with pytest.raises((PySparkException, Py4JError)):
@@ -123,7 +132,9 @@ def to_a_stream(frame, folder: Path, queue: str, environment: str) -> None:
     """Send rows to a queue by a stream, which reads them from files."""
     frame.write.parquet(str(folder / "rows"))
     stream = frame.sparkSession.readStream.schema(frame.schema).parquet(str(folder / "rows"))
-    writer = stream.writeStream.format("rowpost").options(queue=queue, environment=environment, checkpointLocation=str(folder / "checkpoint"))
+    writer = stream.writeStream.format("rowpost").options(
+        queue=queue, environment=environment, checkpointLocation=str(folder / "checkpoint")
+    )
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
@@ -137,9 +148,13 @@ def to_a_stream(frame, folder: Path, queue: str, environment: str) -> None:
         ("stream", "[1]", "a JSON list"),
     ],
 )
-def test_headers_that_no_endpoint_can_read_are_refused_with_their_message(spark, queues, write, stored, tmp_path, mode, headers, says):
+def test_headers_that_no_endpoint_can_read_are_refused_with_their_message(
+    spark, queues, write, stored, tmp_path, mode, headers, says
+):
     queue, id = queues.make(), "00000000-0000-4000-8000-000000000007"
-    rows = spark.createDataFrame([(None, "{}", b"1"), (None, "", b"2"), (id, headers, b"3")], "id string, headers string, body binary").coalesce(1)
+    rows = spark.createDataFrame(
+        [(None, "{}", b"1"), (None, "", b"2"), (id, headers, b"3")], "id string, headers string, body binary"
+    ).coalesce(1)
 
     with pytest.raises(PySparkException, match=f"(?s){id} cannot be sent.*{says}"):
         if mode == "stream":
@@ -153,7 +168,9 @@ def test_headers_that_no_endpoint_can_read_are_refused_with_their_message(spark,
 
 
 @pytest.mark.parametrize("mode", ["staged", "direct"])
-def test_a_shuffle_whose_files_are_lost_while_the_sink_reads_them_loses_and_doubles_nothing(spark, queues, rows, write, stored, tmp_path, mode):
+def test_a_shuffle_whose_files_are_lost_while_the_sink_reads_them_loses_and_doubles_nothing(
+    spark, queues, rows, write, stored, tmp_path, mode
+):
     queue, mapped, struck = queues.make(), tmp_path / "mapped", tmp_path / "struck"
     folder = spark.sparkContext.getConf().get("spark.local.dir")
 
@@ -170,7 +187,9 @@ def test_a_shuffle_whose_files_are_lost_while_the_sink_reads_them_loses_and_doub
                 each.unlink()
         return True
 
-    before, after = (F.udf(each, "boolean").asNondeterministic() for each in (notes, strikes))  # Spark moves no such function past the shuffle
+    before, after = (
+        F.udf(each, "boolean").asNondeterministic() for each in (notes, strikes)
+    )  # Spark moves no such function past the shuffle
     write(
         rows().where(before(F.col("body").cast("string").cast("int"))).repartition(6, "id").where(after(F.col("body"))),
         queue,

@@ -39,12 +39,17 @@ def test_every_column_is_read_as_it_is_stored(queues):
             OutgoingMessage(b"", "{}"),
             OutgoingMessage(large, "{}"),
         ])  # fmt: skip
-        stored = database.driver_connection.execute(f'SELECT id::text, expires, headers, body, seq FROM public."{queue}" ORDER BY seq').fetchall()
+        stored = database.driver_connection.execute(
+            f'SELECT id::text, expires, headers, body, seq FROM public."{queue}" ORDER BY seq'
+        ).fetchall()
 
     rows = queues.read(queue).orderBy("row_version").collect()
 
     assert queues.read(queue).schema == MESSAGE
-    assert [(row.id, row.expires, row.headers, None if row.body is None else bytes(row.body), row.row_version) for row in rows] == stored
+    assert [
+        (row.id, row.expires, row.headers, None if row.body is None else bytes(row.body), row.row_version)
+        for row in rows
+    ] == stored
     assert rows[0].id == str(ID) and bytes(rows[3].body) == large
     assert {(row.correlation_id, row.reply_to_address, row.recoverable) for row in rows} == {(None, None, True)}
     assert timedelta(minutes=50) < rows[0].expires.replace(tzinfo=UTC) - datetime.now(UTC) < timedelta(minutes=61)
@@ -83,9 +88,14 @@ CONDITIONS = [
 def test_filters_give_what_they_give_in_spark(queues, hundred):
     read = queues.read(hundred)
     in_spark = queues.spark.createDataFrame(read.collect(), read.schema)  # only Spark's own filters work on it
-    (wanted,) = in_spark.select(*(f.sort_array(f.collect_list(f.expr(f"IF({each}, row_version, NULL)"))) for each in CONDITIONS)).collect()
+    (wanted,) = in_spark.select(
+        *(f.sort_array(f.collect_list(f.expr(f"IF({each}, row_version, NULL)"))) for each in CONDITIONS)
+    ).collect()
 
-    found = [sorted(row.row_version for row in queues.read(hundred).where(each).select("row_version").collect()) for each in CONDITIONS]
+    found = [
+        sorted(row.row_version for row in queues.read(hundred).where(each).select("row_version").collect())
+        for each in CONDITIONS
+    ]
 
     assert found == list(wanted)
     assert {len(each) for each in found} >= {0, 1, 2, 100}
@@ -111,13 +121,17 @@ def test_a_dataframe_that_is_used_again_gives_what_each_query_asks_for(queues, h
     """If filters are pushed down, Spark keeps the ranges of one query for the next ones of the same DataFrame."""
     read = queues.read(hundred)
 
-    found = [read.where(each).count() for each in ("row_version = 7", "row_version > 5 OR id IS NULL", "row_version > 98")]
+    found = [
+        read.where(each).count() for each in ("row_version = 7", "row_version > 5 OR id IS NULL", "row_version > 98")
+    ]
 
     assert (found, read.count()) == ([1, 95, 2], 100)
 
 
 def test_columns_that_the_schema_or_the_option_leaves_out_are_not_read(queues, hundred):
-    by_schema = queues.reader(queues.spark.read, hundred).schema("row_version bigint not null, headers string not null").load()
+    by_schema = (
+        queues.reader(queues.spark.read, hundred).schema("row_version bigint not null, headers string not null").load()
+    )
     by_option = queues.read(hundred, columns="row_version, headers")
 
     for narrow in (by_schema, by_option):
@@ -129,7 +143,9 @@ def test_batches_are_capped_by_bytes_and_a_larger_message_is_one_of_its_own(queu
     queue = queues.make()
     queues.send(queue, [bytes(size) for size in (10, 5000, 10, 3000, 3000, 20)])
 
-    sizes = queues.read(queue, maxBytesPerBatch=4096, minPartitions=1).select(f.length("body").alias("size"), "row_version")
+    sizes = queues.read(queue, maxBytesPerBatch=4096, minPartitions=1).select(
+        f.length("body").alias("size"), "row_version"
+    )
 
     assert [row.size for row in sizes.orderBy("row_version").collect()] == [10, 5000, 10, 3000, 3000, 20]
 
@@ -172,7 +188,12 @@ def test_a_range_is_split_into_equal_parts_and_none_that_is_empty():
 
 @pytest.mark.parametrize(
     ("first", "ranges"),
-    [(51, [Range(0, 75), Range(75, 100)]), (1, [Range(0, 50), Range(50, 100)]), (None, [Range(0, 100)]), (101, [Range(0, 100)])],
+    [
+        (51, [Range(0, 75), Range(75, 100)]),
+        (1, [Range(0, 50), Range(50, 100)]),
+        (None, [Range(0, 100)]),
+        (101, [Range(0, 100)]),
+    ],
 )
 def test_a_range_is_split_where_messages_are_and_read_from_its_start(first, ranges):
     assert divide_visible(0, 100, first, 2, []) == ranges
@@ -184,7 +205,11 @@ def test_ranges_have_about_the_same_bytes_although_row_versions_have_holes(queue
     with queues.connect() as database:
         database.driver_connection.execute(f'DELETE FROM public."{queue}" WHERE seq BETWEEN 101 AND 900')
 
-    rows = queues.read(queue, minPartitions=4).select(f.octet_length("body").alias("size"), f.spark_partition_id().alias("part")).collect()
+    rows = (
+        queues.read(queue, minPartitions=4)
+        .select(f.octet_length("body").alias("size"), f.spark_partition_id().alias("part"))
+        .collect()
+    )
 
     assert len(rows) == 200
     assert all(200_000 < sum(row["size"] for row in rows if row.part == part) < 450_000 for part in range(4))
@@ -196,7 +221,11 @@ def test_a_partition_has_at_most_so_many_messages(queues, hundred):
     whole = queues.read(hundred, minPartitions=1, maxRecordsPerPartition=30).groupBy(part).count().collect()
     seen = []
     stream = queues.stream(hundred, minPartitions=1, maxRecordsPerPartition=30).select(part)
-    query = stream.writeStream.foreachBatch(lambda df, _: seen.extend(df.groupBy("part").count().collect())).trigger(availableNow=True).start()
+    query = (
+        stream.writeStream.foreachBatch(lambda df, _: seen.extend(df.groupBy("part").count().collect()))
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
 
     for found in (whole, seen):

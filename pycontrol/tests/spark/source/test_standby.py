@@ -66,7 +66,9 @@ def test_a_planned_batch_is_not_read_from_a_standby(source):
 
     with pytest.raises(StreamRefused, match="a standby"):
         stream.partitions(stream.initialOffset(), end)
-    with pytest.raises(StreamRefused, match="a standby"):  # a url with several hosts may lead a task to another server than the planner
+    with pytest.raises(
+        StreamRefused, match="a standby"
+    ):  # a url with several hosts may lead a task to another server than the planner
         list(stream.read(InputPartition(BatchPart(0, 3, end["queue"], end, True))))
 
 

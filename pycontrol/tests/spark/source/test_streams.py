@@ -27,7 +27,11 @@ def run(queues, tmp_path):
         def write(df, _):
             bodies[checkpoint].extend(int(bytes(row.body)) for row in df.select("body").collect())
 
-        writer = queues.stream(queue, **options).writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / checkpoint))
+        writer = (
+            queues.stream(queue, **options)
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+        )
         query = start_query(writer, every=None)
         query.awaitTermination()
         go.batches = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
@@ -71,7 +75,9 @@ def test_a_stream_takes_batches_of_the_size_that_is_asked_for_and_goes_on_where_
 
 
 @pytest.mark.parametrize(("engine", "mode"), [("run", "tail"), ("plain", "drain")])
-def test_a_batch_has_the_bytes_that_are_asked_for_and_a_larger_message_is_a_batch_of_its_own(queues, request, engine, mode):
+def test_a_batch_has_the_bytes_that_are_asked_for_and_a_larger_message_is_a_batch_of_its_own(
+    queues, request, engine, mode
+):
     run, queue = request.getfixturevalue(engine), queues.make()
     queues.send(queue, [b"%0100d" % number for number in range(25)] + [b"%04000d" % 25] + numbered(26, 30))
 
@@ -99,7 +105,8 @@ def test_the_last_batch_of_a_drain_lies_in_the_spool_until_finalize(queues, run)
     offset = committed_offset(run.checkpoint)
     options = {"queue": queue, "environment": queues.environment}
     refused = [
-        finalize(options, run.checkpoint, confirmed={offset["queue"]: {**offset, **other}}) for other in ({"number": 20}, {"owner": "another"})
+        finalize(options, run.checkpoint, confirmed={offset["queue"]: {**offset, **other}})
+        for other in ({"number": 20}, {"owner": "another"})
     ]
     half = finalize(options, run.checkpoint, confirmed={offset["queue"]: {**offset, "number": offset["number"] - 5}})
     dropped = finalize(options, run.checkpoint)
@@ -221,7 +228,9 @@ def test_a_queue_with_a_declared_worker_is_not_drained_unless_asked_for(queues, 
     queue = queues.make()
     queues.send(queue, numbered(0, 3))
     declared = tmp_path / "declared.yml"
-    declared.write_text(f'engine: postgresql\nurl: "${{ROWPOST_SPARK_TEST_URL}}"\nqueues:\n  {queue}: {{worker: {{handler: "shop:place"}}}}\n')
+    declared.write_text(
+        f'engine: postgresql\nurl: "${{ROWPOST_SPARK_TEST_URL}}"\nqueues:\n  {queue}: {{worker: {{handler: "shop:place"}}}}\n'
+    )
 
     with pytest.raises(StreamRefused, match=r"declares a worker for it \(shop:place\)"):
         plain(queue, mode="drain", environment=declared)

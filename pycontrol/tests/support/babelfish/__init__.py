@@ -27,12 +27,25 @@ from rowpost.deploy.scripts import Script, ScriptSet, Templates, load_scripts
 from rowpost.deploy.sql_text import SqlBatch, code_only
 from tests.support.babelfish.fragments import FRAGMENTS
 
-__all__ = ["STAND_INS", "SUBSTITUTIONS", "HandRunner", "adapt", "adapted_by_rowpost", "adapted_procedures", "install", "is_babelfish"]
+__all__ = [
+    "STAND_INS",
+    "SUBSTITUTIONS",
+    "HandRunner",
+    "adapt",
+    "adapted_by_rowpost",
+    "adapted_procedures",
+    "install",
+    "is_babelfish",
+]
 
 STAND_INS = Path(__file__).parent
 adapted_by_rowpost = deployment.adapted
 #: the columns that identify a row, of tables that a DELETE FROM a CTE empties
-KEYS = {"rowpost.operation_log": ("operation_id",), "rowpost.outbox": ("endpoint", "message_id"), "rowpost.dispatch": ("endpoint", "message_id")}
+KEYS = {
+    "rowpost.operation_log": ("operation_id",),
+    "rowpost.outbox": ("endpoint", "message_id"),
+    "rowpost.dispatch": ("endpoint", "message_id"),
+}
 ROW_VERSION = ("RowVersion",)
 
 _NAME = r"(?:\[(?:[^\]]|\]\])*\]|\w+)"
@@ -65,7 +78,8 @@ STATUS = re.compile(
     re.DOTALL,
 )
 VIEW_DEFINITION = re.compile(
-    r"^GRANT VIEW DEFINITION ON SCHEMA[^;]*;\n|^IF OBJECT_ID\([^\n]*\n    EXEC \(N'GRANT VIEW DEFINITION[^\n]*\n", re.MULTILINE
+    r"^GRANT VIEW DEFINITION ON SCHEMA[^;]*;\n|^IF OBJECT_ID\([^\n]*\n    EXEC \(N'GRANT VIEW DEFINITION[^\n]*\n",
+    re.MULTILINE,
 )
 
 
@@ -85,7 +99,9 @@ def _openjson(text: str) -> str:
     if "FROM OPENJSON(@messages) WITH\n" not in text:
         return text
     text = text.replace("m.headers", HEADERS).replace("    headers nvarchar(max),\n", "")
-    return text.replace("FROM OPENJSON(@messages) WITH\n", "FROM OPENJSON(@messages) AS j\nCROSS APPLY OPENJSON(j.[value]) WITH\n")
+    return text.replace(
+        "FROM OPENJSON(@messages) WITH\n", "FROM OPENJSON(@messages) AS j\nCROSS APPLY OPENJSON(j.[value]) WITH\n"
+    )
 
 
 def _outbox_figures(text: str) -> str:
@@ -148,7 +164,9 @@ def adapt(script: Script) -> Script:
 def _adapted_text(script: Script) -> str:
     stand_in = STAND_INS / script.name
     if stand_in.is_file():
-        return LOCK.sub(lambda found: found[0] + REFUSED.format(found[1], found[2]), stand_in.read_text(encoding="utf-8"))
+        return LOCK.sub(
+            lambda found: found[0] + REFUSED.format(found[1], found[2]), stand_in.read_text(encoding="utf-8")
+        )
     text = script.text
     for change in SUBSTITUTIONS.values():
         text = change(text)
@@ -172,7 +190,11 @@ def adapted_procedures() -> dict[str, str]:
 
 def _limit(name: str) -> str:
     """What the header of a stand-in names; the whole procedure is replaced."""
-    found = re.search(r"^Babelfish: (.*?)(?=\n\*/|\n[A-Z]\w+: )", (STAND_INS / name).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.search(
+        r"^Babelfish: (.*?)(?=\n\*/|\n[A-Z]\w+: )",
+        (STAND_INS / name).read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
     return f"replaced as a whole: {' '.join(found[1].split()) if found else ''}"
 
 
@@ -186,7 +208,10 @@ def adapted(database: Connection, plan: Plan) -> Plan:
     """Return the plan as the server can run it: on Babelfish with other scripts, elsewhere as rowpost itself does."""
     if database.engine != plan.engine or not is_babelfish(database):
         return adapted_by_rowpost(database, plan)
-    return replace(build_plan(plan.environment, _adapted_scripts(plan.scripts), plan.entries, plan.whole, plan.features), uncertain=plan.uncertain)
+    return replace(
+        build_plan(plan.environment, _adapted_scripts(plan.scripts), plan.entries, plan.whole, plan.features),
+        uncertain=plan.uncertain,
+    )
 
 
 def _adapted_scripts(scripts: ScriptSet) -> ScriptSet:
@@ -195,7 +220,11 @@ def _adapted_scripts(scripts: ScriptSet) -> ScriptSet:
             return adapt(value)
         if isinstance(value, tuple):
             return tuple(map(each, value))
-        return Templates(**{part.name: each(getattr(value, part.name)) for part in fields(value)}) if isinstance(value, Templates) else value
+        return (
+            Templates(**{part.name: each(getattr(value, part.name)) for part in fields(value)})
+            if isinstance(value, Templates)
+            else value
+        )
 
     return replace(scripts, **{part.name: each(getattr(scripts, part.name)) for part in fields(scripts)})
 

@@ -140,15 +140,39 @@ WHERE q.RowVersion IN
 #: what Babelfish lacks; a statement as SQL Server gets it, and the one that replaces it
 FRAGMENTS: tuple[tuple[str, str, str], ...] = (
     ("UPDLOCK: an UPDATE that changes nothing locks the instance", _LOCK_SAGA, _TOUCH_SAGA),
-    ("the call of a procedure that a variable names: a dynamic call, so that a publisher needs the right to send", _CALL, _DYNAMIC_CALL),
-    ("an output of nvarchar(max): nvarchar(4000)", "    @found nvarchar(max) OUTPUT", "    @found nvarchar(4000) OUTPUT"),
-    ("a variable of nvarchar(max) for an output: nvarchar(4000)", "DECLARE @others nvarchar(max);", "DECLARE @others nvarchar(4000);"),
-    ("the call of a procedure that a variable names: a dynamic call, which reads a table of subscriptions", _READ, _DYNAMIC_READ),
-    ("the call of a procedure that a variable names: a dynamic call, which writes into a table of subscriptions", _WRITE, _DYNAMIC_WRITE),
+    (
+        "the call of a procedure that a variable names: a dynamic call, so that a publisher needs the right to send",
+        _CALL,
+        _DYNAMIC_CALL,
+    ),
+    (
+        "an output of nvarchar(max): nvarchar(4000)",
+        "    @found nvarchar(max) OUTPUT",
+        "    @found nvarchar(4000) OUTPUT",
+    ),
+    (
+        "a variable of nvarchar(max) for an output: nvarchar(4000)",
+        "DECLARE @others nvarchar(max);",
+        "DECLARE @others nvarchar(4000);",
+    ),
+    (
+        "the call of a procedure that a variable names: a dynamic call, which reads a table of subscriptions",
+        _READ,
+        _DYNAMIC_READ,
+    ),
+    (
+        "the call of a procedure that a variable names: a dynamic call, which writes into a table of subscriptions",
+        _WRITE,
+        _DYNAMIC_WRITE,
+    ),
     ("an identity that says whether one was ever assigned: PostgreSQL's sequence", _LAST_IDENTITY, _LAST_OF_SEQUENCE),
     ("rights by the server's edition", _RIGHT_TO_SEE_LOCKS, _SEES_LOCKS),
     ("sys.dm_tran_locks: PostgreSQL's pg_locks", _LOCKS, _POSTGRESQL_LOCKS),
     ("sys.dm_tran_locks with sessions and transactions: PostgreSQL's pg_locks", _WRITERS, _POSTGRESQL_WRITERS),
     ("HOLDLOCK: an advisory lock of PostgreSQL makes moves wait for one another", _OWNER, _LOCKED_OWNER),
-    ("DELETE from a common table expression with OUTPUT INTO, and READPAST: INSERT and DELETE, which wait for receivers", _MOVE, _COPY_AND_DELETE),
+    (
+        "DELETE from a common table expression with OUTPUT INTO, and READPAST: INSERT and DELETE, which wait for receivers",
+        _MOVE,
+        _COPY_AND_DELETE,
+    ),
 )

@@ -11,7 +11,16 @@ from rowpost.errors import MessageNotDeserialized, NoHandler
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from tests.support.crashing import TYPE, Order, write
 
-__all__ = ["MODES", "SHOP_URL", "is_hopeless", "none", "outbox", "receive_only", "sends_atomic_with_receive", "transaction_scope"]
+__all__ = [
+    "MODES",
+    "SHOP_URL",
+    "is_hopeless",
+    "none",
+    "outbox",
+    "receive_only",
+    "sends_atomic_with_receive",
+    "transaction_scope",
+]
 
 #: the URL of the other database: the participant of transaction_scope
 SHOP_URL = "CAMPAIGN_SHOP_URL"
@@ -33,7 +42,9 @@ def is_hopeless(number: int) -> bool:
 
 
 def decide(failure: Failure) -> Decision | timedelta:
-    if isinstance(failure.error, (Hopeless, MessageNotDeserialized, NoHandler, psycopg.DataError)):  # such as a number that no column takes
+    if isinstance(
+        failure.error, (Hopeless, MessageNotDeserialized, NoHandler, psycopg.DataError)
+    ):  # such as a number that no column takes
         return Decision.ERROR
     return timedelta(milliseconds=100) if failure.attempts % 3 == 0 else Decision.RETRY
 

@@ -61,7 +61,11 @@ def mutated(text: str, dice: random.Random) -> str:
             case 3:
                 text = text[:to] + text[at:to] * dice.randrange(1, 4) + text[to:]
             case _:
-                text = text[:at] + chr(dice.choice((dice.randrange(128), dice.randrange(0x3000), dice.randrange(0x10000)))) + text[to:]
+                text = (
+                    text[:at]
+                    + chr(dice.choice((dice.randrange(128), dice.randrange(0x3000), dice.randrange(0x10000))))
+                    + text[to:]
+                )
     return text
 
 
@@ -79,7 +83,9 @@ def _headers(text: str) -> None:
     headers = decode_headers(text)
     kept = storable(headers)
     assert decode_headers(encode_headers(kept)) == kept
-    encode_headers(failure_headers(headers, ValueError(text), queue="Sales", host=Host("Sales", "here"), at=NOW, message_id="1"))
+    encode_headers(
+        failure_headers(headers, ValueError(text), queue="Sales", host=Host("Sales", "here"), at=NOW, message_id="1")
+    )
 
 
 def _timestamp(text: str) -> None:
@@ -118,8 +124,16 @@ def _environment(text: str, folder: Path) -> None:
 
 #: each with examples, and how many of a thousand inputs it gets; an environment takes milliseconds
 READERS: dict[str, tuple[Callable[[str], Any], int, list[str]]] = {
-    "address": (_address, 250, ["Sales", "Sales@[dbo]", "Sales@dbo@[cat]", '"public"."Sales"', "Sales@[a]]b]", "Sales.EU-1"]),
-    "headers": (_headers, 240, ["", '{"NServiceBus.MessageId":"a","Shop.Note":null}', json.dumps({"a": "\u0000b", "c": "\\ud800"})]),
+    "address": (
+        _address,
+        250,
+        ["Sales", "Sales@[dbo]", "Sales@dbo@[cat]", '"public"."Sales"', "Sales@[a]]b]", "Sales.EU-1"],
+    ),
+    "headers": (
+        _headers,
+        240,
+        ["", '{"NServiceBus.MessageId":"a","Shop.Note":null}', json.dumps({"a": "\u0000b", "c": "\\ud800"})],
+    ),
     "time": (_timestamp, 170, ["2026-04-29 21:56:55:590807 Z", "0001-01-01 00:00:00:000000 Z"]),
     "types": (_types, 170, ["Shop.A, Shop, Version=1.0.0.0;Shop.B", TYPE, "A;;B"]),
     "body": (_body, 130, ['{"Product":"a","Count":2,"Price":1.5}', '{"product":"x"}', "\ufeff{}"]),
@@ -176,7 +190,11 @@ def workers(times: int, dice: random.Random) -> Result:
                 result.done[what] = database.execute(text).fetchone()[0]
         result.done["rows discarded with an event"] = site.events("Discarded")
         result.done["rows"] = times
-        told = result.done["rows handled"] + result.done["rows in the error queue"] + result.done["rows discarded with an event"]
+        told = (
+            result.done["rows handled"]
+            + result.done["rows in the error queue"]
+            + result.done["rows discarded with an event"]
+        )
         if told != times:
             result.wrong.append(f"{times} rows, and {told} of them handled, in the error queue or discarded")
         if site.ended:
@@ -185,7 +203,11 @@ def workers(times: int, dice: random.Random) -> Result:
 
 
 def _hostile_headers(dice: random.Random) -> str:
-    headers = {"NServiceBus.MessageId": "a", "NServiceBus.EnclosedMessageTypes": TYPE, "NServiceBus.TimeSent": "2026-04-29 21:56:55:590807 Z"}
+    headers = {
+        "NServiceBus.MessageId": "a",
+        "NServiceBus.EnclosedMessageTypes": TYPE,
+        "NServiceBus.TimeSent": "2026-04-29 21:56:55:590807 Z",
+    }
     for _ in range(dice.randrange(3)):
         name = dice.choice([*headers, *NAMES])
         headers[name] = mutated(headers.get(name) or "1", dice)

@@ -19,7 +19,15 @@ from tests.support.probe import probe_for
 
 __all__ = ["errors"]
 
-SHAPES = ("plain", "sends_atomic_with_receive", "receive_only", "transaction_scope", "batch", "outbox", "pessimistic outbox")
+SHAPES = (
+    "plain",
+    "sends_atomic_with_receive",
+    "receive_only",
+    "transaction_scope",
+    "batch",
+    "outbox",
+    "pessimistic outbox",
+)
 
 
 def errors(times: int, dice: random.Random) -> Result:
@@ -42,7 +50,9 @@ def errors(times: int, dice: random.Random) -> Result:
 def _one(site: Site, database, shop, shape: str, kind: str, burst: int) -> int:
     url = site.server.url("shop")
     target = SimpleNamespace(
-        settings=load_settings(site.environment), connect=lambda: connect_url("postgresql", site.server.url("queues")), babelfish=False
+        settings=load_settings(site.environment),
+        connect=lambda: connect_url("postgresql", site.server.url("queues")),
+        babelfish=False,
     )
     desk = Desk(Queue("Sales", database), probe_for(database), target)
     options: dict = {}

@@ -39,7 +39,9 @@ class Result:
 
 
 @contextmanager
-def site_of(mode: str, *, proxied: bool = False, largest_file: int | None = None) -> Iterator[tuple[Site, Proxy | None]]:
+def site_of(
+    mode: str, *, proxied: bool = False, largest_file: int | None = None
+) -> Iterator[tuple[Site, Proxy | None]]:
     """A site that is built, and taken away afterwards. `largest_file` is how many bytes a file of its server may have."""
     with tempfile.TemporaryDirectory(prefix="rowpost-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -63,7 +65,14 @@ def site_of(mode: str, *, proxied: bool = False, largest_file: int | None = None
             server.stop()
 
 
-def strike(mode: str, kinds: Sequence[Strike], times: int, dice: random.Random, result: Result, pause: tuple[float, float] = (0.02, 0.4)) -> None:
+def strike(
+    mode: str,
+    kinds: Sequence[Strike],
+    times: int,
+    dice: random.Random,
+    result: Result,
+    pause: tuple[float, float] = (0.02, 0.4),
+) -> None:
     """Strike one site so many times, and compare its ledger."""
     with site_of(mode, largest_file=LARGEST_FILE if strikes.fill_disk in kinds else None) as (site, _):
         if strikes.rotate_password in kinds:
@@ -90,7 +99,9 @@ def compare(site: Site, result: Result) -> None:
     result.done[f"orders, {site.mode}"] += len(ledger.sent)
     result.done["in the error queue"] += sum(ledger.failed.values())
     if site.mode == "none":
-        result.done["lost in mode none, as it may"] += sum(1 for each in ledger.sent if not ledger.handled[each] and not ledger.failed[each])
+        result.done["lost in mode none, as it may"] += sum(
+            1 for each in ledger.sent if not ledger.handled[each] and not ledger.failed[each]
+        )
     result.wrong += [f"{site.mode}: {sentence}" for sentence in ledger.wrong(site.mode, may_lose=site.killed)]
     if not ledger.handled:
         result.wrong.append(f"{site.mode}: nothing was handled")
@@ -100,7 +111,12 @@ def compare(site: Site, result: Result) -> None:
 def kills(times: int, dice: random.Random, modes: Sequence[str] = MODES) -> Result:
     """Kill workers, supervisors, helpers and groups: so many in each mode."""
     result = Result()
-    processes = [strikes.kill_worker] * 6 + [strikes.kill_supervisor, strikes.kill_helper, strikes.kill_group, strikes.terminate_sessions]
+    processes = [strikes.kill_worker] * 6 + [
+        strikes.kill_supervisor,
+        strikes.kill_helper,
+        strikes.kill_group,
+        strikes.terminate_sessions,
+    ]
     for mode in modes:
         strike(mode, processes, times, dice, result)
     return result

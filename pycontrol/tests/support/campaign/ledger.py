@@ -46,7 +46,11 @@ class Ledger:
             found.append(f"committed, and not there: {_some(self.acknowledged - self.sent)}")
         if self.disagree:
             found.append(f"written in one database and not in the other: {_some(self.disagree)}")
-        lost = {number for number in self.sent if not self.handled[number] and not self.failed[number] and number not in self.waiting}
+        lost = {
+            number
+            for number in self.sent
+            if not self.handled[number] and not self.failed[number] and number not in self.waiting
+        }
         if len(lost) > (may_lose if mode == "none" else 0):
             found.append(f"lost: {_some(lost)}")
         for what, numbers in self._doubled(mode).items():
@@ -62,13 +66,19 @@ class Ledger:
         return {
             "handled twice": {number for number, times in self.handled.items() if times > 1},
             "in the error queue twice": {number for number, times in self.failed.items() if times > 1},
-            "handled and in the error queue": {number for number in self.handled if self.failed[number]} if apart else set(),
+            "handled and in the error queue": {number for number in self.handled if self.failed[number]}
+            if apart
+            else set(),
             "handled, and its message was not sent once": {
                 number for number in self.handled if exact and self.forwarded[number] != self.handled[number]
             },
-            "handled, and its message was not sent": {number for number in self.handled if mode == "receive_only" and not self.forwarded[number]},
+            "handled, and its message was not sent": {
+                number for number in self.handled if mode == "receive_only" and not self.forwarded[number]
+            },
             "sent and not handled": {number for number in self.forwarded if exact and not self.handled[number]},
-            "handled, although its handler fails": {number for number in self.handled if mode != "none" and is_hopeless(number)},
+            "handled, although its handler fails": {
+                number for number in self.handled if mode != "none" and is_hopeless(number)
+            },
         }
 
 

@@ -100,7 +100,14 @@ class Site:
 
     def rowpost(self, *arguments: str) -> None:
         """Run one command of rowpost to its end. Raises CalledProcessError."""
-        subprocess.run(self._command(*arguments), check=True, env=self._variables(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        subprocess.run(
+            self._command(*arguments),
+            check=True,
+            env=self._variables(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def _command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "rowpost", "--env", str(self.environment), *arguments]
@@ -119,7 +126,12 @@ class Site:
                 self.ended.append(self._service.returncode)
         with self._log.open("a") as log:
             self._service = subprocess.Popen(
-                self._command("run", "--json"), env=self._variables(), stdout=log, stderr=subprocess.STDOUT, text=True, start_new_session=True
+                self._command("run", "--json"),
+                env=self._variables(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
             )
 
     def stop(self) -> None:
@@ -199,7 +211,10 @@ class Site:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
 
     def _left(self) -> Counter[str]:
-        with connect_url("postgresql", self.server.url("queues")) as database, connect_url("postgresql", self.server.url("shop")) as shop:
+        with (
+            connect_url("postgresql", self.server.url("queues")) as database,
+            connect_url("postgresql", self.server.url("shop")) as shop,
+        ):
             waiting = {
                 "in Sales": 'SELECT count(*) FROM public."Sales"',
                 "delayed": 'SELECT count(*) FROM public."Sales.Delayed"',
@@ -222,7 +237,11 @@ class Site:
                 return Counter(row[0] for row in connection.execute(statement).fetchall())
 
             here, there = (numbers(each, "SELECT number FROM business") for each in (database, shop))
-            disagree = {number for number in here | there if here[number] != there[number]} if self.mode == "transaction_scope" else set()
+            disagree = (
+                {number for number in here | there if here[number] != there[number]}
+                if self.mode == "transaction_scope"
+                else set()
+            )
             return Ledger(
                 acknowledged=self.acknowledged,
                 sent=set(numbers(database, "SELECT number FROM sent")),
@@ -230,7 +249,12 @@ class Site:
                 forwarded=numbers(database, f'SELECT {NUMBER} FROM public."Billing"'),
                 failed=numbers(database, f"SELECT {NUMBER} FROM public.error"),
                 disagree=disagree,
-                waiting=set(numbers(database, f'SELECT {NUMBER} FROM public."Sales" UNION ALL SELECT {NUMBER} FROM public."Sales.Delayed"')),
+                waiting=set(
+                    numbers(
+                        database,
+                        f'SELECT {NUMBER} FROM public."Sales" UNION ALL SELECT {NUMBER} FROM public."Sales.Delayed"',
+                    )
+                ),
             )
 
     def next_numbers(self, many: int) -> list[int]:

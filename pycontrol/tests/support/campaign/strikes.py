@@ -155,7 +155,9 @@ def exhaust_connections(site: Site, dice: random.Random) -> str:
             for _ in range(1000):
                 hogs.append(psycopg.connect(site.server.url("shop")))
                 if len(hogs) % 5 == 0:
-                    ended = admin.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {SERVICES}").fetchall()
+                    ended = admin.execute(
+                        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {SERVICES}"
+                    ).fetchall()
                     site.killed += len(ended)
         time.sleep(dice.uniform(0.2, 1.5))
     for each in hogs:
@@ -194,13 +196,19 @@ def rotate_password(site: Site, dice: random.Random) -> str:
     """Change the password of the service's login, and end its sessions."""
     site.change_password(f"secret{dice.randrange(10**9)}")
     with psycopg.connect(site.server.url(), autocommit=True) as admin:
-        site.killed += len(admin.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {SERVICES}").fetchall())
+        site.killed += len(
+            admin.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {SERVICES}").fetchall()
+        )
     return "password"
 
 
 def hold_sender_open(site: Site, dice: random.Random) -> str:
     """Send orders in a transaction that stays open for a while, and then commits or rolls back."""
-    with connect_url("postgresql", site.server.url("queues"), "campaign sender") as database, suppress(KeyError), database.transaction():
+    with (
+        connect_url("postgresql", site.server.url("queues"), "campaign sender") as database,
+        suppress(KeyError),
+        database.transaction(),
+    ):
         send_orders(database, Queue("Sales", database), site.next_numbers(3))
         time.sleep(dice.uniform(0.1, 2.0))
         if dice.random() < 0.5:

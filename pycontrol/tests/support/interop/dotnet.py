@@ -58,7 +58,16 @@ def build(folder: Path, *options: str) -> Path:
     copied, made = folder / "source", folder / "bin"
     shutil.rmtree(copied, ignore_errors=True)
     shutil.copytree(SOURCE, copied, ignore=shutil.ignore_patterns("bin", "obj"))
-    command = ["dotnet", "build", str(copied / "interop.csproj"), "--configuration", "Release", "--output", str(made), "--nologo"]
+    command = [
+        "dotnet",
+        "build",
+        str(copied / "interop.csproj"),
+        "--configuration",
+        "Release",
+        "--output",
+        str(made),
+        "--nologo",
+    ]
     command += options
     done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
     if done.returncode:
@@ -79,7 +88,9 @@ def connection_string(engine: str, url: str) -> str:
         given = {key: str(value) for key, value in conninfo_to_dict(url).items() if value}
         known = dict(NPGSQL)
     if unknown := given.keys() - known.keys():
-        raise ValueError(f"The options {', '.join(sorted(unknown))} of a {engine} URL are not translated for .NET: leave them out for these tests.")
+        raise ValueError(
+            f"The options {', '.join(sorted(unknown))} of a {engine} URL are not translated for .NET: leave them out for these tests."
+        )
     return ";".join(f"{known[key]}={_quoted(value)}" for key, value in given.items() if known[key])
 
 

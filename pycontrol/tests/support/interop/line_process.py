@@ -44,7 +44,9 @@ class LineProcess:
         variables: its environment; None for that of this process.
     """
 
-    def __init__(self, name: str, command: Sequence[object], folder: Path, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, command: Sequence[object], folder: Path, variables: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self._changed = threading.Condition()
         self._reports: list[Report] = []
@@ -52,7 +54,15 @@ class LineProcess:
         self._open_streams = 2
         self._answered = 0
         pipe = subprocess.PIPE
-        options = {"stdin": pipe, "stdout": pipe, "stderr": pipe, "cwd": folder, "text": True, "encoding": "utf-8", "errors": "replace"}
+        options = {
+            "stdin": pipe,
+            "stdout": pipe,
+            "stderr": pipe,
+            "cwd": folder,
+            "text": True,
+            "encoding": "utf-8",
+            "errors": "replace",
+        }
         start = FORK_SERVER.start if command[0] == "-m" else subprocess.Popen
         self.process = start([*map(str, command)], env=variables, **options)
         for stream in (self.process.stdout, self.process.stderr):
@@ -133,7 +143,9 @@ class LineProcess:
         except subprocess.TimeoutExpired as error:
             raise AssertionError(self._with_log(f"{self.name} did not stop within {STOP_S:.0f} s")) from error
         with self._changed:
-            assert self._changed.wait_for(lambda: not self._open_streams, STOP_S), f"{self.name} ended, its output did not"
+            assert self._changed.wait_for(lambda: not self._open_streams, STOP_S), (
+                f"{self.name} ended, its output did not"
+            )
         return code
 
     def kill(self) -> None:
@@ -179,11 +191,15 @@ class LineProcess:
                 left = end - time.monotonic()
                 if left <= 0:
                     said = [{key: each[key] for key in list(each)[:1]} for each in self._reports]
-                    raise AssertionError(self._with_log(f"{self.name}: {what} did not come within {deadline:.0f} s. It reported {said}"))
+                    raise AssertionError(
+                        self._with_log(f"{self.name}: {what} did not come within {deadline:.0f} s. It reported {said}")
+                    )
                 self._changed.wait(left)
 
     def _ended(self, what: str) -> ProcessEnded:
-        return ProcessEnded(self._with_log(f"{self.name} ended with exit code {self.process.wait(STOP_S)} before {what}"))
+        return ProcessEnded(
+            self._with_log(f"{self.name} ended with exit code {self.process.wait(STOP_S)} before {what}")
+        )
 
     def _with_log(self, text: str) -> str:
         return f"{text}.\nThe end of its log:\n" + "\n".join(self._log)

@@ -158,14 +158,20 @@ class Program:
         self.engine, self.url = one.get("engine", "postgresql"), url
         self.handlers = Handlers()
         self.stopping = threading.Event()
-        serializers: list[Serializer] = [XmlSerializer(), JsonSerializer()] if one.get("serializer") == "xml" else [JsonSerializer(), XmlSerializer()]
+        serializers: list[Serializer] = (
+            [XmlSerializer(), JsonSerializer()]
+            if one.get("serializer") == "xml"
+            else [JsonSerializer(), XmlSerializer()]
+        )
         self.endpoint = Endpoint(
             name,
             transaction_mode=MODES[one.get("mode", "SendsAtomicWithReceive")],
             audit_queue="audit" if one.get("audit", "on") == "on" else None,
             serializers=serializers,
             instance=one.get("instance"),
-            recoverability=Recoverability(int(one.get("immediate", 1)), int(one.get("delayedRetries", 0)), timedelta(seconds=1)),
+            recoverability=Recoverability(
+                int(one.get("immediate", 1)), int(one.get("delayedRetries", 0)), timedelta(seconds=1)
+            ),
         )
         for cls, handler in self.handlers.by_class().items():
             self.endpoint.handles(type_name(cls), cls, subscribe=cls in SUBSCRIBED)(handler)
@@ -220,7 +226,9 @@ class Program:
                 bus.publish(message)
             else:
                 delay = timedelta(milliseconds=command.delayMs) if command.delayMs else None
-                bus.send(message, self.endpoint.name if command.local else command.to, delay=delay, headers=command.headers)
+                bus.send(
+                    message, self.endpoint.name if command.local else command.to, delay=delay, headers=command.headers
+                )
 
     def request(self, message: object, to: str | None) -> None:
         """Wait for a reply to this instance. It comes without its headers."""

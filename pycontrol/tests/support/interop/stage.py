@@ -38,7 +38,9 @@ def nsb_dll(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built endpoint in C#. Skips where there is no .NET SDK, unless ROWPOST_TEST_NSERVICEBUS names a built one."""
     given = os.environ.get(VARIABLE)
     if given:
-        assert Path(given).is_file(), f"{VARIABLE} names {given}, which does not exist: build it with `make test/dotnet`"
+        assert Path(given).is_file(), (
+            f"{VARIABLE} names {given}, which does not exist: build it with `make test/dotnet`"
+        )
         return Path(given)
     reason = missing()
     if reason is not None:
@@ -76,7 +78,9 @@ class Stage:
         theirs: which of the two is NServiceBus, or the stand-in.
     """
 
-    def __init__(self, target: Any, database: Any, sql: Any, folder: Path, theirs: str, other: list[str] | None) -> None:
+    def __init__(
+        self, target: Any, database: Any, sql: Any, folder: Path, theirs: str, other: list[str] | None
+    ) -> None:
         number = next(_numbers)
         self.asker, self.answerer = f"Asker{number}", f"Answerer{number}"
         self.theirs, self.target, self.database, self.sql = theirs, target, database, sql
@@ -94,7 +98,11 @@ class Stage:
         given = {"engine": engine, **options}
         if role == self.theirs and self._nservicebus is not None and schema.current() is not None:
             given["schema"] = schema.current()
-        words = [f"{key}={value}" for key, values in given.items() for value in (values if isinstance(values, list) else [values])]
+        words = [
+            f"{key}={value}"
+            for key, values in given.items()
+            for value in (values if isinstance(values, list) else [values])
+        ]
         if role == self.theirs and self._nservicebus is not None:
             sagas = f"sagas={self._folder / 'sagas' / name}"
             command = [*self._nservicebus, name, connection_string(engine, url), *words, sagas]
@@ -130,7 +138,11 @@ class Stage:
         """Wait until the server's clock is past the time of a row that expires."""
 
         def past() -> bool:
-            expires = [row[0] for row in self.sql.run(f"SELECT {self._column('Expires')} FROM {self.sql.table(queue)}") if row[0] is not None]
+            expires = [
+                row[0]
+                for row in self.sql.run(f"SELECT {self._column('Expires')} FROM {self.sql.table(queue)}")
+                if row[0] is not None
+            ]
             return any(each.replace(tzinfo=UTC) < self.sql.utc_now() for each in expires)
 
         eventually(past, f"an expired message in {queue}", WAIT_S)

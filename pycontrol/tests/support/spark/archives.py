@@ -61,7 +61,9 @@ class ArchiveMaker:
 
 def message_batch(rows: Iterable[tuple], queue: str = "audit") -> pa.RecordBatch:
     """Return messages of a queue as the archiver writes them."""
-    own = [{**dict(zip(MESSAGE.names, row, strict=True)), "archived_at": datetime.now(UTC), "queue": queue} for row in rows]
+    own = [
+        {**dict(zip(MESSAGE.names, row, strict=True)), "archived_at": datetime.now(UTC), "queue": queue} for row in rows
+    ]
     schema = [*MESSAGE, pa.field("archived_at", pa.timestamp("us", "UTC")), pa.field("queue", pa.string())]
     return archived(pa.RecordBatch.from_pylist(own, schema=pa.schema(schema)))
 

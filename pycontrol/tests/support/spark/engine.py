@@ -55,7 +55,9 @@ class Engine:
         source = QueueSource({"environment": self.environment, **named})
         return source.streamReader(source.schema())
 
-    def batch(self, reader: StreamReader, checkpoint: str = "checkpoint", limit: ReadLimit | None = None) -> list[dict[str, Any]] | None:
+    def batch(
+        self, reader: StreamReader, checkpoint: str = "checkpoint", limit: ReadLimit | None = None
+    ) -> list[dict[str, Any]] | None:
         """Plan a batch, log its end, commit the batch before it, and read it. Returns its rows; None if there is nothing to read."""
         known = self.offsets.get(checkpoint)
         start = reader.initialOffset() if known is None else json.loads(known)
@@ -67,6 +69,8 @@ class Engine:
             reader.commit(start)
         tasks = pickle.dumps((reader, reader.partitions(start, json.loads(planned))))
         task, parts = pickle.loads(tasks)
-        rows = [row for part in parts for batch in task.read(part) for row in pa.Table.from_batches([batch]).to_pylist()]
+        rows = [
+            row for part in parts for batch in task.read(part) for row in pa.Table.from_batches([batch]).to_pylist()
+        ]
         self.found[checkpoint] += rows
         return rows

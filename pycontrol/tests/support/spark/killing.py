@@ -66,7 +66,13 @@ def kill_until_done(
         assert starts < MAX_STARTS, f"the program did not complete: {killed}"
         before = marks()
         with log.open("ab") as out:
-            process = subprocess.Popen([sys.executable, "-c", ROWPOST, *arguments], env=environment, stdout=out, stderr=out, start_new_session=True)
+            process = subprocess.Popen(
+                [sys.executable, "-c", ROWPOST, *arguments],
+                env=environment,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
         try:
             while process.poll() is None and sum(killed.values()) < kills:
                 end = time.monotonic() + PROGRESS_TIMEOUT_S
@@ -93,7 +99,9 @@ def _kill(process: subprocess.Popen, source: random.Random, victims: Sequence[st
     below = children(process.pid)
     what = source.choice(victims)
     if what == "executor":
-        executors = [pid for pid, text in below if "CoarseGrainedExecutorBackend" in text and "java" in text.partition(" ")[0]]
+        executors = [
+            pid for pid, text in below if "CoarseGrainedExecutorBackend" in text and "java" in text.partition(" ")[0]
+        ]
         with suppress(ProcessLookupError):
             os.kill(source.choice(executors), signal.SIGKILL) if executors else None
         return [what] * bool(executors)
@@ -103,7 +111,9 @@ def _kill(process: subprocess.Popen, source: random.Random, victims: Sequence[st
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         return ["everything"]
-    target = {"driver": process.pid, "jvm": java[0] if java else 0, "worker": source.choice(workers) if workers else 0}[what]
+    target = {"driver": process.pid, "jvm": java[0] if java else 0, "worker": source.choice(workers) if workers else 0}[
+        what
+    ]
     with suppress(ProcessLookupError):
         os.kill(target, signal.SIGKILL)
     return [what]

@@ -24,7 +24,13 @@ def raw(headers: str, body: bytes | None = b"{}", number: int | None = None) -> 
 
 
 def audit_row(
-    message_id: str = "m", *, sent: datetime = NOON, waited: float = 1.0, took: float = 0.5, body: bytes | None = b"{}", **headers: str | None
+    message_id: str = "m",
+    *,
+    sent: datetime = NOON,
+    waited: float = 1.0,
+    took: float = 0.5,
+    body: bytes | None = b"{}",
+    **headers: str | None,
 ) -> tuple:
     """Create a row of a handled message. Times are in seconds.
 
@@ -43,7 +49,16 @@ def audit_row(
         "ProcessingEnded": format_timestamp(started + timedelta(seconds=took)),
         **headers,
     }
-    return raw(json.dumps({name if name[0].islower() else f"NServiceBus.{name}": value for name, value in own.items() if value is not None}), body)
+    return raw(
+        json.dumps(
+            {
+                name if name[0].islower() else f"NServiceBus.{name}": value
+                for name, value in own.items()
+                if value is not None
+            }
+        ),
+        body,
+    )
 
 
 def error_row(message_id: str = "m", *, at: datetime = NOON, **headers: str | None) -> tuple:
@@ -64,5 +79,7 @@ def messages(spark: SparkSession, *rows: tuple) -> DataFrame:
     """Create a DataFrame like that of the data source. From rows of Python, Spark would make it in a Python process each time that it is read."""
     columns = zip(*rows, strict=True) if rows else [()] * len(MESSAGE)
     schema = arrow_schema(MESSAGE)
-    table = pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+    table = pa.Table.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
     return spark.createDataFrame(table, MESSAGE)

@@ -67,7 +67,9 @@ def object_store() -> Iterator[ObjectStore]:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
-        server = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log)
+        server = subprocess.Popen(
+            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
+        )
         try:
             store = ObjectStore(port, Path(log.name))
             eventually(lambda: _answers(port), "the S3 server answers", 60)

@@ -30,7 +30,10 @@ def damage(path: Path, conversation: str) -> int:
         footer, content = parquet.read_metadata(file), bytearray(file.read_bytes())
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
-            if conversation in parquet.ParquetFile(file).read_row_group(number, ["conversation_id"]).column(0).to_pylist():
+            if (
+                conversation
+                in parquet.ParquetFile(file).read_row_group(number, ["conversation_id"]).column(0).to_pylist()
+            ):
                 continue
             damaged += 1
             for column in map(group.column, range(group.num_columns)):

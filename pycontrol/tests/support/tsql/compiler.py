@@ -84,7 +84,9 @@ def tree_sets(root: Path) -> list[list[Source]]:
     """The sql folder with the operations scripts as SQL Server gets it, which must keep the rules, and as Babelfish does."""
     sources = read_sources(root, ruled=True)
     scripts = [Script(source.path.removeprefix(f"{_label(root)}/"), source.text) for source in sources]
-    adapted = [Source(source.path, babelfish.adapt(script).text) for source, script in zip(sources, scripts, strict=True)]
+    adapted = [
+        Source(source.path, babelfish.adapt(script).text) for source, script in zip(sources, scripts, strict=True)
+    ]
     return [[*sources, *operations()], [*read_sources(BABELFISH), *adapted]]
 
 
@@ -92,7 +94,11 @@ def operations() -> list[Source]:
     """The operations scripts, for the queue that the compiler knows."""
     named = re.compile(r"\bdbo\.\[?(?:audit|Sales)\b(?!_)\]?|(?<=:)error(?=\])")
     return [
-        Source(each.path, named.sub(lambda found: SAMPLE if found[0] == "error" else f"dbo.[{SAMPLE}]", each.text), ruled=True)
+        Source(
+            each.path,
+            named.sub(lambda found: SAMPLE if found[0] == "error" else f"dbo.[{SAMPLE}]", each.text),
+            ruled=True,
+        )
         for each in read_sources(OPERATIONS)
     ]
 
@@ -131,7 +137,9 @@ def compile_sets(sets: Iterable[Iterable[Source]]) -> list[list[Finding]]:
     if done.returncode:
         raise RuntimeError(f"the T-SQL compiler failed:\n{done.stderr.strip()[-4000:]}")
     answers = json.loads(done.stdout)
-    return [sorted({*found, *(Finding(*each) for each in answer)}) for found, answer in zip(early, answers, strict=True)]
+    return [
+        sorted({*found, *(Finding(*each) for each in answer)}) for found, answer in zip(early, answers, strict=True)
+    ]
 
 
 def _complete(sources: list[Source]) -> list[Source]:

@@ -106,7 +106,10 @@ def start_dotnet(assemblies: str, dotnet: str, config: str) -> Any:
     set_runtime(clr_loader.get_coreclr(runtime_config=config, dotnet_root=dotnet))
     import clr
 
-    wanted = ("Newtonsoft.Json", *(f"Microsoft.SqlServer.{name}" for name in ("TransactSql.ScriptDom", "Dac", "Dac.Extensions")))
+    wanted = (
+        "Newtonsoft.Json",
+        *(f"Microsoft.SqlServer.{name}" for name in ("TransactSql.ScriptDom", "Dac", "Dac.Extensions")),
+    )
     for name in wanted:
         clr.AddReference(str(Path(assemblies) / name))
     from Microsoft.SqlServer.TransactSql import ScriptDom

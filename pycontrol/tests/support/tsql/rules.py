@@ -71,11 +71,21 @@ class BigintLiteral(Rule):
     document = "int, bigint, smallint, and tinyint (Transact-SQL), Converting integer data; Data type precedence (Transact-SQL)"
 
     def check(self, batch: Batch) -> Wrong:
-        for node in batch.all("BooleanComparisonExpression", "BooleanTernaryExpression", "AssignmentSetClause", "InPredicate"):
-            sides = [node.FirstExpression, node.SecondExpression, node.ThirdExpression, node.Expression, *(node.Values or [])]
+        for node in batch.all(
+            "BooleanComparisonExpression", "BooleanTernaryExpression", "AssignmentSetClause", "InPredicate"
+        ):
+            sides = [
+                node.FirstExpression,
+                node.SecondExpression,
+                node.ThirdExpression,
+                node.Expression,
+                *(node.Values or []),
+            ]
             sides += [node.Column, node.NewValue]
             names = {column_name(side) for side in sides}
-            if any(_big(side) for side in sides) and any(table.types.get(n) == "bigint" for n in names for table in batch.tables.values()):
+            if any(_big(side) for side in sides) and any(
+                table.types.get(n) == "bigint" for n in names for table in batch.tables.values()
+            ):
                 yield node, "a literal outside int meets a bigint column: use a variable of type bigint"
 
 
@@ -104,7 +114,9 @@ def _changes(batch: Batch) -> Iterator[Change]:
         if kind(node.Target) != "NamedTableReference":
             continue  # a table variable
         ctes = statement.WithCtesAndXmlNamespaces
-        queries = {c.ExpressionName.Value.lower(): c.QueryExpression for c in (ctes.CommonTableExpressions if ctes else [])}
+        queries = {
+            c.ExpressionName.Value.lower(): c.QueryExpression for c in (ctes.CommonTableExpressions if ctes else [])
+        }
         specifications = [node]
         target = node.Target.SchemaObject
         query = queries.get(target.Identifiers[-1].Value.lower())
@@ -157,7 +169,10 @@ def _fixed(wheres: Iterable[Node]) -> set[str]:
     found = set()
     for each in (c for where in wheres for c in _conditions(where)):
         if kind(each) == "BooleanComparisonExpression" and each.ComparisonType == "Equals":
-            for one, other in ((each.FirstExpression, each.SecondExpression), (each.SecondExpression, each.FirstExpression)):
+            for one, other in (
+                (each.FirstExpression, each.SecondExpression),
+                (each.SecondExpression, each.FirstExpression),
+            ):
                 if column_name(one) and not any(column_name(node) for node in walk(other)):
                     found.add(column_name(one))
     return found
@@ -165,7 +180,9 @@ def _fixed(wheres: Iterable[Node]) -> set[str]:
 
 class BoundedChange(Rule):
     name = "bounded_change"
-    reason = f"a statement that locks 5,000 rows locks the table, which READPAST does not skip: at most {MOST_ROWS} rows"
+    reason = (
+        f"a statement that locks 5,000 rows locks the table, which READPAST does not skip: at most {MOST_ROWS} rows"
+    )
     document = "Transaction locking and row versioning guide, Lock escalation"
     in_tests = False
 
@@ -173,7 +190,9 @@ class BoundedChange(Rule):
         for change in _changes(batch):
             fixed = _fixed(change.wheres)
             table = batch.tables.get(change.table)
-            unique = table is not None and (table.identity in fixed or any(i.unique and set(i.keys) <= fixed for i in table.indexes))
+            unique = table is not None and (
+                table.identity in fixed or any(i.unique and set(i.keys) <= fixed for i in table.indexes)
+            )
             if not unique and not any(self._bounded(batch, top) for top in change.tops):
                 yield change.node, f"nothing keeps this change of {change.table} below {MOST_ROWS} rows"
 
@@ -192,7 +211,9 @@ class BoundedChange(Rule):
 
 class OrderedTop(Rule):
     name = "ordered_top"
-    reason = "without an index of this order, TOP reads and sorts every row that qualifies; a heap's index ends with its key"
+    reason = (
+        "without an index of this order, TOP reads and sorts every row that qualifies; a heap's index ends with its key"
+    )
     document = "SQL Server and Azure SQL index architecture and design guide, Nonclustered index architecture"
     in_tests = False
 
@@ -202,9 +223,15 @@ class OrderedTop(Rule):
                 continue
             elements = query.OrderByClause.OrderByElements
             keys = tuple(column_name(element.Expression) for element in elements)
-            tables = {_alias(r): batch.tables.get(table_name(r.SchemaObject)) for r in _sources(query) if kind(r) == "NamedTableReference"}
+            tables = {
+                _alias(r): batch.tables.get(table_name(r.SchemaObject))
+                for r in _sources(query)
+                if kind(r) == "NamedTableReference"
+            }
             parts = elements[0].Expression.MultiPartIdentifier
-            owner = parts.Identifiers[0].Value.lower() if parts and len(parts.Identifiers) > 1 else next(iter(tables), "")
+            owner = (
+                parts.Identifiers[0].Value.lower() if parts and len(parts.Identifiers) > 1 else next(iter(tables), "")
+            )
             table = tables.get(owner)
             if table is not None and not self._given(table, keys, {e.SortOrder for e in elements}, query.WhereClause):
                 yield query, f"no index gives the order of {', '.join(keys)}"
@@ -233,7 +260,10 @@ class ReadpastLevel(Rule):
         for node in batch.all("NamedTableReference"):
             hints = {hint.HintKind for hint in node.TableHints}
             if "ReadPast" in hints and "ReadCommittedLock" not in hints:
-                yield node, "READPAST without READCOMMITTEDLOCK, and without SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+                yield (
+                    node,
+                    "READPAST without READCOMMITTEDLOCK, and without SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+                )
 
 
 class CatalogCollation(Rule):
@@ -250,9 +280,16 @@ class CatalogCollation(Rule):
             else:
                 parts = [node.FirstExpression, node.SecondExpression, node.Expression, *(node.Values or [])]
             columns = [part for part in parts if column_name(part)]
-            catalog = [c for c in columns if self._of_catalog(c, aliases) and column_name(c) in self.TEXTS and c.Collation is None]
+            catalog = [
+                c
+                for c in columns
+                if self._of_catalog(c, aliases) and column_name(c) in self.TEXTS and c.Collation is None
+            ]
             if catalog and any(not self._of_catalog(c, aliases) for c in columns):
-                yield node, f"{column_name(catalog[0])} of the catalog meets the database's text without COLLATE DATABASE_DEFAULT"
+                yield (
+                    node,
+                    f"{column_name(catalog[0])} of the catalog meets the database's text without COLLATE DATABASE_DEFAULT",
+                )
 
     def _of_catalog(self, column: Node, aliases: dict[str, Node]) -> bool:
         source = aliases.get(column.MultiPartIdentifier.Identifiers[0].Value.lower())
@@ -266,7 +303,9 @@ class ThrowPercent(Rule):
 
     def check(self, batch: Batch) -> Wrong:
         for node in batch.all("ThrowStatement"):
-            if kind(node.Message) == "StringLiteral" and (SAMPLE in node.Message.Value or "%" in node.Message.Value.replace("%%", "")):
+            if kind(node.Message) == "StringLiteral" and (
+                SAMPLE in node.Message.Value or "%" in node.Message.Value.replace("%%", "")
+            ):
                 yield node, "a name that is rendered into the message, or a single %, is not escaped"
             elif kind(node.Message) == "VariableReference" and self._unescaped(batch, node.Message.Name):
                 yield node, f"{node.Message.Name} holds a text whose % is not doubled: REPLACE(…, N'%', N'%%')"
@@ -286,7 +325,11 @@ class ThrowPercent(Rule):
 
 
 def _escapes(node: Node) -> bool:
-    return kind(node) == "FunctionCall" and node.FunctionName.Value.upper() == "REPLACE" and [p.Value for p in node.Parameters[1:]] == ["%", "%%"]
+    return (
+        kind(node) == "FunctionCall"
+        and node.FunctionName.Value.upper() == "REPLACE"
+        and [p.Value for p in node.Parameters[1:]] == ["%", "%%"]
+    )
 
 
 def _unescaped_parts(node: Node) -> Iterator[str]:

@@ -34,7 +34,10 @@ class Table:
 
     def orders(self) -> list[Index]:
         """The orders in which its indexes give the rows."""
-        return [Index((*i.keys, *(k for k in self.clustered if k not in i.keys)), i.unique, i.filtered) for i in self.indexes]
+        return [
+            Index((*i.keys, *(k for k in self.clustered if k not in i.keys)), i.unique, i.filtered)
+            for i in self.indexes
+        ]
 
 
 def read_tables(trees: Iterable[Node]) -> dict[str, Table]:

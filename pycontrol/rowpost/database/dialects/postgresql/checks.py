@@ -1,7 +1,7 @@
 """What `rowpost doctor` checks on a PostgreSQL server: what managed servers, replicas and poolers often do not allow.
 
-Nothing is changed. Rights that only a deployment needs are a note if rowpost is deployed, because the login of a supervisor
-needs none of them.
+Nothing is changed. Rights that only a deployment needs are a note if rowpost is deployed, because the login of a
+supervisor needs none of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from rowpost.errors import UnsupportedServer
 
 __all__ = ["EXECUTABLE", "READ_ONLY_REMEDY", "check_encoding", "checks", "encoding_limits", "session_limits"]
 
-_ENCODING_REMEDY = "create another database for the queues: CREATE DATABASE … ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0"
+_ENCODING_REMEDY = (
+    "create another database for the queues: CREATE DATABASE … ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0"
+)
 
 #: the rendered names of the procedures in a list that the login may execute
 EXECUTABLE = (
@@ -28,13 +30,14 @@ EXECUTABLE = (
 READ_ONLY_REMEDY = "name the primary in the url, or all servers and target_session_attrs=read-write"
 
 _SERVER = (
-    "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean, current_setting('max_prepared_transactions')::integer"
+    "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean, "
+    "current_setting('max_prepared_transactions')::integer"
 )
 #: who owns rowpost's objects, or would after a first deployment
 _OWNER = (
-    "SELECT quote_ident(r.rolname), r.rolname = current_user, pg_has_role(r.oid, 'USAGE'), pg_has_role(r.oid, 'pg_read_all_stats', 'USAGE')"
-    " FROM pg_roles AS r"
-    " WHERE r.oid = coalesce((SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'rowpost'), to_regrole(quote_ident(current_user)))"
+    "SELECT quote_ident(r.rolname), r.rolname = current_user, pg_has_role(r.oid, 'USAGE'), pg_has_role(r.oid, "
+    "'pg_read_all_stats', 'USAGE') FROM pg_roles AS r WHERE r.oid = coalesce((SELECT n.nspowner FROM pg_namespace AS "
+    "n WHERE n.nspname = 'rowpost'), to_regrole(quote_ident(current_user)))"
 )
 #: the statements that an administrator runs, one a missing right
 _MISSING = """
@@ -70,13 +73,14 @@ SELECT s.slot_name::text,
 FROM pg_catalog.pg_replication_slots AS s
 WHERE s.plugin = 'pgoutput' AND s.database = current_database() AND starts_with(s.slot_name, 'rowpost_')
 ORDER BY s.slot_name
-"""
+"""  # noqa: E501
 
-#: settings with which the server ends a session whose transaction is idle, or lasts, for too long. transaction_timeout is new in 17.
+#: settings with which the server ends a session whose transaction is idle, or lasts, for too long. transaction_timeout
+#: is new in 17.
 _LIMITS = (
-    "SELECT s.name, s.setting || coalesce(' ' || s.unit, ''), s.source, quote_ident(current_user), quote_ident(current_database())"
-    " FROM pg_settings AS s"
-    " WHERE s.name IN ('idle_in_transaction_session_timeout', 'transaction_timeout') AND s.setting <> '0' ORDER BY s.name"
+    "SELECT s.name, s.setting || coalesce(' ' || s.unit, ''), s.source, quote_ident(current_user), "
+    "quote_ident(current_database()) FROM pg_settings AS s WHERE s.name IN ('idle_in_transaction_session_timeout', "
+    "'transaction_timeout') AND s.setting <> '0' ORDER BY s.name"
 )
 #: where such a setting is set, by pg_settings.source
 _PLACES = {
@@ -93,21 +97,27 @@ def session_limits(connection: psycopg.Connection) -> Iterator[tuple[str, str]]:
         place = _PLACES.get(source, f"in the {source}").format(user=user, database=database)
         scope = "" if source == "user" else f" IN DATABASE {database}"
         remedy = "change it there" if source == "client" else f"run ALTER ROLE {user}{scope} SET {name} = 0;"
-        yield f"{name} is {value}, set {place}", f"the session of a handler that works longer is ended, which is a failed attempt: {remedy}"
+        yield (
+            f"{name} is {value}, set {place}",
+            f"the session of a handler that works longer is ended, which is a failed attempt: {remedy}",
+        )
 
 
 def check_encoding(connection: psycopg.Connection) -> None:
     """Check that the database can store every message, and that everybody can read what others have stored.
 
-    A header or a body may hold any character. In SQL_ASCII the server converts and checks nothing, so that clients store texts of
-    several encodings side by side. The other encodings do not have every character.
+    A header or a body may hold any character. In SQL_ASCII the server converts and checks nothing, so that clients
+    store texts of several encodings side by side. The other encodings do not have every character.
 
     Raises:
         UnsupportedServer: the database is not encoded in UTF-8.
     """
     found = _encoding(connection)
     if found.state != "ok":
-        raise UnsupportedServer(f"The database {connection.info.dbname!r} cannot have queues: {found.found}. Nothing was changed: {found.advice}")
+        raise UnsupportedServer(
+            f"The database {connection.info.dbname!r} cannot have queues: {found.found}. Nothing was changed: "
+            f"{found.advice}"
+        )
 
 
 def encoding_limits(connection: psycopg.Connection) -> list[str]:
@@ -116,14 +126,21 @@ def encoding_limits(connection: psycopg.Connection) -> list[str]:
     if found.state == "ok":
         return []
     unreadable = "A message whose headers are not text moves to the error queue."
-    return [f"The database {connection.info.dbname!r} is not made for queues: {found.found}. {unreadable} To end this, {found.advice}"]
+    return [
+        f"The database {connection.info.dbname!r} is not made for queues: {found.found}. {unreadable} To end this, "
+        f"{found.advice}"
+    ]
 
 
 def _encoding(connection: psycopg.Connection) -> Check:
     encoding = connection.info.parameter_status("server_encoding") or "UTF8"
     if encoding == "UTF8":
         return Check("encoding", "ok", "the database is encoded in UTF-8")
-    why = "the server stores bytes without checking them" if encoding == "SQL_ASCII" else "not every character of a message can be stored"
+    why = (
+        "the server stores bytes without checking them"
+        if encoding == "SQL_ASCII"
+        else "not every character of a message can be stored"
+    )
     return Check("encoding", "bad", f"its encoding is {encoding}, in which {why}", _ENCODING_REMEDY)
 
 
@@ -137,7 +154,9 @@ def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[C
     yield _writable(recovery, read_only)
     yield _encoding(connection)
     if is_pooled(connection):
-        yield Check("pooler", "ok", "a pooler answers, and each connection keeps its session (PgBouncer's session mode)")
+        yield Check(
+            "pooler", "ok", "a pooler answers, and each connection keeps its session (PgBouncer's session mode)"
+        )
     yield _two_phase(prepared)
     for found, advice in session_limits(connection):
         yield Check("session limits", "note", found, advice)
@@ -152,7 +171,10 @@ def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[C
         )
         yield Check("rights to deploy", "note", found, advice)
     if not sees:
-        found = f"the role {owner} cannot see since when sessions of other logins have a transaction open, so that queue check cannot name them"
+        found = (
+            f"the role {owner} cannot see since when sessions of other logins have a transaction open, so that queue "
+            "check cannot name them"
+        )
         yield Check("statistics", "note", found, f"an administrator runs: GRANT pg_read_all_stats TO {owner};")
     for slot, held, drop in connection.execute(_SLOTS, prepare=False).fetchall():
         found = f"rowpost reads no log any more, and the slot holds back {held or 'no'} of it"
@@ -161,24 +183,38 @@ def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[C
 
 def _writable(recovery: bool, read_only: bool) -> Check:
     if recovery:
-        return Check("writable", "bad", "the server is a standby or a read replica: it stores nothing", READ_ONLY_REMEDY)
+        return Check(
+            "writable", "bad", "the server is a standby or a read replica: it stores nothing", READ_ONLY_REMEDY
+        )
     if read_only:
-        return Check("writable", "bad", "default_transaction_read_only is on: the server stores nothing", READ_ONLY_REMEDY)
+        return Check(
+            "writable", "bad", "default_transaction_read_only is on: the server stores nothing", READ_ONLY_REMEDY
+        )
     return Check("writable", "ok", "the server is a primary")
 
 
 def _two_phase(prepared: int) -> Check:
     if prepared:
         return Check("two-phase commit", "ok", f"max_prepared_transactions is {prepared}")
-    advice = "needed only on servers below `participants`: set it to 64, at least as many as there are workers, and restart the server"
-    return Check("two-phase commit", "note", "max_prepared_transactions is 0: the server prepares no transactions", advice)
+    advice = (
+        "needed only on servers below `participants`: set it to 64, at least as many as there are workers, and restart "
+        "the server"
+    )
+    return Check(
+        "two-phase commit", "note", "max_prepared_transactions is 0: the server prepares no transactions", advice
+    )
 
 
 def _rights(connection: psycopg.Connection, schemas: Sequence[str], deployed: bool) -> Check:
-    """Return the rights that apply and queue grant need. `schemas` are those of queues and subscriptions; public has the default table of these."""
+    """Return the rights that apply and queue grant need.
+
+    `schemas` are those of queues and subscriptions; public has the default table of these.
+    """
     wanted = sorted({"public", *schemas})
     missing = [row[0] for row in connection.execute(_MISSING, {"schemas": wanted}, prepare=False).fetchall()]
     if not missing:
         return Check("rights to deploy", "ok", "this login may run apply and queue grant")
     found = "this login lacks rights that apply or queue grant need"
-    return Check("rights to deploy", "note" if deployed else "bad", found, f"an administrator runs: {' '.join(missing)}")
+    return Check(
+        "rights to deploy", "note" if deployed else "bad", found, f"an administrator runs: {' '.join(missing)}"
+    )

@@ -26,11 +26,14 @@ __all__ = ["copy_rows"]
 
 #: functions that run as their caller
 _INLINED = frozenset({"read_range"})
-#: how a column is selected. Arrow counts microseconds since 1970, and readers of archives hold the years 1 to 9999: what is outside of
-#: them, both infinities included, is the nearest of these times, as in a DistantTime
+#: how a column is selected. Arrow counts microseconds since 1970, and readers of archives hold the years 1 to 9999:
+#: what is outside of them, both infinities included, is the nearest of these times, as in a DistantTime
 _SELECTED = {
     "uuid": "{0}.{1}::text AS {1}",
-    "timestamp": "CASE WHEN {0}.{1} IS NOT NULL THEN greatest(least({0}.{1}, '9999-12-31 23:59:59.999999'), '0001-01-01') END AS {1}",
+    "timestamp": (
+        "CASE WHEN {0}.{1} IS NOT NULL THEN greatest(least({0}.{1}, '9999-12-31 23:59:59.999999'), '0001-01-01') END "
+        "AS {1}"
+    ),
 }
 _LOST = ("PQgetCopyData() failed", "FATAL:")
 _WORDS = re.compile(r"(?:(?:ERROR|FATAL):\s+|PQgetCopyData\(\) failed: |Failed to connect: )(.+)")
@@ -75,7 +78,9 @@ def _kind(sqlstate: str | None) -> type[psycopg.Error]:
     """psycopg's class for the server's code, which bears it; one without a code for what fails while connecting."""
     with suppress(KeyError):
         return psycopg.errors.lookup(sqlstate or "")
-    return psycopg.OperationalError if sqlstate is None else type("Told", (psycopg.DatabaseError,), {"sqlstate": sqlstate})
+    return (
+        psycopg.OperationalError if sqlstate is None else type("Told", (psycopg.DatabaseError,), {"sqlstate": sqlstate})
+    )
 
 
 def _where(connection: psycopg.Connection) -> str:
@@ -83,14 +88,22 @@ def _where(connection: psycopg.Connection) -> str:
     return make_conninfo(connection.info.dsn, password=connection.info.password or None)
 
 
-def _query(connection: psycopg.Connection, function: str, statement: Statement, arguments: dict[str, Any], columns: Sequence[str]) -> str:
+def _query(
+    connection: psycopg.Connection,
+    function: str,
+    statement: Statement,
+    arguments: dict[str, Any],
+    columns: Sequence[str],
+) -> str:
     """COPY takes no parameters: values are quoted by libpq."""
     given = sql.SQL(", ").join(
         sql.SQL("p_{} => {}").format(sql.SQL(name), sql.Literal(arguments[name]))
         for name, _ in statement.parameters
         if arguments.get(name) is not None
     )
-    record, rows = ("r", "{}({}) AS r") if statement.procedure.name in _INLINED else ("(r.row)", "(SELECT {}({}) AS row) AS r")
+    record, rows = (
+        ("r", "{}({}) AS r") if statement.procedure.name in _INLINED else ("(r.row)", "(SELECT {}({}) AS row) AS r")
+    )
     wanted = sql.SQL(", ").join(
         sql.SQL(_SELECTED.get(column.type, "{0}.{1}")).format(sql.SQL(record), sql.Identifier(column.name))
         for column in statement.procedure.result

@@ -36,9 +36,9 @@ _TYPES = {
     "timestamp": "timestamp",
 }
 _MESSAGE_ARRAYS = ("text[]", "bytea[]", "uuid[]", "bigint[]")  # headers, bodies, ids, times to be received
-# A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by whatever way a COMMIT
-# comes. CLOSE fails if another transaction was begun meanwhile, and if CLOSE ALL has removed the guard. The name is random, so that no
-# handler makes another cursor of that name.
+# A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by
+# whatever way a COMMIT comes. CLOSE fails if another transaction was begun meanwhile, and if CLOSE ALL has removed the
+# guard. The name is random, so that no handler makes another cursor of that name.
 _GUARD = f"rowpost_guard_{secrets.token_hex(8)}"
 _COMMIT_GUARD = (
     f"DECLARE {_GUARD} CURSOR WITH HOLD FOR SELECT pg_catalog.set_config("
@@ -46,7 +46,11 @@ _COMMIT_GUARD = (
 ).encode()
 _NO_CURSOR = "34000"
 _BEGIN: dict[Begin, tuple[bytes, ...]] = {False: (), True: (b"BEGIN",), "commit_guarded": (b"BEGIN", _COMMIT_GUARD)}
-_COMMIT: dict[Commit, tuple[bytes, ...]] = {False: (), True: (b"COMMIT",), "commit_guarded": (f"CLOSE {_GUARD}".encode(), b"COMMIT")}
+_COMMIT: dict[Commit, tuple[bytes, ...]] = {
+    False: (),
+    True: (b"COMMIT",),
+    "commit_guarded": (f"CLOSE {_GUARD}".encode(), b"COMMIT"),
+}
 
 
 class PostgreSQL:
@@ -64,7 +68,9 @@ class PostgreSQL:
         self._checked: set[str] = set()
 
     def connect(self, url: str, application_name: str) -> psycopg.Connection:
-        if not is_unambiguous(url):  # libpq's words would contain parts of it, and so would a search for the host's address
+        if not is_unambiguous(
+            url
+        ):  # libpq's words would contain parts of it, and so would a search for the host's address
             raise SettingsError(why_unreadable(url))
         try:
             connection = open_connection(url, application_name)
@@ -98,9 +104,13 @@ class PostgreSQL:
         placeholders = ", ".join(f"${number}::{type_name}" for number, type_name in enumerate(types, 1))
         columns = ", ".join(column.name for column in procedure.result)
         call = f"{object_name(self, procedure, key)}({placeholders})"
-        return statement_of(self.name, procedure, queue, key, f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}")
+        return statement_of(
+            self.name, procedure, queue, key, f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}"
+        )
 
-    def execute(self, session: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
+    def execute(
+        self, session: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
+    ) -> list[Any]:
         try:
             if begin:
                 return self.execute_all(session, [(statement, arguments)], begin, False)[0]
@@ -135,9 +145,16 @@ class PostgreSQL:
         return found
 
     def stream(
-        self, session: psycopg.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+        self,
+        session: psycopg.Connection,
+        statement: Statement,
+        arguments: dict[str, Any],
+        columns: Sequence[str],
+        chunk_bytes: int,
     ) -> Iterator[Any]:
-        return copy_rows(session, object_name(self, statement.procedure, statement.key), statement, arguments, columns, chunk_bytes)
+        return copy_rows(
+            session, object_name(self, statement.procedure, statement.key), statement, arguments, columns, chunk_bytes
+        )
 
     def script(self, connection: psycopg.Connection, text: str) -> list[tuple[Any, ...]]:
         cursor = connection.execute(text, prepare=False)
@@ -202,7 +219,9 @@ class PostgreSQL:
         return [f"{found}: {advice}" for found, advice in server_checks.session_limits(connection)]
 
     def was_started(self, connection: psycopg.Connection, seconds: float) -> bool:
-        row = connection.execute("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) < %s", (seconds,)).fetchone()
+        row = connection.execute(
+            "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) < %s", (seconds,)
+        ).fetchone()
         return row == (True,)
 
     def listen(self, connection: psycopg.Connection) -> bool:
@@ -213,11 +232,15 @@ class PostgreSQL:
     def reset_session(self, connection: psycopg.Connection, changed: Collection[str]) -> None:
         if "prepared" in changed:
             libpq.forget_prepared(connection)
-        if connection.pgconn.transaction_status != TransactionStatus.INERROR:  # the rollback resets what this transaction set
+        if (
+            connection.pgconn.transaction_status != TransactionStatus.INERROR
+        ):  # the rollback resets what this transaction set
             session.reset(connection)
 
     def limit_lock_waits(self, connection: psycopg.Connection, milliseconds: int | None) -> None:
-        connection.execute("RESET lock_timeout" if milliseconds is None else f"SET lock_timeout = {milliseconds:d}", prepare=False)
+        connection.execute(
+            "RESET lock_timeout" if milliseconds is None else f"SET lock_timeout = {milliseconds:d}", prepare=False
+        )
 
     def limit_statements(self, connection: psycopg.Connection, milliseconds: int) -> None:
         connection.execute(f"SET statement_timeout = {milliseconds:d}", prepare=False)
@@ -237,7 +260,12 @@ class PostgreSQL:
     def driver_error(self) -> type[Exception]:
         return psycopg.Error
 
-    def guard(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]) -> HandlerGuard:
+    def guard(
+        self,
+        connection: psycopg.Connection,
+        refuse: Callable[[str], NoReturn] | None,
+        refuse_late: Callable[[Any], NoReturn],
+    ) -> HandlerGuard:
         return HandlerGuard(connection, refuse, refuse_late)
 
     def database_name(self, connection: psycopg.Connection) -> str:
@@ -267,13 +295,22 @@ POSTGRESQL = PostgreSQL()
 
 
 def _reads_headers(connection: psycopg.Connection, statement: Statement, begin: Begin) -> bool:
-    """Return whether a call that failed because of a character can be repeated: it returns headers, and no transaction was open before it."""
+    """Return whether a call that failed because of a character can be repeated: it returns headers, and no transaction
+    was open before it.
+    """
     returned = any(column.name == "headers" for column in statement.procedure.result)
-    return returned and not connection.broken and (bool(begin) or connection.pgconn.transaction_status == TransactionStatus.IDLE)
+    return (
+        returned
+        and not connection.broken
+        and (bool(begin) or connection.pgconn.transaction_status == TransactionStatus.IDLE)
+    )
 
 
 def _read_unconverted(connection: psycopg.Connection, call: libpq.PreparedCall, begin: Begin) -> list[Any]:
-    """Repeat a call without conversion, so that one row that is not UTF-8 does not hide the others. The transaction is open if `begin` says so."""
+    """Repeat a call without conversion, so that one row that is not UTF-8 does not hide the others.
+
+    The transaction is open if `begin` says so.
+    """
     connection.rollback()
     try:
         rows = libpq.call_unconverted(connection, call, _BEGIN[begin or True])
@@ -292,7 +329,8 @@ def _check_not_nested(connection: psycopg.Connection) -> None:
     if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
         connection.close()
         raise psycopg.errors.ActiveSqlTransaction(
-            "A transaction cannot begin on a connection that has one open: the open one was not committed, and the connection is closed"
+            "A transaction cannot begin on a connection that has one open: the open one was not committed, and the "
+            "connection is closed"
         )
 
 

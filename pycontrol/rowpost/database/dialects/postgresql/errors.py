@@ -24,7 +24,8 @@ from rowpost.errors import (
 
 __all__ = ["LOGIN_REFUSED", "SESSION_LIMITS", "TRY_AGAIN", "UNAVAILABLE", "first_line", "translate", "why_limited"]
 
-#: the server ends a session that breaks one of these settings. Without a SQLSTATE, as COMMIT alone has none, its English words show it.
+#: the server ends a session that breaks one of these settings. Without a SQLSTATE, as COMMIT alone has none, its
+#: English words show it.
 SESSION_LIMITS = {
     "25P03": ("idle-in-transaction timeout", "idle_in_transaction_session_timeout"),
     "25P04": ("transaction timeout", "transaction_timeout"),
@@ -34,15 +35,21 @@ LOGIN_REFUSED = {"28P01", "28000", "3D000"}
 _ADD_MEMBER = 'GRANT {role} TO "LOGIN"'
 TRY_AGAIN = {"40P01", "40001", "55P03"}
 _EXPLAINED: dict[str, tuple[type[RowpostError], str]] = {
-    "53100": (DatabaseUnavailable, "The server has no space left: {}. Nothing was stored. An administrator adds space to the disk of the data "
-              "directory or the tablespace, or removes messages of audit and error queues."),
+    "53100": (
+        DatabaseUnavailable,
+        "The server has no space left: {}. Nothing was stored. An administrator adds space to the disk of the data "
+        "directory or the tablespace, or removes messages of audit and error queues.",
+    ),
     "2200H": (DatabaseError, f"The numbers of a table's rows are used up: {{}}. {KEYS_USED_UP}"),
-}  # fmt: skip
+}
 _READ_ONLY = "25006"  # among those that are unavailable, because a failover ends it
 #: what libpq says, without a SQLSTATE, if no server of the url is as target_session_attrs requires
 _STANDBY = ("session is read-only", "server is in hot standby mode")
 _WHY_READ_ONLY = f"It is a standby or a replica, or its default_transaction_read_only is on: {READ_ONLY_REMEDY}"
-_NOT_UTF8 = "The database is not encoded in UTF-8, or holds bytes that are no text. `rowpost doctor` shows its encoding, and what to do"
+_NOT_UTF8 = (
+    "The database is not encoded in UTF-8, or holds bytes that are no text. `rowpost doctor` shows its encoding, and "
+    "what to do"
+)
 _NOT_PREPARED = {"26000", "42P05"}
 
 
@@ -80,7 +87,9 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
 
 
 def _is_not_utf8(state: str, said: str) -> bool:
-    """Return whether the database's encoding is the cause. rowpost sends UTF-8, in which only NUL is refused by every database."""
+    """Return whether the database's encoding is the cause. rowpost sends UTF-8, in which only NUL is refused by every
+    database.
+    """
     return state == "22P05" or (state == "22021" and "0x00" not in said)
 
 
@@ -94,8 +103,8 @@ def _broken_limit(state: str, said: str) -> str | None:
 def why_limited(setting: str) -> str:
     """Say what a handler has to do with a setting that ends its session, and what to do."""
     return (
-        f"The setting {setting} is shorter than a handler worked. `rowpost doctor` shows where it is set. Let the role of the workers have a longer "
-        f"one: ALTER ROLE … SET {setting} = 0"
+        f"The setting {setting} is shorter than a handler worked. `rowpost doctor` shows where it is set. Let the role "
+        f"of the workers have a longer one: ALTER ROLE … SET {setting} = 0"
     )
 
 
@@ -104,12 +113,17 @@ def _missing(state: str, said: str, statement: Statement | None) -> RowpostError
         return missing_object(statement, said, table=state == "42P01")
     if '"rowpost"' in said:
         return missing_object(None, said, table=False)
-    return DatabaseError(f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the environment's file")
+    return DatabaseError(
+        f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the "
+        "environment's file"
+    )
 
 
 def _is_refusal(said: str) -> bool:
     """libpq gives no SQLSTATE for what fails while connecting."""
-    return any(sign in said for sign in ("password authentication failed", "does not exist", "no password supplied", "pg_hba"))
+    return any(
+        sign in said for sign in ("password authentication failed", "does not exist", "no password supplied", "pg_hba")
+    )
 
 
 def first_line(error: Exception) -> str:

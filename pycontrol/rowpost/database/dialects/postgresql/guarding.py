@@ -1,8 +1,9 @@
-"""Lend a psycopg connection to one handler after the other: what would end the transaction is refused, or at least noticed.
+"""Lend a psycopg connection to one handler after the other: what would end the transaction is refused, or at least
+noticed.
 
-A handler gets an object of its own for the connection when it first asks for it (see `lending`). Its commit, rollback and close raise
-an error with an explanation. Its cursors check whether a COMMIT or ROLLBACK in plain SQL has ended the transaction, and record which of the
-two it was. When the handler has ended, every use of the object raises an error.
+A handler gets an object of its own for the connection when it first asks for it (see `lending`). Its commit, rollback
+and close raise an error with an explanation. Its cursors check whether a COMMIT or ROLLBACK in plain SQL has ended the
+transaction, and record which of the two it was. When the handler has ended, every use of the object raises an error.
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ _NUMBER = libpq.PreparedCall("SELECT pg_catalog.pg_current_xact_id()::text", (),
 _IDLE = int(TransactionStatus.IDLE)
 # Within a transaction, these commands end it. ROLLBACK is also the tag of ROLLBACK TO SAVEPOINT, which does not.
 _ENDS = frozenset({"COMMIT", "ROLLBACK", _PREPARES})
-# These change what the handlers of later messages meet. SET is also the tag of SET LOCAL and SET TRANSACTION, which end with the transaction.
+# These change what the handlers of later messages meet. SET is also the tag of SET LOCAL and SET TRANSACTION, which end
+# with the transaction.
 _CHANGES = frozenset({"SET", "RESET", "DEALLOCATE ALL"})
 _NOTED = frozenset(tag.encode() for tag in _ENDS | _CHANGES)
-_LASTS = re.compile(r"\bset\s+(?!local\b|transaction\b)|\breset\s|\bset_config\s*\((?![^()]*,\s*true\s*\))", re.IGNORECASE)
+_LASTS = re.compile(
+    r"\bset\s+(?!local\b|transaction\b)|\breset\s|\bset_config\s*\((?![^()]*,\s*true\s*\))", re.IGNORECASE
+)
 _STAYS = re.compile(r"\brollback\b(?:\s+(?:work|transaction))?\s+to\b", re.IGNORECASE)
 
 
@@ -44,18 +48,22 @@ class HandlerGuard:
 
     Args:
         connection: the connection.
-        refuse: called with the verb of what a handler tried; raises an error. None lets handlers have transactions of their own.
+        refuse: called with the verb of what a handler tried; raises an error. None lets handlers have transactions of
+            their own.
         refuse_late: called with what `start` was given if the connection is used after the handler; raises an error.
 
     Attributes:
-        ended: the command that ended the transaction first, COMMIT, ROLLBACK or PREPARE TRANSACTION, or "unknown"; None if none did, or none
-            was seen. `stop` rolls a prepared transaction back: then it is ROLLBACK.
-        changed: what a handler may have changed: "transaction" for settings until its end, "session" for those that last, "prepared" for
-            the prepared statements.
+        ended: the command that ended the transaction first, COMMIT, ROLLBACK or PREPARE TRANSACTION, or "unknown"; None
+            if none did, or none was seen. `stop` rolls a prepared transaction back: then it is ROLLBACK.
+        changed: what a handler may have changed: "transaction" for settings until its end, "session" for those that
+            last, "prepared" for the prepared statements.
     """
 
     def __init__(
-        self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn] | None = None
+        self,
+        connection: psycopg.Connection,
+        refuse: Callable[[str], NoReturn] | None,
+        refuse_late: Callable[[Any], NoReturn] | None = None,
     ) -> None:
         self.connection = connection
         self.refuse, self._refuse_late = refuse, refuse_late
@@ -65,7 +73,8 @@ class HandlerGuard:
         self.changed: set[str] = set()
         self._message: Any = None
         self._in_place = False
-        #: the transaction's number if a handler took the raw handle, whose statements nobody sees; empty if it cannot be compared
+        #: the transaction's number if a handler took the raw handle, whose statements nobody sees; empty if it cannot
+        #: be compared
         self._number: str | None = None
         self._guarded: dict[str, Any] = {GUARD: self}
         connection.adapters  # noqa: B018 -- is made at its first use: now, or for each object that is lent
@@ -95,7 +104,10 @@ class HandlerGuard:
         return self.lender.lend()
 
     def raw_handle_taken(self) -> None:
-        """Note that a handler takes the raw handle of libpq. This costs a round trip, and another one at the handler's end."""
+        """Note that a handler takes the raw handle of libpq.
+
+        This costs a round trip, and another one at the handler's end.
+        """
         if self._number is None and self.refuse is not None:
             self._number = self._ask_number()
 
@@ -126,7 +138,9 @@ class HandlerGuard:
             self.ended = "ROLLBACK"
 
     def _undo_prepared(self, number: str | None) -> bool:
-        """Roll back the transaction if the handler has prepared it: it would hold the message, until somebody decides. Return whether it did.
+        """Roll back the transaction if the handler has prepared it: it would hold the message, until somebody decides.
+
+        Return whether it did.
 
         Args:
             number: of the transaction, if it is known.
@@ -136,11 +150,20 @@ class HandlerGuard:
             name = self.prepared
             if name is None and number:
                 name = next(
-                    (row[0] for row in libpq.call(self.connection, libpq.PreparedCall(_PREPARED, [("bigint", int(number))], ("text",), tuple))), None
+                    (
+                        row[0]
+                        for row in libpq.call(
+                            self.connection, libpq.PreparedCall(_PREPARED, [("bigint", int(number))], ("text",), tuple)
+                        )
+                    ),
+                    None,
                 )
             if name is None:
                 return False
-            libpq.command(self.connection, psycopg.sql.SQL("ROLLBACK PREPARED {}").format(name).as_string(self.connection).encode())
+            libpq.command(
+                self.connection,
+                psycopg.sql.SQL("ROLLBACK PREPARED {}").format(name).as_string(self.connection).encode(),
+            )
         except psycopg.Error:  # somebody else has decided, the role may not, or the connection is lost
             return False
         return True
@@ -149,8 +172,8 @@ class HandlerGuard:
 class _GuardedCursor(psycopg.Cursor):
     """Check after each statement whether the transaction is still the same one.
 
-    A handler can end it and begin another one, such as with ROLLBACK AND CHAIN. The tags of the commands show that, without
-    a question to the server.
+    A handler can end it and begin another one, such as with ROLLBACK AND CHAIN. The tags of the commands show that,
+    without a question to the server.
     """
 
     def execute(self, *arguments: Any, **options: Any) -> _GuardedCursor:
@@ -163,7 +186,12 @@ class _GuardedCursor(psycopg.Cursor):
             raise
         query, result = arguments[0] if arguments else options["query"], self.pgresult
         idle = self._pgconn.transaction_status == _IDLE
-        if idle or len(self._results) > 1 or (result is not None and result.command_status in _NOTED) or "set_config" in str(query):
+        if (
+            idle
+            or len(self._results) > 1
+            or (result is not None and result.command_status in _NOTED)
+            or "set_config" in str(query)
+        ):
             self._note(query, [(each.command_status or b"").decode() for each in self._results], idle)
         return self
 

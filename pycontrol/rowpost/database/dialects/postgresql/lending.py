@@ -1,12 +1,13 @@
 """The objects that handlers get in the place of a psycopg connection.
 
-A pair of objects shares the session, the lock and all attributes with the connection. Handlers get the outer one, on which the driver's raw
-handle is a property that tells the guard when a handler takes it. What is executed runs on the inner one, on which the handle is a plain
-attribute, because the driver reads it five times a statement. Both refuse to commit, to roll back and to close.
+A pair of objects shares the session, the lock and all attributes with the connection. Handlers get the outer one, on
+which the driver's raw handle is a property that tells the guard when a handler takes it. What is executed runs on the
+inner one, on which the handle is a plain attribute, because the driver reads it five times a statement. Both refuse to
+commit, to roll back and to close.
 
-When a handler has ended, every use of its pair raises an error: a thread that kept it would otherwise take part in the transaction of another
-message. A pair that nobody has kept, by the counts of its references, is lent again with the attributes of the connection: making and
-exchanging objects for each message would cost more than the rest of the guard.
+When a handler has ended, every use of its pair raises an error: a thread that kept it would otherwise take part in the
+transaction of another message. A pair that nobody has kept, by the counts of its references, is lent again with the
+attributes of the connection: making and exchanging objects for each message would cost more than the rest of the guard.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ __all__ = ["GUARD", "Classes", "Lender", "asked_by_handler", "classes"]
 GUARD = "rowpost_guard"
 _INNER = "rowpost_inner"
 _REFUSED = {"commit": "commits", "rollback": "rolls back", "close": "closes"}
-#: modules that use the raw handle as they should, and the ids of those that were seen: the driver asks for it several times a statement
+#: modules that use the raw handle as they should, and the ids of those that were seen: the driver asks for it several
+#: times a statement
 _OWN = ("psycopg", "rowpost.")
 _own_modules: set[int] = set()
 
@@ -67,7 +69,10 @@ class Lender:
         return self._outer if connection is self._inner else connection
 
     def take_back(self, refuse: Callable[[Any], NoReturn] | None, message: Any) -> None:
-        """End the loan. If somebody has kept an object, both raise what `refuse` raises when it is called with `message`."""
+        """End the loan.
+
+        If somebody has kept an object, both raise what `refuse` raises when it is called with `message`.
+        """
         self.lent = False
         if self._references() != self._unused or len(self._own) != self._size:
             self._own["pgconn"] = self._own[_INNER] = _Over(refuse, message)
@@ -80,7 +85,12 @@ class Lender:
         self._size, self._unused = len(own), self._references()
 
     def _references(self) -> tuple[int, int, int, int]:
-        return getrefcount(self._outer), getrefcount(self._inner), getweakrefcount(self._outer), getweakrefcount(self._inner)
+        return (
+            getrefcount(self._outer),
+            getrefcount(self._inner),
+            getweakrefcount(self._outer),
+            getweakrefcount(self._inner),
+        )
 
 
 class _Over:
@@ -96,7 +106,9 @@ class _Over:
 
 
 class Classes:
-    """The classes of what is lent of one class of connections. They name the driver's module, by which drivers are told apart.
+    """The classes of what is lent of one class of connections.
+
+    They name the driver's module, by which drivers are told apart.
 
     Attributes:
         inner: refuses what ends the transaction.
@@ -111,7 +123,9 @@ class Classes:
         members["__module__"] = kind.__module__
         self.inner: type = type(kind.__name__, (kind,), members)
         self.in_place: type = type(kind.__name__, (kind,), {**members, "pgconn": property(_noted_handle)})
-        self.outer: type = type(kind.__name__, (self.in_place,), {"execute": _executing(kind, factory), "__module__": kind.__module__})
+        self.outer: type = type(
+            kind.__name__, (self.in_place,), {"execute": _executing(kind, factory), "__module__": kind.__module__}
+        )
 
 
 @cache
@@ -148,7 +162,10 @@ def _noted_handle(self: Any) -> Any:
 
 
 def asked_by_handler(depth: int) -> bool:
-    """Return whether a handler's own code asks, and not the driver's or rowpost's. `depth` counts the functions up to the one that asks."""
+    """Return whether a handler's own code asks, and not the driver's or rowpost's.
+
+    `depth` counts the functions up to the one that asks.
+    """
     module = sys._getframe(depth).f_globals
     if id(module) in _own_modules:
         return False

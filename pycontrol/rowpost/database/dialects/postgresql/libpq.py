@@ -1,8 +1,8 @@
 """The hot path on PostgreSQL: prepared calls straight through libpq, in binary, one blocking wait a round trip.
 
 psycopg's cursors wait without blocking, adapt every value by its type and keep books; around a durable commit that
-costs a third of a one-by-one send (benchmarks, workload calls). The contract knows every type already, so that a call here
-is: encode, PQexecPrepared, decode. Errors are psycopg's own.
+costs a third of a one-by-one send (benchmarks, workload calls). The contract knows every type already, so that a call
+here is: encode, PQexecPrepared, decode. Errors are psycopg's own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PipelineStatus
 
 from rowpost.database.moments import moment
 
-__all__ = ["PreparedCall", "call", "call_all", "call_unconverted", "command", "forget_prepared", "keeps_prepared", "pack_array", "pack_bigint"]
+__all__ = [
+    "PreparedCall",
+    "call",
+    "call_all",
+    "call_unconverted",
+    "command",
+    "forget_prepared",
+    "keeps_prepared",
+    "pack_array",
+    "pack_bigint",
+]
 
 _INT4, _INT8 = struct.Struct("!i"), struct.Struct("!q")
 _ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
@@ -98,7 +108,8 @@ def call(connection: psycopg.Connection, statement: PreparedCall, encoding: str 
 
 
 def call_unconverted(connection: psycopg.Connection, statement: PreparedCall, before: Sequence[bytes]) -> list[Any]:
-    r"""Begin a transaction and execute a statement whose texts the server cannot convert to UTF-8; bytes that are no text become `\xfc`.
+    r"""Begin a transaction and execute a statement whose texts the server cannot convert to UTF-8; bytes that are no
+    text become `\xfc`.
 
     Args:
         before: the commands that begin the transaction, which stays open.
@@ -108,9 +119,14 @@ def call_unconverted(connection: psycopg.Connection, statement: PreparedCall, be
     """
     for text in before:
         command(connection, text)
-    command(connection, b"SELECT pg_catalog.set_config('client_encoding', pg_catalog.current_setting('server_encoding'), true)")
+    command(
+        connection,
+        b"SELECT pg_catalog.set_config('client_encoding', pg_catalog.current_setting('server_encoding'), true)",
+    )
     encoding = connection.info.encoding
-    rows = call(connection, statement, "utf-8" if encoding == "ascii" else encoding)  # SQL_ASCII holds what clients sent
+    rows = call(
+        connection, statement, "utf-8" if encoding == "ascii" else encoding
+    )  # SQL_ASCII holds what clients sent
     command(connection, b"SET LOCAL client_encoding TO 'UTF8'")
     return rows
 
@@ -246,7 +262,9 @@ def forget_prepared(connection: psycopg.Connection) -> None:
 
 
 def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
-    """Return the name under which a statement is prepared; None on a connection that was lent: there it is parsed each time."""
+    """Return the name under which a statement is prepared; None on a connection that was lent: there it is parsed each
+    time.
+    """
     if connection.pgconn.pipeline_status != PipelineStatus.OFF:
         raise psycopg.ProgrammingError("The connection is inside psycopg's pipeline(): leave it before calling rowpost")
     names = _prepared.get(connection)
@@ -262,12 +280,14 @@ def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
 
 
 def _check_encoding(pgconn: Any) -> None:
-    """Refuse a lent connection whose texts are not UTF-8, as rowpost's are: they would be stored as other characters, without an error."""
+    """Refuse a lent connection whose texts are not UTF-8, as rowpost's are: they would be stored as other characters,
+    without an error.
+    """
     encoding = (pgconn.parameter_status(b"client_encoding") or b"UTF8").decode()
     if encoding != "UTF8":
         raise psycopg.NotSupportedError(
-            f"The lent connection has client_encoding {encoding}, and rowpost reads and writes UTF-8. Nothing was read or written. "
-            "Open it with client_encoding=utf8, or execute on it: SET client_encoding TO 'UTF8'"
+            f"The lent connection has client_encoding {encoding}, and rowpost reads and writes UTF-8. Nothing was read "
+            "or written. Open it with client_encoding=utf8, or execute on it: SET client_encoding TO 'UTF8'"
         )
 
 
@@ -277,7 +297,8 @@ def _check(pgconn: Any, result: Any) -> None:
 
 
 def _error(pgconn: Any, result: Any) -> psycopg.Error:
-    # libpq may call a connection intact although it could not send: every error of the server has a code, libpq's own have none
+    # libpq may call a connection intact although it could not send: every error of the server has a code, libpq's own
+    # have none
     if result.error_field(DiagnosticField.SQLSTATE):
         return error_from_result(result)
     if pgconn.status == ConnStatus.BAD:  # begins with what the server said before it closed the connection
@@ -291,7 +312,9 @@ def _rows(result: Any, statement: PreparedCall, encoding: str = "utf-8") -> list
     get, rows = result.get_value, range(result.ntuples)
     columns = []
     for column, kind in enumerate(statement.result_types):
-        decode = DECODE[kind] if encoding == "utf-8" or DECODE[kind] is not bytes.decode else partial(_readable, encoding)
+        decode = (
+            DECODE[kind] if encoding == "utf-8" or DECODE[kind] is not bytes.decode else partial(_readable, encoding)
+        )
         try:
             columns.append([None if (data := get(row, column)) is None else decode(data) for row in rows])
         except UnicodeDecodeError:  # of a column of texts: the others of its rows are readable
@@ -300,7 +323,10 @@ def _rows(result: Any, statement: PreparedCall, encoding: str = "utf-8") -> list
 
 
 def _readable(encoding: str, data: bytes) -> str:
-    r"""Return a text whose bytes that are no character stand as `\xfc`. No JSON has this escape: such headers are corrupt."""
+    r"""Return a text whose bytes that are no character stand as `\xfc`.
+
+    No JSON has this escape: such headers are corrupt.
+    """
     return bytes(data).decode(encoding, "backslashreplace")
 
 

@@ -1,10 +1,10 @@
 """Check that a pooler in front of PostgreSQL, such as PgBouncer, gives each client a session of the server to itself.
 
-rowpost's own connections need a session: for prepared statements, for LISTEN, and for the locks of sessions that elect one
-consumer or one process. If several clients share a session, the server gives such a lock to all of them.
+rowpost's own connections need a session: for prepared statements, for LISTEN, and for the locks of sessions that elect
+one consumer or one process. If several clients share a session, the server gives such a lock to all of them.
 
-A pooler does not say how it is configured. Therefore a second connection begins a transaction: in PgBouncer's transaction mode
-it gets the session that the first connection has just used, and in statement mode it gets an error.
+A pooler does not say how it is configured. Therefore a second connection begins a transaction: in PgBouncer's
+transaction mode it gets the session that the first connection has just used, and in statement mode it gets an error.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ from rowpost.errors import UnsupportedServer
 __all__ = ["SHARED", "check_sessions", "is_pooled"]
 
 _REMEDY = (
-    "Nothing was changed: set the pooler's pool_mode to session for this database, or name the server's own address in the url. "
-    "docs/guides/poolers-and-replicas.md explains it."
+    "Nothing was changed: set the pooler's pool_mode to session for this database, or name the server's own address "
+    "in the url. docs/guides/poolers-and-replicas.md explains it."
 )
 SHARED = (
-    "A pooler shares the sessions of the server between its clients (PgBouncer's transaction mode). rowpost needs a session for each "
-    f"of its connections: for prepared statements, for LISTEN, and for locks that elect one consumer. {_REMEDY}"
+    "A pooler shares the sessions of the server between its clients (PgBouncer's transaction mode). rowpost needs a "
+    "session for each of its connections: for prepared statements, for LISTEN, and for locks that elect one consumer. "
+    f"{_REMEDY}"
 )
 _NO_TRANSACTIONS = (
-    "A pooler allows no transactions of several statements (PgBouncer's statement mode), so that no message could be received or "
-    f"sent in one commit with other data. {_REMEDY}"
+    "A pooler allows no transactions of several statements (PgBouncer's statement mode), so that no message could be "
+    f"received or sent in one commit with other data. {_REMEDY}"
 )
 #: Other clients may take a session in between, so that one round can miss the transaction mode.
 _ROUNDS = 10
 
 
 def is_pooled(connection: psycopg.Connection) -> bool:
-    """Return whether a pooler answers: it names another process when it accepts a client than the one that runs statements."""
+    """Return whether a pooler answers: it names another process when it accepts a client than the one that runs
+    statements.
+    """
     return _process(connection) != connection.info.backend_pid
 
 

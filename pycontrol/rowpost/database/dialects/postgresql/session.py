@@ -1,15 +1,17 @@
 """Open every connection of rowpost's own to PostgreSQL, with the session settings that the protocol depends on.
 
-The defaults of a session come from the server, the database, the role and the client's environment. rowpost assumes nothing about
-them: `open_connection` is the only place that connects, and it sets what `SETTINGS` lists. A connection that the caller opened and
-lends keeps its settings.
+The defaults of a session come from the server, the database, the role and the client's environment. rowpost assumes
+nothing about them: `open_connection` is the only place that connects, and it sets what `SETTINGS` lists. A connection
+that the caller opened and lends keeps its settings.
 
-The settings travel in the startup packet: they cost no round trip, and RESET ALL goes back to them. The options of the URL or of
-PGOPTIONS stay, apart from these settings. A session needs a SET instead, which is repeated after each RESET ALL, in three cases:
+The settings travel in the startup packet: they cost no round trip, and RESET ALL goes back to them. The options of the
+URL or of PGOPTIONS stay, apart from these settings. A session needs a SET instead, which is repeated after each RESET
+ALL, in three cases:
 
 - A pooler refuses or ignores `options`, and its server connection may have settings of another client.
 - The URL names a service: libpq reads its options, and they would be lost.
-- PGTZ or PGDATESTYLE take precedence over `options`. The server reports these settings, so that the check costs nothing.
+- PGTZ or PGDATESTYLE take precedence over `options`. The server reports these settings, so that the check costs
+  nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ __all__ = ["SETTINGS", "by_command", "check_version", "open_connection", "reset"
 
 #: what the protocol depends on, apart from `client_encoding` and DateStyle
 SETTINGS = {
-    "default_transaction_isolation": "read committed",  # the error queue moves a message that a second connection has counted
+    # the error queue moves a message that a second connection has counted
+    "default_transaction_isolation": "read committed",
     "TimeZone": "UTC",  # a time that a session converts or renders is the same for everybody
     "IntervalStyle": "postgres",  # psycopg reads no other one
     "bytea_output": "hex",  # bytes that are rendered as text have one form
@@ -42,11 +45,23 @@ SETTINGS = {
 _ENCODING = "UTF8"
 #: the order of day and month is not the protocol's: this setting keeps it, and no startup packet can
 _ISO_DATES = "SET DateStyle = ISO"
-_ALL = "; ".join([f"SET client_encoding = '{_ENCODING}'", _ISO_DATES, *(f"SET {name} = '{value}'" for name, value in SETTINGS.items())])
+_ALL = "; ".join(
+    [
+        f"SET client_encoding = '{_ENCODING}'",
+        _ISO_DATES,
+        *(f"SET {name} = '{value}'" for name, value in SETTINGS.items()),
+    ]
+)
 _OLDEST = 14
 _CONNECT_TIMEOUT = 10  # seconds
-# A silent network is noticed within about half a minute, whether data are under way (tcp_user_timeout) or not (keepalives).
-_TCP = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 30_000}  # seconds; milliseconds
+# A silent network is noticed within about half a minute, whether data are under way (tcp_user_timeout) or not
+# (keepalives).
+_TCP = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}  # seconds; milliseconds
 #: how poolers refuse `options`, and servers older than the supported ones a setting that they do not have
 _REFUSES_OPTIONS = re.compile(r"startup parameter|command-line options|configuration parameter", re.IGNORECASE)
 #: URLs whose sessions take no settings from the startup packet
@@ -96,7 +111,9 @@ def _connect(url: str, named: dict[str, Any], given: dict[str, Any]) -> psycopg.
 
 
 def _startup_options(named: dict[str, Any]) -> str:
-    """Return libpq's `options` with the protocol's settings behind those of the URL's parameters or of PGOPTIONS: the last one counts."""
+    """Return libpq's `options` with the protocol's settings behind those of the URL's parameters or of PGOPTIONS: the
+    last one counts.
+    """
     theirs = named.get("options") or os.environ.get("PGOPTIONS", "")
     ours = ("-c {}={}".format(name, value.replace(" ", r"\ ")) for name, value in SETTINGS.items())
     return " ".join(filter(None, (theirs, *ours)))
@@ -125,13 +142,15 @@ def check_version(number: int) -> None:
     """
     if number < _OLDEST * 10_000:
         raise UnsupportedServer(
-            f"The server is PostgreSQL {number // 10_000}.{number % 10_000}; rowpost needs PostgreSQL {_OLDEST} or newer. "
-            "Nothing was changed: upgrade the server, or name another one in the environment's url."
+            f"The server is PostgreSQL {number // 10_000}.{number % 10_000}; rowpost needs PostgreSQL {_OLDEST} or "
+            "newer. Nothing was changed: upgrade the server, or name another one in the environment's url."
         )
 
 
 def by_command(connection: psycopg.Connection, url: str) -> None:
-    """Set the settings by a command, here and on all later connections of the URL: a pooler answers, and may ignore the startup packet."""
+    """Set the settings by a command, here and on all later connections of the URL: a pooler answers, and may ignore the
+    startup packet.
+    """
     _by_command.add(url)
     _set(connection, _ALL)
 

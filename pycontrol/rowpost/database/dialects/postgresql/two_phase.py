@@ -64,8 +64,8 @@ def open_participant(name: str, url: str, application_name: str) -> Participant:
     if row is None or int(row[0]) == 0:
         connection.close()
         raise SettingsError(
-            f"The server of the participant {name!r} prepares no transactions: its max_prepared_transactions is 0. Set it "
-            "to 64 (at least as many as there are workers) in postgresql.conf and restart that server."
+            f"The server of the participant {name!r} prepares no transactions: its max_prepared_transactions is 0. Set "
+            "it to 64 (at least as many as there are workers) in postgresql.conf and restart that server."
         )
     connection.autocommit = False
     return participant
@@ -133,7 +133,9 @@ class Participant:
         with self.translated("asked for prepared transactions"):
             found = self.connection.tpc_recover()
         here = self.connection.info.dbname
-        return [Prepared(str(x), x.prepared, x.owner or "") for x in found if x.database == here and x.prepared is not None]
+        return [
+            Prepared(str(x), x.prepared, x.owner or "") for x in found if x.database == here and x.prepared is not None
+        ]
 
     def resolve(self, gid: str, *, commit: bool) -> bool:
         """End a prepared transaction that a coordinator left; False where somebody else does so at the same time."""
@@ -159,7 +161,9 @@ class Participant:
         except psycopg.Error as error:
             said = " ".join(str(error).split())
             hint = " (see max_prepared_transactions)" if error.sqlstate == "53400" else ""
-            raise ParticipantFailed(f"The transaction at the participant {self.name!r} could not be {what}: {said}{hint}") from error
+            raise ParticipantFailed(
+                f"The transaction at the participant {self.name!r} could not be {what}: {said}{hint}"
+            ) from error
 
 
 def _xid(gid: str) -> psycopg.Xid:
@@ -178,8 +182,8 @@ def coordinator_id(home: str) -> str:
 def transaction_prefix(home: str, queue_key: str) -> str:
     """How the identifiers of all transactions begin that messages of a queue cause.
 
-    Only a login that may receive from the queue can record a decision for it, so the queue is part of the identifier: a decision of
-    another queue does not count.
+    Only a login that may receive from the queue can record a decision for it, so the queue is part of the identifier: a
+    decision of another queue does not count.
 
     >>> transaction_prefix("7437216574839920312.16384", "Sales")
     'rowpost_5649576a09be_8de4e0ea_'

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pyodbc
 
 __all__ = [
-    "COMPATIBILITY", "DATABASE", "EXECUTABLE", "MISSING", "OWNERS", "OWNER_LOGIN", "check_compatibility", "checks", "describe", "describe_owner",
+    "COMPATIBILITY", "DATABASE", "EXECUTABLE", "MISSING", "OWNERS", "OWNER_LOGIN", "check_compatibility", "checks",
+    "describe", "describe_owner",
 ]  # fmt: skip
 
 #: the rendered names of the procedures in a JSON array that the login may execute
@@ -28,17 +29,19 @@ EXECUTABLE = (
 DATABASE = "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(20)), QUOTENAME(USER_NAME());"
 #: the database's compatibility level; Babelfish says 120 and has no levels
 COMPATIBILITY = (
-    "SELECT CASE WHEN SERVERPROPERTY('babelfish') IS NULL THEN d.compatibility_level END FROM sys.databases AS d WHERE d.name = DB_NAME();"
+    "SELECT CASE WHEN SERVERPROPERTY('babelfish') IS NULL THEN d.compatibility_level END FROM sys.databases AS d WHERE "
+    "d.name = DB_NAME();"
 )
 _LOWEST_LEVEL = 130  # the first with OPENJSON
 #: the schemas with their owners, quoted
 OWNERS = "SELECT s.name, QUOTENAME(USER_NAME(s.principal_id)) FROM sys.schemas AS s;"
-#: whether the owner of the database, dbo, is a login of this server: not on Azure SQL Database, whose logins are in another database
+#: whether the owner of the database, dbo, is a login of this server: not on Azure SQL Database, whose logins are in
+#: another database
 OWNER_LOGIN = """
 SELECT CASE WHEN CAST(SERVERPROPERTY('EngineEdition') AS int) <> 5 AND p.sid IS NOT NULL AND SUSER_SNAME(p.sid) IS NULL THEN 0 ELSE 1 END
 FROM sys.database_principals AS p
 WHERE p.name = N'dbo';
-"""
+"""  # noqa: E501
 #: the rights that apply needs in the database and the login does not have
 MISSING = """
 SELECT w.name
@@ -46,7 +49,7 @@ FROM (VALUES (N'CREATE TABLE'), (N'CREATE PROCEDURE'), (N'CREATE FUNCTION'), (N'
 WHERE HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', w.name) = 0
   AND (w.name <> N'CREATE SCHEMA' OR SCHEMA_ID(N'rowpost') IS NULL)
   AND (w.name <> N'CREATE ROLE' OR DATABASE_PRINCIPAL_ID(N'rowpost_endpoint') IS NULL);
-"""
+"""  # noqa: E501
 
 
 def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Check]:
@@ -63,29 +66,45 @@ def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Ch
     except UnsupportedServer as error:
         yield Check("compatibility level", "bad", str(error))
     yield from describe(updateability, login, missing, owners, schemas)
-    yield from describe_owner(bool(connection.execute(OWNER_LOGIN).fetchval()), connection.getinfo(load_pyodbc().SQL_DATABASE_NAME))
+    yield from describe_owner(
+        bool(connection.execute(OWNER_LOGIN).fetchval()), connection.getinfo(load_pyodbc().SQL_DATABASE_NAME)
+    )
 
 
 def describe_owner(is_login: bool, database: str) -> Iterator[Check]:
-    """Say what it means if the owner of the database is no login of the server: EXECUTE AS OWNER fails with 15517 or 15404."""
+    """Say what it means if the owner of the database is no login of the server:
+
+    EXECUTE AS OWNER fails with 15517 or 15404.
+    """
     if is_login:
         yield Check("owner of the database", "ok", "a login of this server")
         return
-    found = "no login of this server, as after a restore or on another replica: queue metrics and maintenance fail with error 15517"
+    found = (
+        "no login of this server, as after a restore or on another replica: queue metrics and maintenance fail with "
+        "error 15517"
+    )
     name = database.replace("]", "]]")
-    yield Check("owner of the database", "bad", found, f"an administrator runs: ALTER AUTHORIZATION ON DATABASE::[{name}] TO [sa];")
+    yield Check(
+        "owner of the database",
+        "bad",
+        found,
+        f"an administrator runs: ALTER AUTHORIZATION ON DATABASE::[{name}] TO [sa];",
+    )
 
 
 def check_compatibility(level: int | None) -> None:
     """Check a database's compatibility level; None on an engine that has none. Raises UnsupportedServer."""
     if level is not None and level < _LOWEST_LEVEL:
         raise UnsupportedServer(
-            f"The database has compatibility level {level}, and rowpost needs {_LOWEST_LEVEL} or higher, for OPENJSON. Nothing was changed. "
-            f"An administrator runs: ALTER DATABASE CURRENT SET COMPATIBILITY_LEVEL = {_LOWEST_LEVEL};"
+            f"The database has compatibility level {level}, and rowpost needs {_LOWEST_LEVEL} or higher, for OPENJSON. "
+            "Nothing was changed. An administrator runs: ALTER DATABASE CURRENT SET COMPATIBILITY_LEVEL = "
+            f"{_LOWEST_LEVEL};"
         )
 
 
-def describe(updateability: str, login: str, missing: Sequence[str], owners: dict[str, str], schemas: Sequence[str]) -> Iterator[Check]:
+def describe(
+    updateability: str, login: str, missing: Sequence[str], owners: dict[str, str], schemas: Sequence[str]
+) -> Iterator[Check]:
     """Say what the server's answers mean. `login` and the owners of schemas in `owners` are quoted."""
     if updateability == "READ_ONLY":
         advice = "name the primary in the url, and no ApplicationIntent=ReadOnly"
@@ -96,11 +115,19 @@ def describe(updateability: str, login: str, missing: Sequence[str], owners: dic
     if missing:
         rights = ", ".join(missing)
         advice = f"an administrator runs: GRANT {rights} TO {login};"
-        yield Check("rights to deploy", "bad" if owner is None else "note", f"this login lacks {rights}, which apply needs", advice)
+        yield Check(
+            "rights to deploy",
+            "bad" if owner is None else "note",
+            f"this login lacks {rights}, which apply needs",
+            advice,
+        )
     else:
         yield Check("rights to deploy", "ok", "this login may create what apply creates")
     others = [name for name in schemas if owner is not None and owners.get(name, owner) != owner]
     if others:
-        found = f"{owner} owns the schema rowpost, and not {', '.join(others)}: a login that may only execute procedures is refused"
+        found = (
+            f"{owner} owns the schema rowpost, and not {', '.join(others)}: a login that may only execute procedures "
+            "is refused"
+        )
         advice = f"an administrator runs: ALTER AUTHORIZATION ON SCHEMA::rowpost TO {owners[others[0]]};"
         yield Check("owner of rowpost", "bad", found, advice)

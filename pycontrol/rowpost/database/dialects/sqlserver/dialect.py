@@ -2,11 +2,13 @@
 
 The driver is looked for on the system (18, 17, FreeTDS) and then in the wheel mssql-python-odbc, so that pip alone
 makes a working client. What has parameters runs as a procedure call of its own (sp_prepexec), which must end with as
-many transactions as it began with, or the server raises error 266. Therefore BEGIN and COMMIT are in one batch with the calls
-between them if both are needed. BEGIN is in one batch with calls that need no parameters, and is otherwise sent alone.
+many transactions as it began with, or the server raises error 266. Therefore BEGIN and COMMIT are in one batch with the
+calls between them if both are needed. BEGIN is in one batch with calls that need no parameters, and is otherwise sent
+alone.
 
-A text is the same for each call, or the server would compile and cache every one: row versions, texts and bodies are parameters.
-Counts and flags have few values and are part of the text. Nulls are too: see `session`, which also keeps the statements.
+A text is the same for each call, or the server would compile and cache every one: row versions, texts and bodies are
+parameters. Counts and flags have few values and are part of the text. Nulls are too: see `session`, which also keeps
+the statements.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SQLServer", "check_version"]
 
-#: the driver's type of each parameter, from the header sqlext.h: pyodbc has them too, but is imported at the connection only
+#: the driver's type of each parameter, from the header sqlext.h: pyodbc has them too, but is imported at the connection
+#: only
 _WVARCHAR, _VARBINARY, _GUID, _INTEGER, _BIGINT, _BIT = -9, -3, -11, 4, -5, -7
 _SIZES = {
     "text": (_WVARCHAR, 0, 0),
@@ -61,9 +64,10 @@ _CONNECT_TIMEOUT = 10  # seconds
 _CHUNK_ROWS = 5000
 _OLDEST, _AZURE = (13, 0, 4001), 12  # 2016 SP1, the first with CREATE OR ALTER; Azure's major version
 
-# With autocommit off, Microsoft's driver begins a transaction before the next statement, whatever it is. Other drivers set
-# IMPLICIT_TRANSACTIONS ON: then a SELECT that reads a table begins one, and a SELECT of a value does not (SET IMPLICIT_TRANSACTIONS,
-# Remarks). TOP (1) reads a row; a condition that never holds may be compiled to a plan that reads nothing.
+# With autocommit off, Microsoft's driver begins a transaction before the next statement, whatever it is. Other drivers
+# set IMPLICIT_TRANSACTIONS ON: then a SELECT that reads a table begins one, and a SELECT of a value does not (SET
+# IMPLICIT_TRANSACTIONS, Remarks). TOP (1) reads a row; a condition that never holds may be compiled to a plan that
+# reads nothing.
 _JOIN = "SELECT TOP (1) @@TRANCOUNT FROM sys.schemas AS s;"
 
 
@@ -101,17 +105,25 @@ class SQLServer:
         text = self._exec(procedure, key, ((name, "?") for name, _ in own))
         return statement_of(self.name, procedure, queue, key, text, tuple(_SIZES[kind] for _, kind in own))
 
-    def execute(self, session: PyodbcSession, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
+    def execute(
+        self, session: PyodbcSession, statement: Statement, arguments: dict[str, Any], begin: Begin
+    ) -> list[Any]:
         return self.execute_all(session, [(statement, arguments)], begin, False)[0]
 
-    def execute_all(self, session: PyodbcSession, calls: Sequence[Call], begin: Begin, commit: Commit) -> list[list[Any]]:
+    def execute_all(
+        self, session: PyodbcSession, calls: Sequence[Call], begin: Begin, commit: Commit
+    ) -> list[list[Any]]:
         batches = batched(calls)
         undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; "
         if begin and len(batches) == 1 and commit:
             return self._run(session, batches[0], f"{BEGIN[begin]};", COMMIT[commit], undo=undo)
         if begin and len(batches) == 1 and is_plain(batches[0]):
             return self._run(
-                session, batches[0], opening(begin, session.first, reads_state=session.reads_state), undo=undo, reads_state=session.reads_state
+                session,
+                batches[0],
+                opening(begin, session.first, reads_state=session.reads_state),
+                undo=undo,
+                reads_state=session.reads_state,
             )
         if begin:
             found = session.run(opening(begin, session.first, reads_state=session.reads_state))
@@ -125,9 +137,17 @@ class SQLServer:
         return results
 
     def _run(
-        self, session: PyodbcSession, calls: Sequence[Call], head: str, tail: str = "", *, undo: str = "", reads_state: bool = False
+        self,
+        session: PyodbcSession,
+        calls: Sequence[Call],
+        head: str,
+        tail: str = "",
+        *,
+        undo: str = "",
+        reads_state: bool = False,
     ) -> list[list[Any]]:
-        """Make calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it.
+        """Make calls in one round trip, between two statements; an error of any of them goes through `undo` and ends
+        it.
 
         With `reads_state`, the first result is the session's state.
         """
@@ -137,7 +157,13 @@ class SQLServer:
         if head:
             # A call that finds no procedure, or no right to it, does not end a batch: without TRY the next would run.
             text = f"BEGIN TRY {text} END TRY BEGIN CATCH {undo}THROW; END CATCH;"
-        found = iter(session.run(text, [size for _, sizes, _ in spoken for size in sizes], [value for *_, values in spoken for value in values]))
+        found = iter(
+            session.run(
+                text,
+                [size for _, sizes, _ in spoken for size in sizes],
+                [value for *_, values in spoken for value in values],
+            )
+        )
         if reads_state:
             (state,) = next(found)
             _restore(session, SessionState(*state))
@@ -151,18 +177,31 @@ class SQLServer:
         given = ((name, self.literal(arguments.get(name))) for name, _ in statement.parameters)
         return self._exec(statement.procedure, statement.key, given)
 
-    def _with_parameters(self, statement: Statement, arguments: dict[str, Any]) -> tuple[str, Sequence[Any], Sequence[Any]]:
-        """Return the text of a call with a mark for each value that is not null, the driver's types of these values, and the values."""
+    def _with_parameters(
+        self, statement: Statement, arguments: dict[str, Any]
+    ) -> tuple[str, Sequence[Any], Sequence[Any]]:
+        """Return the text of a call with a mark for each value that is not null, the driver's types of these values,
+        and the values.
+        """
         values = values_of(statement, arguments)
         if None not in values:
             return statement.text, statement.sizes, values
         names = [name for each in statement.procedure.parameters_on(self.name) for name, _ in physical(each)]
-        text = self._exec(statement.procedure, statement.key, zip(names, ("NULL" if value is None else "?" for value in values), strict=True))
+        text = self._exec(
+            statement.procedure,
+            statement.key,
+            zip(names, ("NULL" if value is None else "?" for value in values), strict=True),
+        )
         sizes = [size for size, value in zip(statement.sizes, values, strict=True) if value is not None]
         return text, sizes, [value for value in values if value is not None]
 
     def stream(
-        self, session: PyodbcSession, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+        self,
+        session: PyodbcSession,
+        statement: Statement,
+        arguments: dict[str, Any],
+        columns: Sequence[str],
+        chunk_bytes: int,
     ) -> Iterator[list[tuple[Any, ...]]]:
         with closing(session.connection.cursor()) as cursor:
             cursor.setinputsizes(list(statement.sizes))
@@ -193,9 +232,9 @@ class SQLServer:
             return False
         if not connection.execute(_JOIN).fetchval():
             raise DatabaseError(
-                "The lent connection has autocommit off, but no transaction: a COMMIT or ROLLBACK in T-SQL has probably ended the one "
-                "that its driver had begun. Call commit() or rollback() of the connection instead of these statements, or lend a "
-                "connection with autocommit=True."
+                "The lent connection has autocommit off, but no transaction: a COMMIT or ROLLBACK in T-SQL has "
+                "probably ended the one that its driver had begun. Call commit() or rollback() of the connection "
+                "instead of these statements, or lend a connection with autocommit=True."
             )
         return True
 
@@ -239,7 +278,9 @@ class SQLServer:
         return bool(connection.closed)
 
     def clock(self, connection: pyodbc.Connection) -> float:
-        milliseconds = connection.execute("SELECT DATEDIFF_BIG(millisecond, '1970-01-01', SYSUTCDATETIME());").fetchval()
+        milliseconds = connection.execute(
+            "SELECT DATEDIFF_BIG(millisecond, '1970-01-01', SYSUTCDATETIME());"
+        ).fetchval()
         return float(milliseconds) / 1000
 
     def session_limits(self, connection: pyodbc.Connection) -> list[str]:
@@ -264,7 +305,9 @@ class SQLServer:
         return []
 
     def reset_session(self, session: PyodbcSession, changed: Collection[str]) -> None:
-        """Let the next BEGIN, or the next check whether the transaction is intact, read the session's state and restore it."""
+        """Let the next BEGIN, or the next check whether the transaction is intact, read the session's state and restore
+        it.
+        """
         session.lent = True
 
     def limit_lock_waits(self, connection: pyodbc.Connection, milliseconds: int | None) -> None:
@@ -275,14 +318,23 @@ class SQLServer:
         connection.timeout = -(milliseconds // -1000)
 
     def executable(self, connection: pyodbc.Connection, procedures: Sequence[str]) -> set[str]:
-        return {name for (name,) in connection.execute(server_checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()}
+        return {
+            name for (name,) in connection.execute(server_checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()
+        }
 
     def driver_error(self) -> type[Exception]:
         error: type[Exception] = load_pyodbc().Error
         return error
 
-    def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]) -> NoGuard:
-        """pyodbc's connections take no attributes: what a handler did is found afterwards, and a use after its end is not."""
+    def guard(
+        self,
+        connection: pyodbc.Connection,
+        refuse: Callable[[str], NoReturn] | None,
+        refuse_late: Callable[[Any], NoReturn],
+    ) -> NoGuard:
+        """pyodbc's connections take no attributes: what a handler did is found afterwards, and a use after its end is
+        not.
+        """
         return _AfterwardsGuard()
 
     def database_name(self, connection: pyodbc.Connection) -> str:
@@ -322,8 +374,8 @@ def _restore(session: PyodbcSession, now: SessionState) -> None:
     session.first = session.first or now
     if not _is_restored(session, session.first, now):
         raise DatabaseUnavailable(
-            "A handler has changed its session, and what it changed cannot be set back, such as by EXECUTE AS with NO REVERT. The connection "
-            "is given up, and the message is received on another one."
+            "A handler has changed its session, and what it changed cannot be set back, such as by EXECUTE AS with NO "
+            "REVERT. The connection is given up, and the message is received on another one."
         )
 
 
@@ -344,8 +396,8 @@ def check_version(version: str, is_azure: Callable[[], bool]) -> None:
     parts = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal()) or (0,)
     if parts < _OLDEST and not (parts[0] == _AZURE and is_azure()):
         raise UnsupportedServer(
-            f"The server is SQL Server {version}; rowpost needs SQL Server 2016 SP1 (13.0.4001) or newer, or Azure SQL. "
-            "Nothing was changed: upgrade the server, or name another one in the environment's url."
+            f"The server is SQL Server {version}; rowpost needs SQL Server 2016 SP1 (13.0.4001) or newer, or Azure "
+            "SQL. Nothing was changed: upgrade the server, or name another one in the environment's url."
         )
 
 

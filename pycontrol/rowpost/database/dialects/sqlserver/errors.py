@@ -38,8 +38,27 @@ _FULL = {1105, 9002, 40544}
 _FILES, _UPGRADE = 945, 18401
 #: the session is another one, and does not know the statements that the driver has prepared: nothing was executed
 _PREPARED = {586, 8179}
-#: the connection, a shutdown (596, 6005), a failover or throttling of Azure SQL (40xxx, 42xxx, 49xxx), and all of the above
-UNAVAILABLE = {64, 233, 596, 6005, 10053, 10054, 10060, 40143, 40197, 40501, 40540, 40613, 42108, 42109, 49918, 49919, 49920}
+#: the connection, a shutdown (596, 6005), a failover or throttling of Azure SQL (40xxx, 42xxx, 49xxx), and all of the
+#: above
+UNAVAILABLE = {
+    64,
+    233,
+    596,
+    6005,
+    10053,
+    10054,
+    10060,
+    40143,
+    40197,
+    40501,
+    40540,
+    40613,
+    42108,
+    42109,
+    49918,
+    49919,
+    49920,
+}
 UNAVAILABLE |= {*_REPLICA, *_LIMITS, *_SESSION_LIMITS, *_FULL, *_PREPARED, _FILES, _UPGRADE}
 LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
 #: locks or memory that the server does not have at the moment
@@ -73,22 +92,45 @@ _SENTENCES: dict[type[RowpostError], str] = {
 }
 _AGAIN = "Workers connect again by themselves; run a command again after a while."
 _WHAT_TO_DO: dict[int, str] = {
-    **dict.fromkeys(_REPLICA, "The url must lead to the primary: name the listener of the availability group, and no "
-                    f"ApplicationIntent=ReadOnly. After a failover: {_AGAIN}"),
+    **dict.fromkeys(
+        _REPLICA,
+        "The url must lead to the primary: name the listener of the availability group, and no "
+        f"ApplicationIntent=ReadOnly. After a failover: {_AGAIN}",
+    ),
     **dict.fromkeys(_LIMITS, "Run fewer workers, or choose a larger service tier: see docs/guides/azure-sql.md."),
-    **dict.fromkeys(_SESSION_LIMITS, "The server ended the session. Make the transaction smaller: fewer messages a batch (worker: batch)."),
-    9002: "Nothing was stored. An administrator backs the transaction log up or enlarges it: log_reuse_wait_desc in sys.databases says "
-          "what keeps it from being reused.",
-    1105: "Nothing was stored. An administrator adds space to the filegroup, or removes messages of audit and error queues.",
+    **dict.fromkeys(
+        _SESSION_LIMITS,
+        ("The server ended the session. Make the transaction smaller: fewer messages a batch (worker: batch)."),
+    ),
+    9002: (
+        "Nothing was stored. An administrator backs the transaction log up or enlarges it: log_reuse_wait_desc in "
+        "sys.databases says what keeps it from being reused."
+    ),
+    1105: (
+        "Nothing was stored. An administrator adds space to the filegroup, or removes messages of audit and error "
+        "queues."
+    ),
     40544: "Nothing was stored. Enlarge the database, or remove messages of audit and error queues.",
     _FILES: "An administrator reads the server's error log: files, disk space or memory of the database are missing.",
     _UPGRADE: f"The server runs scripts of its own upgrade. {_AGAIN}",
-    701: "The server has too little memory at the moment: run it again. If that lasts, an administrator looks at its memory.",
-    8645: "The server has too little memory at the moment: run it again. If that lasts, an administrator looks at its memory grants.",
-    1204: "The server has no memory for locks at the moment: run it again. If that lasts, use smaller batches (worker: batch).",
-    **dict.fromkeys(_OWNER, "The owner of the database has no login on this server, as after a restore or on another replica. An administrator "
-                    "runs: ALTER AUTHORIZATION ON DATABASE::[DATABASE] TO [sa]; and rowpost doctor checks it."),
-}  # fmt: skip
+    701: (
+        "The server has too little memory at the moment: run it again. If that lasts, an administrator looks at its "
+        "memory."
+    ),
+    8645: (
+        "The server has too little memory at the moment: run it again. If that lasts, an administrator looks at its "
+        "memory grants."
+    ),
+    1204: (
+        "The server has no memory for locks at the moment: run it again. If that lasts, use smaller batches (worker: "
+        "batch)."
+    ),
+    **dict.fromkeys(
+        _OWNER,
+        "The owner of the database has no login on this server, as after a restore or on another replica. An "
+        "administrator runs: ALTER AUTHORIZATION ON DATABASE::[DATABASE] TO [sa]; and rowpost doctor checks it.",
+    ),
+}
 
 
 def translate(error: Exception, statement: Statement | None = None) -> RowpostError:
@@ -102,9 +144,18 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     where = where_in(statement)
     if number - _CATALOGUE_BASE in CATALOGUE:
         return CATALOGUE[number - _CATALOGUE_BASE](said + where)
-    if number == _NO_SCHEMA or (number > 1e7 and said.startswith('schema "') and not said.endswith('rowpost" does not exist')):
-        return DatabaseError(f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the environment's file")
-    if number in (_NO_PROCEDURE, _NO_TABLE) or (number == _NO_COLUMN and is_of_saga(statement)) or (number > 1e7 and "does not exist" in said):
+    if number == _NO_SCHEMA or (
+        number > 1e7 and said.startswith('schema "') and not said.endswith('rowpost" does not exist')
+    ):
+        return DatabaseError(
+            f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the "
+            "environment's file"
+        )
+    if (
+        number in (_NO_PROCEDURE, _NO_TABLE)
+        or (number == _NO_COLUMN and is_of_saga(statement))
+        or (number > 1e7 and "does not exist" in said)
+    ):
         return _missing(number, said, statement)
     kind = _KINDS.get(number) or _kind_of_state(state, number, said)
     if number == _NO_VALUE and "Recoverable" in said:  # not the message's fault

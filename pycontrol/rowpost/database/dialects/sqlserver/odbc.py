@@ -1,7 +1,7 @@
 """What a connection to SQL Server needs on this machine: pyodbc, the ODBC driver manager, and Microsoft's driver.
 
-pyodbc is imported when the first connection is opened, and nowhere else, so that settings, plans and release archives need no
-driver. If something is missing, the error names the part and the command that installs it on this system.
+pyodbc is imported when the first connection is opened, and nowhere else, so that settings, plans and release archives
+need no driver. If something is missing, the error names the part and the command that installs it on this system.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["connection_string", "find_driver", "how_to_install", "load_pyodbc", "missing_library"]
 
-_MARS = re.compile(r"(?:^|;)\s*(?:mars[_ ]connection|multipleactiveresultsets)\s*=\s*\{?\s*(?:yes|true|1)\s*\}?\s*(?:;|$)", re.IGNORECASE)
+_MARS = re.compile(
+    r"(?:^|;)\s*(?:mars[_ ]connection|multipleactiveresultsets)\s*=\s*\{?\s*(?:yes|true|1)\s*\}?\s*(?:;|$)",
+    re.IGNORECASE,
+)
 _KERBEROS = ("Kerberos", ": Microsoft's ODBC driver loads it even if nobody uses it")
 #: what a missing library belongs to, and who loads it
 _PARTS = {
@@ -55,8 +58,9 @@ def connection_string(url: str, application_name: str) -> str:
     """
     if _MARS.search(url):
         raise SettingsError(
-            "The url says MARS_Connection=yes, with which rowpost cannot work: SQL Server then rolls back a transaction that was begun in "
-            "T-SQL at the end of its batch (error 3997). Remove MARS_Connection from the url. Nothing was connected."
+            "The url says MARS_Connection=yes, with which rowpost cannot work: SQL Server then rolls back a "
+            "transaction that was begun in T-SQL at the end of its batch (error 3997). Remove MARS_Connection from "
+            "the url. Nothing was connected."
         )
     text = url if re.search(r"(^|;)\s*driver\s*=", url, re.IGNORECASE) else f"Driver={{{find_driver()}}};{url}"
     password = read_password(url)
@@ -69,7 +73,8 @@ def connection_string(url: str, application_name: str) -> str:
 
 @cache
 def load_pyodbc() -> Any:
-    """Import pyodbc and configure it: uuids as UUID, and no pool, because a pool passes on isolation levels and settings.
+    """Import pyodbc and configure it: uuids as UUID, and no pool, because a pool passes on isolation levels and
+    settings.
 
     Raises:
         SettingsError: pyodbc or a library that it needs is missing. The text says which, and how to install it here.
@@ -79,14 +84,17 @@ def load_pyodbc() -> Any:
     except ModuleNotFoundError as error:
         raise SettingsError(_PYTHON_PARTS.format("pyodbc", install_command("sqlserver"))) from error
     except ImportError as error:
-        raise SettingsError(f"pyodbc cannot be loaded, and without it no connection to SQL Server: {missing_library(str(error))}") from error
+        raise SettingsError(
+            f"pyodbc cannot be loaded, and without it no connection to SQL Server: {missing_library(str(error))}"
+        ) from error
     pyodbc.native_uuid, pyodbc.pooling = True, False
     return pyodbc
 
 
 @cache
 def find_driver() -> str:
-    """Return the name of a driver that is installed on the system, else the path of the one in the wheel mssql-python-odbc.
+    """Return the name of a driver that is installed on the system, else the path of the one in the wheel
+    mssql-python-odbc.
 
     Raises:
         SettingsError: there is none, or the one in the wheel cannot be loaded.
@@ -105,7 +113,9 @@ def find_driver() -> str:
     if "FreeTDS" in installed:
         return "FreeTDS"
     if platform.system() == "Windows":
-        raise SettingsError("Windows has no ODBC driver for SQL Server. Install Microsoft's: winget install Microsoft.msodbcsql.18")
+        raise SettingsError(
+            "Windows has no ODBC driver for SQL Server. Install Microsoft's: winget install Microsoft.msodbcsql.18"
+        )
     raise SettingsError(_PYTHON_PARTS.format("mssql_python_odbc", install_command("sqlserver")))
 
 

@@ -1,4 +1,6 @@
-"""The values of calls for SQL Server: what a procedure's parameters are there, and how many calls fit into one round trip."""
+"""The values of calls for SQL Server: what a procedure's parameters are there, and how many calls fit into one round
+trip.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def values_of(statement: Statement, arguments: dict[str, Any]) -> list[Any]:
 
 
 def batched(calls: Sequence[Call]) -> list[list[Call]]:
-    """Divide calls into round trips: each has as many as the server's limit of parameters and a text of one page of nvarchar hold."""
+    """Divide calls into round trips: each has as many as the server's limit of parameters and a text of one page of
+    nvarchar hold.
+    """
     batches: list[list[Call]] = []
     text = marks = 0
     for call in calls:
@@ -68,5 +72,11 @@ def batched(calls: Sequence[Call]) -> list[list[Call]]:
 
 
 def is_plain(calls: Sequence[Call]) -> bool:
-    """Whether all values are null, counts or flags: such calls need no parameters, so that BEGIN can be in their batch."""
-    return all(arguments.get(name) is None or kind in ("integer", "boolean") for each, arguments in calls for name, kind in each.parameters)
+    """Whether all values are null, counts or flags: such calls need no parameters, so that BEGIN can be in their
+    batch.
+    """
+    return all(
+        arguments.get(name) is None or kind in ("integer", "boolean")
+        for each, arguments in calls
+        for name, kind in each.parameters
+    )

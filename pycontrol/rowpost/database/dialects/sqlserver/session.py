@@ -1,19 +1,22 @@
 """Execute statements on one connection of pyodbc, with as few round trips as the driver allows.
 
-`PyodbcSession` holds the connection and a cursor for each of the last statements with parameters. What costs a round trip of its own
-in pyodbc with Microsoft's driver, and is avoided here:
+`PyodbcSession` holds the connection and a cursor for each of the last statements with parameters. What costs a round
+trip of its own in pyodbc with Microsoft's driver, and is avoided here:
 
-- Closing a cursor that has executed a prepared statement (`sp_unprepare`). The cursors stay open. Each has its own statement, so
-  that the driver can use the prepared one again. If it prepares again, the same request frees the old one.
+- Closing a cursor that has executed a prepared statement (`sp_unprepare`). The cursors stay open. Each has its own
+  statement, so that the driver can use the prepared one again. If it prepares again, the same request frees the old
+  one.
 - A null as a parameter (`sp_describe_undeclared_parameters`). `SQLServer` writes nulls into the text.
-- A value of more than 8,000 bytes (`sp_prepare` before `sp_execute`). `prepare_connection` lets pyodbc send it with the others.
+- A value of more than 8,000 bytes (`sp_prepare` before `sp_execute`). `prepare_connection` lets pyodbc send it with the
+  others.
 
-nvarchar holds any 16-bit units, such as half of a surrogate pair, which is no text in Python: pyodbc then reads no row of the result. The
-first such row costs one failed receive. From then on, all connections of the process read the half as U+FFFD. This was not run on SQL
-Server.
+nvarchar holds any 16-bit units, such as half of a surrogate pair, which is no text in Python: pyodbc then reads no row
+of the result. The first such row costs one failed receive. From then on, all connections of the process read the half
+as U+FFFD. This was not run on SQL Server.
 
-An error closes the cursor of its statement, so that nothing of a lost or changed session is used again. What is kept holds no
-results and no shapes of results, and dies with the connection. `benchmarks/round_trips.py` counts the requests.
+An error closes the cursor of its statement, so that nothing of a lost or changed session is used again. What is kept
+holds no results and no shapes of results, and dies with the connection. `benchmarks/round_trips.py` counts the
+requests.
 """
 
 from __future__ import annotations
@@ -37,15 +40,20 @@ KEPT_STATEMENTS = 64
 _INLINE_BYTES = 2**30
 #: the driver's types of nchar, nvarchar and ntext, from the header sqlucode.h
 _TEXTS = (-8, -9, -10)
-_DAMAGED = "A row holds text that is no Unicode (half of a surrogate pair). It is read as U+FFFD from now on, on this and on later connections"
+_DAMAGED = (
+    "A row holds text that is no Unicode (half of a surrogate pair). It is read as U+FFFD from now on, on this and on "
+    "later connections"
+)
 #: set when a row with damaged text was met
 _damaged_rows = Event()
-# What the protocol depends on, whatever the server's `user options` say. Tables with indexes on computed columns, filtered indexes and
-# OPENJSON need the first seven (CREATE INDEX, Required SET options). The language of a login and with it the order of day and month, the
-# first day of the week, NOCOUNT and XACT_ABORT stay: procedures set what they need of these, and write times in a form that has one order.
+# What the protocol depends on, whatever the server's `user options` say. Tables with indexes on computed columns,
+# filtered indexes and OPENJSON need the first seven (CREATE INDEX, Required SET options). The language of a login and
+# with it the order of day and month, the first day of the week, NOCOUNT and XACT_ABORT stay: procedures set what they
+# need of these, and write times in a form that has one order.
 SESSION = (
-    "SET ANSI_NULLS, QUOTED_IDENTIFIER, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON; "
-    "SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET ROWCOUNT 0; SET TEXTSIZE 2147483647;"
+    "SET ANSI_NULLS, QUOTED_IDENTIFIER, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON; SET "
+    "NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET ROWCOUNT 0; "
+    "SET TEXTSIZE 2147483647;"
 )
 
 
@@ -103,7 +111,8 @@ class PyodbcSession:
 
 
 def prepare_connection(connection: pyodbc.Connection) -> None:
-    """Give a connection that rowpost has opened its settings, in one round trip, and let the driver send long values within a request.
+    """Give a connection that rowpost has opened its settings, in one round trip, and let the driver send long values
+    within a request.
 
     Raises:
         pyodbc.Error: the connection was lost.

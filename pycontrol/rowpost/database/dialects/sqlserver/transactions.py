@@ -1,14 +1,16 @@
-"""The T-SQL around the calls of a transaction: how it begins and commits, and what a handler did to it and to its session.
+"""The T-SQL around the calls of a transaction: how it begins and commits, and what a handler did to it and to its
+session.
 
-A handler gets the driver's connection, and pyodbc does not tell what is executed there. What a handler must not leave behind is found by
-statements that travel in round trips that are made anyway:
+A handler gets the driver's connection, and pyodbc does not tell what is executed there. What a handler must not leave
+behind is found by statements that travel in round trips that are made anyway:
 
-- BEGIN keeps the transaction's number in the session's context, and COMMIT compares it. A handler that rolls back and begins another
-  transaction would otherwise commit what it sent while its message is in the queue again.
-- What comes before the BEGIN after a handler sets what can be set blindly, and reads the rest. `restore` sets back what differs.
+- BEGIN keeps the transaction's number in the session's context, and COMMIT compares it. A handler that rolls back and
+  begins another transaction would otherwise commit what it sent while its message is in the queue again.
+- What comes before the BEGIN after a handler sets what can be set blindly, and reads the rest. `restore` sets back what
+  differs.
 
-A session keeps no more than that apart: temporary tables, cursors, the session's context and its application locks stay, and a handler
-that makes them removes them.
+A session keeps no more than that apart: temporary tables, cursors, the session's context and its application locks
+stay, and a handler that makes them removes them.
 """
 
 from __future__ import annotations
@@ -17,12 +19,27 @@ from typing import NamedTuple
 
 from rowpost.database.dialects.protocol import Begin, Commit
 
-__all__ = ["BEGIN", "CHECK_OPEN", "COMMIT", "REPLACED", "ROLL_BACK_REPLACED", "STATE", "SessionState", "clean", "is_whole", "opening", "restore"]
+__all__ = [
+    "BEGIN",
+    "CHECK_OPEN",
+    "COMMIT",
+    "REPLACED",
+    "ROLL_BACK_REPLACED",
+    "STATE",
+    "SessionState",
+    "clean",
+    "is_whole",
+    "opening",
+    "restore",
+]
 
 # Most providers of linked servers want XACT_ABORT for changes within a transaction. A COMMIT ends the innermost of two:
 # one that is not ours ends nothing.
 # A transaction that is open already was left open by mistake: going on would commit what nobody meant to commit.
-_REFUSE_NESTED = "IF @@TRANCOUNT > 0 BEGIN; THROW 50000, N'rowpost: a transaction was left open on this connection; nothing is begun in it', 1; END; "
+_REFUSE_NESTED = (
+    "IF @@TRANCOUNT > 0 BEGIN; THROW 50000, N'rowpost: a transaction was left open on this connection; nothing is "
+    "begun in it', 1; END; "
+)
 BEGIN: dict[Begin, str] = {
     True: f"{_REFUSE_NESTED}BEGIN TRANSACTION",
     "distributed": f"{_REFUSE_NESTED}SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION",
@@ -38,8 +55,11 @@ COMMIT: dict[Commit, str] = {
 
 _NUMBER = "CURRENT_TRANSACTION_ID()"
 _KEPT = "CAST(SESSION_CONTEXT(N'rowpost.transaction') AS bigint)"
-_KEEP = f"DECLARE @transaction bigint = {_NUMBER}; EXEC sys.sp_set_session_context N'rowpost.transaction', @transaction;"
-#: after a BEGIN whose transaction stays open. Nothing says that a distributed transaction keeps its number: it is not compared.
+_KEEP = (
+    f"DECLARE @transaction bigint = {_NUMBER}; EXEC sys.sp_set_session_context N'rowpost.transaction', @transaction;"
+)
+#: after a BEGIN whose transaction stays open. Nothing says that a distributed transaction keeps its number: it is not
+#: compared.
 _KEEPS: dict[Begin, str] = {
     True: _KEEP,
     "distributed": "EXEC sys.sp_set_session_context N'rowpost.transaction', NULL;",
@@ -48,7 +68,8 @@ _KEEPS: dict[Begin, str] = {
 #: whether a handler ended the transaction and began another one
 REPLACED = f"@@TRANCOUNT > 0 AND {_KEPT} <> {_NUMBER}"
 ROLL_BACK_REPLACED = f"IF {REPLACED} ROLLBACK TRANSACTION;"
-#: before calls of a commit. Where the transaction is over, or another one, COMMIT fails (3902): nothing is sent outside of it.
+#: before calls of a commit. Where the transaction is over, or another one, COMMIT fails (3902): nothing is sent outside
+#: of it.
 CHECK_OPEN = f"{ROLL_BACK_REPLACED} IF @@TRANCOUNT = 0 COMMIT TRANSACTION;"
 
 
@@ -75,16 +96,36 @@ class SessionState(NamedTuple):
     user: str
 
 
-STATE = "@@OPTIONS, @@LANGUAGE, @@DATEFIRST, CONVERT(char(8), CONVERT(datetime, '01/02/03'), 112), @@LOCK_TIMEOUT, DB_NAME(), USER_NAME()"
+STATE = (
+    "@@OPTIONS, @@LANGUAGE, @@DATEFIRST, CONVERT(char(8), CONVERT(datetime, '01/02/03'), 112), @@LOCK_TIMEOUT, "
+    "DB_NAME(), USER_NAME()"
+)
 
-#: the options that are read and set back; `clean` sets IMPLICIT_TRANSACTIONS and XACT_ABORT, which BEGIN may switch on after it
+#: the options that are read and set back; `clean` sets IMPLICIT_TRANSACTIONS and XACT_ABORT, which BEGIN may switch on
+#: after it
 _OPTIONS = {
-    4: "CURSOR_CLOSE_ON_COMMIT", 8: "ANSI_WARNINGS", 16: "ANSI_PADDING", 32: "ANSI_NULLS", 64: "ARITHABORT", 128: "ARITHIGNORE",
-    256: "QUOTED_IDENTIFIER", 512: "NOCOUNT", 1024: "ANSI_NULL_DFLT_ON", 2048: "ANSI_NULL_DFLT_OFF", 4096: "CONCAT_NULL_YIELDS_NULL",
+    4: "CURSOR_CLOSE_ON_COMMIT",
+    8: "ANSI_WARNINGS",
+    16: "ANSI_PADDING",
+    32: "ANSI_NULLS",
+    64: "ARITHABORT",
+    128: "ARITHIGNORE",
+    256: "QUOTED_IDENTIFIER",
+    512: "NOCOUNT",
+    1024: "ANSI_NULL_DFLT_ON",
+    2048: "ANSI_NULL_DFLT_OFF",
+    4096: "CONCAT_NULL_YIELDS_NULL",
     8192: "NUMERIC_ROUNDABORT",
-}  # fmt: skip
+}
 _XACT_ABORT = 16384
-_ORDERS = {"20030102": "mdy", "20030201": "dmy", "20010203": "ymd", "20010302": "ydm", "20020103": "myd", "20020301": "dym"}
+_ORDERS = {
+    "20030102": "mdy",
+    "20030201": "dmy",
+    "20010203": "ymd",
+    "20010302": "ydm",
+    "20020103": "myd",
+    "20020301": "dym",
+}
 
 
 def clean(first: SessionState) -> str:
@@ -94,8 +135,9 @@ def clean(first: SessionState) -> str:
         first: the session before any handler had it.
     """
     return (
-        f"{_EXPLICIT} SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET ROWCOUNT 0; SET TEXTSIZE 2147483647; "
-        f"SET DEADLOCK_PRIORITY NORMAL; SET LOCK_TIMEOUT {first.lock_timeout:d}; SET XACT_ABORT {'ON' if first.options & _XACT_ABORT else 'OFF'};"
+        f"{_EXPLICIT} SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET ROWCOUNT 0; SET TEXTSIZE 2147483647; SET "
+        f"DEADLOCK_PRIORITY NORMAL; SET LOCK_TIMEOUT {first.lock_timeout:d}; SET XACT_ABORT "
+        f"{'ON' if first.options & _XACT_ABORT else 'OFF'};"
     )
 
 
@@ -104,7 +146,8 @@ def opening(begin: Begin, first: SessionState | None, *, reads_state: bool) -> s
 
     Args:
         first: the session before any handler had it; None if it was not read.
-        reads_state: the session is cleaned, if it is known, and read before the transaction begins: the first result is its state.
+        reads_state: the session is cleaned, if it is known, and read before the transaction begins: the first result is
+            its state.
     """
     begins = f"{BEGIN[begin]}; {_KEEPS[begin]}"
     if not reads_state:
@@ -129,7 +172,9 @@ def restore(first: SessionState, now: SessionState) -> str:
         if first.order in _ORDERS:
             parts.append(f"SET DATEFORMAT {_ORDERS[first.order]};")
     changed = now.options ^ first.options
-    parts += [f"SET {name} {'ON' if first.options & bit else 'OFF'};" for bit, name in _OPTIONS.items() if changed & bit]
+    parts += [
+        f"SET {name} {'ON' if first.options & bit else 'OFF'};" for bit, name in _OPTIONS.items() if changed & bit
+    ]
     return " ".join(parts)
 
 
