@@ -230,7 +230,7 @@ def test_purge_removes_every_message_and_says_how_many(sales: Program):
 
     purged = sales("queue", "purge", "Sales", "--yes", "--json")
 
-    assert purged.json == {"queue": "Sales", "purged": 4100}
+    assert purged.json == {"queue": "Sales", "purged": 4100, "ended": True}
 
 
 def test_what_cannot_be_undone_is_not_done_unasked(sales: Program):
