@@ -8,9 +8,11 @@ are what the document says of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from inspect import cleandoc
 from typing import Any, get_type_hints
 
 import msgspec
@@ -308,6 +310,9 @@ def openapi(base: str = "") -> dict[str, Any]:
     """
     types = [*{each.document: None for each in PATHS}, made.Problem]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    for component in components.values():
+        if "description" in component:  # a docstring, whose lines are wrapped and indented for the source
+            component["description"] = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(component["description"]))
     problem = {"description": "Why there is no answer", **_content(schemas[-1])}
     paths = {
         each.path: {

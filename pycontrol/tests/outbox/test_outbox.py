@@ -584,10 +584,20 @@ def test_a_message_id_of_201_characters_goes_to_the_error_queue_at_once(business
     assert (ledger(business), Queue("error", database).peek()) == ([], 1)
 
 
-def test_a_handler_that_commits_by_itself_is_not_run_again(business, database, queue, order, pipe):
+def commit(context):
+    context.connection.cursor().execute("COMMIT")
+
+
+def commit_and_close(context):
+    commit(context)
+    context.connection.close()
+
+
+@pytest.mark.parametrize("end", [commit, commit_and_close])
+def test_a_handler_that_commits_by_itself_is_not_run_again(business, database, queue, order, pipe, end):
     order(1)
 
-    outcome = pipe(then=lambda context: context.connection.cursor().execute("COMMIT")).process_one()
+    outcome = pipe(then=end).process_one()
 
     assert outcome.kind is Kind.MOVED_TO_ERROR
     assert "HandlerBrokeTransaction" in outcome.error
