@@ -17,7 +17,7 @@ from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
 from rowpost.wire.message import BrowsedMessage, Headers, Message, OutgoingMessage
 
-__all__ = ["BATCH_BYTES", "Queue", "Row", "browsed_message", "legacy_values", "split"]
+__all__ = ["BATCH_BYTES", "BATCH_MESSAGES", "Queue", "Row", "browsed_message", "legacy_values", "split"]
 
 #: limits of one batch of send_many, in messages and bytes
 BATCH_MESSAGES = 1000
