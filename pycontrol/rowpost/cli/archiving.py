@@ -136,20 +136,23 @@ class ProgressOptions:
 
     progress: Annotated[
         Path | None,
-        typer.Option("--progress", metavar="FILE", help=(
-            "Append a line of JSON after each batch: rows, bytes, lag in messages and "
-            "seconds."
+        typer.Option(
+            "--progress",
+            metavar="FILE",
+            help="Append a line of JSON after each batch: rows, bytes, lag in messages and seconds.",
+            show_default=False,
+            dir_okay=False,
         ),
-                     show_default=False, dir_okay=False),
-    ] = None  # fmt: skip
+    ] = None
     prometheus: Annotated[
         str | None,
-        typer.Option("--prometheus", metavar="[HOST:]PORT", help=(
-            "Serve the same numbers to Prometheus. The host is 127.0.0.1 by "
-            "default."
+        typer.Option(
+            "--prometheus",
+            metavar="[HOST:]PORT",
+            help="Serve the same numbers to Prometheus. The host is 127.0.0.1 by default.",
+            show_default=False,
         ),
-                     show_default=False),
-    ] = None  # fmt: skip
+    ] = None
 
     @contextmanager
     def receivers(self, session: Session) -> Iterator[list[Receiver]]:

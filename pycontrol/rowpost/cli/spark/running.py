@@ -44,20 +44,22 @@ class SparkOptions:
 
     master: Annotated[
         str | None,
-        typer.Option("--master", metavar="URL", help=(
-            "Where Spark runs, such as local[4], spark://…, yarn or sc://…. Default: this "
-            "machine."
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="Where Spark runs, such as local[4], spark://…, yarn or sc://…. Default: this machine.",
+            show_default=False,
         ),
-                     show_default=False),
-    ] = None  # fmt: skip
+    ] = None
     conf: Annotated[
         list[str] | None,
-        typer.Option("--conf", metavar="KEY=VALUE", help=(
-            "A Spark setting, such as spark.driver.memory=4g. May be repeated. Do not pass "
-            "secrets."
+        typer.Option(
+            "--conf",
+            metavar="KEY=VALUE",
+            help="A Spark setting, such as spark.driver.memory=4g. May be repeated. Do not pass secrets.",
+            show_default=False,
         ),
-                     show_default=False),
-    ] = None  # fmt: skip
+    ] = None
 
     @property
     def settings(self) -> dict[str, str]:

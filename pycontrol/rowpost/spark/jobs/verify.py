@@ -114,11 +114,14 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Archi
     """
     table = open_table(path)
     table.check_columns(ESSENTIAL)
-    notes = [Remark("leftover", each.path, (
-        "left by a killed writer or being written; readers ignore it; remove it with --sweep while no job "
-        "writes"
-    ))
-             for each in find_leftovers(table)]  # fmt: skip
+    notes = [
+        Remark(
+            "leftover",
+            each.path,
+            ("left by a killed writer or being written; readers ignore it; remove it with --sweep while no job writes"),
+        )
+        for each in find_leftovers(table)
+    ]
     files = table.files()
     findings = _unreadable(table, files)
     counts = {
@@ -135,11 +138,14 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Archi
             days = [(queue, day, rows.get((queue, day), 0), size) for queue, day, _, size in days]
             counts["messages"] = sum(rows.values())
         twice = duplicates(df).limit(MAX_SHOWN + 1).collect()
-        findings += [Remark("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", (
-            "two programs have archived it; remove the later copies with "
-            "--repair"
-        ))
-                     for row in twice[:MAX_SHOWN]]  # fmt: skip
+        findings += [
+            Remark(
+                "duplicate",
+                f"{row.queue}: {row.id} (row version {row.row_version})",
+                ("two programs have archived it; remove the later copies with --repair"),
+            )
+            for row in twice[:MAX_SHOWN]
+        ]
         counts["duplicates"] = duplicates(df).count() if twice else 0
         if waiting is not None:
             own = df.where(F.col("queue") == waiting.queue)
