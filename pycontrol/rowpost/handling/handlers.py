@@ -12,7 +12,7 @@ import inspect
 import logging
 import re
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.policy import describe
 from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message, format_timestamp, timestamp_now
-from rowpost.wire.message_types import split_enclosed_types, type_key
+from rowpost.wire.message_types import find_class, split_enclosed_types, type_key
 from rowpost.wire.serialization import Serializers, named_in_body
 
 __all__ = [
@@ -133,6 +133,10 @@ class RegisteredHandler:
         self.name = name_of(function)
         self._warned = False
 
+    def reading(self, cls: type) -> RegisteredHandler:
+        """Return the handler with another class that bodies are decoded to."""
+        return self if cls is self.cls else RegisteredHandler(self.type_name, cls, self.function)
+
     @property
     def full_name(self) -> str:
         """The function's name with its module."""
@@ -194,6 +198,8 @@ class HandlerRegistry:
     def run(self, message: Message, context: Context) -> Discard | None:
         """Run all handlers of a message, in the order of their registration. Return why, if all of them discarded it.
 
+        The body is decoded once for each class, so that handlers may get the same object.
+
         Raises:
             NoHandler: no handler is registered for its types.
             MessageNotDeserialized: the body cannot be decoded to a handler's class.
@@ -201,17 +207,19 @@ class HandlerRegistry:
         """
         handled, discards, observer = False, context.discards, self.observer
         found = self.find(message)
+        bodies: dict[type, Any] = {}
         if observer is not None:
             observer.found(found)
         for handler in found:
             before = len(discards)
-            decoded = self.decode(message, handler.cls)
+            if handler.cls not in bodies:
+                bodies[handler.cls] = self.decode(message, handler.cls)
             start = time.time()
             try:
                 if observer is None:
-                    handler.call(decoded, context)
+                    handler.call(bodies[handler.cls], context)
                 else:
-                    observer.invoke(handler, decoded, context)
+                    observer.invoke(handler, bodies[handler.cls], context)
             except Exception as error:
                 describe(error, handler.facts(start))
                 raise
@@ -244,7 +252,10 @@ class HandlerRegistry:
             yield handler, self.decode(message, handler.cls)
 
     def find(self, message: Message) -> list[RegisteredHandler]:
-        """Return the handlers of all types that the message encloses: its own type first, then its base types.
+        """Return the handlers of all types that the message encloses, in the order of their registration.
+
+        A handler of a class also gets messages of the classes that derive from it, as the derived class, if this
+        program knows that class: by `message_type`, or because the endpoint handles it.
 
         Raises:
             NoHandler: there is none.
@@ -252,16 +263,20 @@ class HandlerRegistry:
         types = message.headers.get(ENCLOSED_MESSAGE_TYPES)
         found = self._found.get(types)
         if found is None:
-            found = self._find_by_names(message)
-            if types and len(self._found) < REMEMBERED_TYPES:
+            names = list(split_enclosed_types(types))
+            found = self._find_by_names(names or named_in_body(message.body, self._serializers.default))
+            if names and len(self._found) < REMEMBERED_TYPES:
                 self._found[types] = found
         return found
 
-    def _find_by_names(self, message: Message) -> list[RegisteredHandler]:
-        names = list(split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))) or named_in_body(
-            message.body, self._serializers.default
-        )
-        found = [each for name in names for each in self._all if type_key(each.type_name) == type_key(name)]
+    def _find_by_names(self, names: list[str]) -> list[RegisteredHandler]:
+        keys = [type_key(name) for name in names]
+        classes = list(self._classes(keys))
+        found = []
+        for each in self._all:
+            cls = _most_derived(each.cls, classes)
+            if cls is not each.cls or type_key(each.type_name) in keys:
+                found.append(each.reading(cls))
         if not found:
             known = ", ".join(sorted({each.type_name for each in self._all})) or "none"
             raise NoHandler(
@@ -270,8 +285,23 @@ class HandlerRegistry:
             )
         return found
 
+    def _classes(self, keys: Iterable[str]) -> Iterator[type]:
+        """Yield the classes that this program knows for types of a message, in their order: the most derived first."""
+        for key in keys:
+            yield from (each.cls for each in self._all if type_key(each.type_name) == key and each.cls is not bytes)
+            named = find_class(key)
+            if named is not None:
+                yield named
+
     def decode(self, message: Message, cls: type) -> Any:
         """Return the body decoded to a class. Raises MessageNotDeserialized."""
         if cls is bytes:
             return message.body
         return self._serializers.find(message.headers.get(CONTENT_TYPE)).decode(message.body, cls)
+
+
+def _most_derived(cls: type, classes: Iterable[type]) -> type:
+    """Return the first of some classes that derives from a class; else the class, and always if it is Python's own."""
+    if cls.__module__ == "builtins":
+        return cls
+    return next((each for each in classes if cls in getattr(each, "__mro__", ())), cls)
