@@ -96,6 +96,20 @@ class EndpointDeclaration:
 
         return declare
 
+    def handles_everything(self, function: Handle) -> Handle:
+        """Declare a handler for the messages of all types, which the endpoint then handles. Used as a decorator.
+
+        It gets an instance of the message's class if the program knows the class: by `message_type`, or because the
+        endpoint has a handler of it. Otherwise it gets the body as `bytes`. Control messages are not handled. Nothing
+        is subscribed to.
+
+        Raises:
+            SettingsError: as `handles`.
+        """
+        check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
+        self._handlers.add(RegisteredHandler("", object, function))
+        return function
+
     def check(
         self, name: str, *, every: timedelta | None = None, category: str = ""
     ) -> Callable[[CheckFunction], CheckFunction]:

@@ -352,7 +352,10 @@ class Context(Bus):
         incoming: the message.
         audit_headers: headers that only the audit copy gets.
         discards: why handlers of the message discarded it, so far.
+        handlers_stopped: whether no other handler of the message is called.
     """
+
+    handlers_stopped = False
 
     def __init__(self, endpoint: Sender, database: Connection, message: Message, scope: Scope | None = None) -> None:
         super().__init__(endpoint, database)
@@ -406,6 +409,14 @@ class Context(Bus):
             expected: this is the usual end of such a message. Then the event is no warning.
         """
         self.discards.append(Discard(check_text("reason", reason), expected))
+
+    def stop_handlers(self) -> None:
+        """Call no other handler of the message, and no saga, when this handler returns. The message is handled.
+
+        What this handler and those before it did and sent commits. The log names the handlers that were not called.
+        """
+        self.discards  # noqa: B018 -- raises HandlerEnded after the end
+        self.handlers_stopped = True
 
     def enlist(self, participant: Any) -> Any:
         """Return a connection to another database, in a transaction that commits or rolls back with this message.

@@ -12,7 +12,7 @@ import inspect
 import logging
 import re
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -126,16 +126,31 @@ def name_of(function: Any) -> str:
 
 
 class RegisteredHandler:
-    """One handler: its message type, the class that bodies are decoded to, and the function."""
+    """One handler: its message type, the class that bodies are decoded to, and the function.
+
+    A handler of all types has the type "", until `HandlerRegistry.find` has found the type of a message.
+    """
 
     def __init__(self, type_name: str, cls: type, function: Handle) -> None:
         self.type_name, self.cls, self.function = type_name, cls, function
         self.name = name_of(function)
         self._warned = False
 
-    def reading(self, cls: type) -> RegisteredHandler:
-        """Return the handler with another class that bodies are decoded to."""
-        return self if cls is self.cls else RegisteredHandler(self.type_name, cls, self.function)
+    def for_message(self, names: list[str], known: list[tuple[str, type]]) -> RegisteredHandler | None:
+        """Return the handler as a message needs it, with the message's type and class; None if it does not handle it.
+
+        Args:
+            names: the types of the message, the most derived one first.
+            known: those of them whose classes this program knows, with the classes.
+        """
+        if not self.type_name:
+            return RegisteredHandler(*(known or [(next(iter(names), ""), bytes)])[0], self.function)
+        for name, cls in known if self.cls.__module__ != "builtins" else ():
+            if cls is self.cls:
+                break
+            if self.cls in getattr(cls, "__mro__", ()):
+                return RegisteredHandler(name, cls, self.function)
+        return self if type_key(self.type_name) in map(type_key, names) else None
 
     @property
     def full_name(self) -> str:
@@ -210,7 +225,10 @@ class HandlerRegistry:
         bodies: dict[type, Any] = {}
         if observer is not None:
             observer.found(found)
-        for handler in found:
+        for place, handler in enumerate(found):
+            if context.handlers_stopped:
+                self._log_stop(context, found[place - 1], found[place:])
+                break
             before = len(discards)
             if handler.cls not in bodies:
                 bodies[handler.cls] = self.decode(message, handler.cls)
@@ -225,6 +243,12 @@ class HandlerRegistry:
                 raise
             handled |= len(discards) == before
         return self._discarded(context, handled) if discards else None
+
+    def _log_stop(self, context: Context, by: RegisteredHandler, others: list[RegisteredHandler]) -> None:
+        logger.info(
+            "The handler %s of %s stopped the handlers of message %s. Not called: %s.",
+            by.name, self._endpoint, context.message_id, ", ".join(each.name for each in others),
+        )  # fmt: skip
 
     def _discarded(self, context: Context, handled: bool) -> Discard | None:
         """Return why the message was discarded; None if another handler handled it. Then each reason is logged."""
@@ -270,38 +294,28 @@ class HandlerRegistry:
         return found
 
     def _find_by_names(self, names: list[str]) -> list[RegisteredHandler]:
-        keys = [type_key(name) for name in names]
-        classes = list(self._classes(keys))
-        found = []
-        for each in self._all:
-            cls = _most_derived(each.cls, classes)
-            if cls is not each.cls or type_key(each.type_name) in keys:
-                found.append(each.reading(cls))
+        known = list(self._classes(names))
+        found = [each for one in self._all if (each := one.for_message(names, known)) is not None]
         if not found:
-            known = ", ".join(sorted({each.type_name for each in self._all})) or "none"
+            handled = ", ".join(sorted({each.type_name for each in self._all})) or "none"
             raise NoHandler(
                 f"{self._endpoint} has no handler for {', '.join(names) or 'a message without a type'}. It handles: "
-                f"{known}. Register a handler for this type, or send the message to the endpoint that handles it."
+                f"{handled}. Register a handler for this type, or send the message to the endpoint that handles it."
             )
         return found
 
-    def _classes(self, keys: Iterable[str]) -> Iterator[type]:
-        """Yield the classes that this program knows for types of a message, in their order: the most derived first."""
-        for key in keys:
-            yield from (each.cls for each in self._all if type_key(each.type_name) == key and each.cls is not bytes)
-            named = find_class(key)
+    def _classes(self, names: list[str]) -> Iterator[tuple[str, type]]:
+        """Yield those types of a message whose classes this program knows, with the classes, in their order."""
+        for name in names:
+            for each in self._all:
+                if type_key(each.type_name) == type_key(name) and each.cls is not bytes:
+                    yield name, each.cls
+            named = find_class(name)
             if named is not None:
-                yield named
+                yield name, named
 
     def decode(self, message: Message, cls: type) -> Any:
         """Return the body decoded to a class. Raises MessageNotDeserialized."""
         if cls is bytes:
             return message.body
         return self._serializers.find(message.headers.get(CONTENT_TYPE)).decode(message.body, cls)
-
-
-def _most_derived(cls: type, classes: Iterable[type]) -> type:
-    """Return the first of some classes that derives from a class; else the class, and always if it is Python's own."""
-    if cls.__module__ == "builtins":
-        return cls
-    return next((each for each in classes if cls in getattr(each, "__mro__", ())), cls)
