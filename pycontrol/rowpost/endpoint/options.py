@@ -13,7 +13,8 @@ from datetime import timedelta
 from functools import update_wrapper
 from typing import Any, Concatenate, Literal, ParamSpec
 
-from rowpost.errors import SettingsError
+from rowpost.errors import InvalidMessage, SettingsError
+from rowpost.handling.arguments import check_headers
 from rowpost.handling.audit import NotAudited
 from rowpost.handling.handlers import check_runs
 from rowpost.outbox.declaration import Outbox
@@ -21,12 +22,15 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.compat import StrategyName
 from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
+from rowpost.wire.headers import W3C_TRACE
 from rowpost.wire.serialization import Serializer
 
 __all__ = ["EndpointOptions", "takes_options"]
 
 _Options = ParamSpec("_Options")
 
+#: how the names begin of headers that mean something to NServiceBus and ServiceControl
+_RESERVED = ("NServiceBus.", "ServiceControl.", "$.diagnostics.")
 #: why a mode needs no outbox, or cannot have one
 _NO_OUTBOX = {
     "none": (
@@ -58,6 +62,9 @@ class EndpointOptions:
             True for them.
         recoverability: how often and when a failing message is retried.
         serializers: by content type. The first one is the default; JSON if none is given.
+        headers: are added to each message that the endpoint sends, publishes or replies, also delayed and by its sagas;
+            not to forwarded messages and copies. Those of the call come first. Names that rowpost or a trace writes
+            are refused.
         send_only: the endpoint has no queue; it only sends and publishes.
         limit: how many messages are handled at the same time at most; None uses the environment's setting.
         strategy: how workers are started and stopped: fixed, adaptive or peek; None uses the environment's setting.
@@ -88,6 +95,7 @@ class EndpointOptions:
     not_audited: Iterable[str] | NotAudited | None = None
     recoverability: Recoverability | None = None
     serializers: Iterable[Serializer] = ()
+    headers: Mapping[str, str | None] | None = None
     send_only: bool = False
     limit: int | None = None
     strategy: StrategyName | None = None
@@ -131,12 +139,26 @@ class EndpointOptions:
                 f'The endpoint {name!r} cannot have reply_to={self.reply_to!r}. Write "registered", or a list: '
                 f"[{self.reply_to!r}]."
             )
+        _check_headers(name, self.headers or {})
         if self.recoverability is not None and self.recoverability.policy is not None:
             check_runs(
                 self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",)
             )
         if callable(self.not_audited):
             check_runs(self.not_audited, SettingsError, f"not_audited of {name}", takes=("headers",))
+
+
+def _check_headers(endpoint: str, headers: Any) -> None:
+    try:
+        names = check_headers(headers)
+    except InvalidMessage as error:
+        raise SettingsError(f"The endpoint {endpoint!r} cannot have these headers: {error}") from error
+    for name in names:
+        if name.startswith(_RESERVED) or name in W3C_TRACE:
+            raise SettingsError(
+                f"The endpoint {endpoint!r} cannot add the header {name!r} to all its messages: rowpost writes it for "
+                "each message. Use a name of your own, such as Shop.Tenant."
+            )
 
 
 def takes_options(

@@ -14,7 +14,6 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.sagas import Saga, starts
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
-from tests.support.outboxes import endpoint_of as outbox_endpoint
 from tests.support.pipelines import pipeline_with
 from tests.support.sagas import deploy
 
@@ -231,5 +230,5 @@ def test_types_that_are_not_audited_stay_so_where_everything_is_handled(work, da
 
 
 def test_a_function_that_cannot_handle_a_message_is_refused():
-    with pytest.raises(SettingsError, match="handles_everything|takes"):
+    with pytest.raises(SettingsError, match="is called with 2 arguments"):
         sales_of().handles_everything(lambda message: None)
