@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import update_wrapper
 from typing import Any, Concatenate, Literal, ParamSpec
 
-from rowpost.errors import InvalidMessage, SettingsError
+from rowpost.errors import SettingsError
 from rowpost.handling.arguments import check_headers
 from rowpost.handling.audit import NotAudited
 from rowpost.handling.handlers import check_runs
@@ -82,6 +82,7 @@ class EndpointOptions:
     Raises:
         SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or two options
             contradict each other.
+        InvalidMessage: the headers are no mapping of text to text or None.
     """
 
     name: str
@@ -139,26 +140,18 @@ class EndpointOptions:
                 f'The endpoint {name!r} cannot have reply_to={self.reply_to!r}. Write "registered", or a list: '
                 f"[{self.reply_to!r}]."
             )
-        _check_headers(name, self.headers or {})
+        for header in check_headers(self.headers or {}):
+            if header.startswith(_RESERVED) or header in W3C_TRACE:
+                raise SettingsError(
+                    f"The endpoint {name!r} cannot add the header {header!r} to all its messages: rowpost writes it "
+                    "for each message. Use a name of your own, such as Shop.Tenant."
+                )
         if self.recoverability is not None and self.recoverability.policy is not None:
             check_runs(
                 self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",)
             )
         if callable(self.not_audited):
             check_runs(self.not_audited, SettingsError, f"not_audited of {name}", takes=("headers",))
-
-
-def _check_headers(endpoint: str, headers: Any) -> None:
-    try:
-        names = check_headers(headers)
-    except InvalidMessage as error:
-        raise SettingsError(f"The endpoint {endpoint!r} cannot have these headers: {error}") from error
-    for name in names:
-        if name.startswith(_RESERVED) or name in W3C_TRACE:
-            raise SettingsError(
-                f"The endpoint {endpoint!r} cannot add the header {name!r} to all its messages: rowpost writes it for "
-                "each message. Use a name of your own, such as Shop.Tenant."
-            )
 
 
 def takes_options(

@@ -343,7 +343,7 @@ class Bus:
         """Collect a message.
 
         Raises:
-            InvalidMessage: another message has the same id and the same destination.
+            InvalidMessage: another message has the same id and the same destination, or one of the two is an event.
             HandlerEnded: the handler or the block has ended meanwhile, in another thread.
         """
         outgoing = self.outgoing
@@ -353,15 +353,15 @@ class Bus:
             if known is None:
                 self._collected[message_id] = [addressed]
             else:
-                for each in known:
-                    if self._place(each) == self._place(addressed):
+                for each in known:  # the subscribers of an event are not known yet
+                    if each.topics or addressed.topics or self._place(each) == self._place(addressed):
                         check_same(each, addressed)
                 known.append(addressed)
         outgoing.append(addressed)
         self.outgoing  # noqa: B018 -- raises if `end` came between: then nobody may have seen the message in the list
 
     def _place(self, addressed: AddressedMessage) -> Any:
-        return None if addressed.destination is None else self.database.local(parse_address(addressed.destination))
+        return self.database.local(parse_address(addressed.destination or ""))
 
     if not TYPE_CHECKING:  # a type checker would accept every name
 
