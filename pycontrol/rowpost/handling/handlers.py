@@ -137,11 +137,9 @@ class RegisteredHandler:
         self._warned = False
 
     def for_message(self, names: list[str], known: list[tuple[str, type]]) -> RegisteredHandler | None:
-        """Return the handler as a message needs it, with the message's type and class; None if it does not handle it.
+        """Return the handler with a message's own type and class; None if it does not handle the message.
 
-        Args:
-            names: the types of the message, the most derived one first.
-            known: those of them whose classes this program knows, with the classes.
+        `names` are the message's types, the most derived one first, and `known` those whose classes this program knows.
         """
         if not self.type_name:
             return RegisteredHandler(*(known or [(next(iter(names), ""), bytes)])[0], self.function)
