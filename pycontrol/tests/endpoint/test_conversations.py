@@ -129,6 +129,11 @@ def test_a_handler_cannot_overwrite_the_conversation_of_its_message(sales, handl
     assert "new_conversation" in heard[0]
 
 
+def test_outside_of_a_handler_a_new_conversation_excludes_the_header(sales, database):
+    with sales.open(database) as bus, pytest.raises(InvalidMessage, match="ConversationId cannot be 'mine'"):
+        bus.send(Told(1), to="Billing", new_conversation=True, headers={CONVERSATION: "mine"})
+
+
 def test_a_message_without_a_conversation_lets_its_handler_name_one(sales, handled):
     _, (headers,) = handled(
         sales,
