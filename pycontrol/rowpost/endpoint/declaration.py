@@ -25,7 +25,15 @@ from rowpost.settings.environment import EndpointSettings, SagaSettings, Setting
 from rowpost.wire.address import Address, Naming, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
-from rowpost.wire.message_types import find_class, named_types, split_enclosed_types, type_key, type_name, type_names
+from rowpost.wire.message_types import (
+    check_kind,
+    find_class,
+    named_types,
+    split_enclosed_types,
+    type_key,
+    type_name,
+    type_names,
+)
 from rowpost.wire.return_codes import read_return_code
 from rowpost.wire.serialization import Serializers
 
@@ -55,6 +63,7 @@ class EndpointDeclaration:
         )
         self.recoverability = options.recoverability or Recoverability()
         self.serializers = Serializers(*options.serializers)
+        self.headers: Mapping[str, str | None] = dict(options.headers or {})
         self.host = Host.here(self.name)
         self._handlers = HandlerRegistry(self.name, self.serializers)
         self._sagas = HostedSagas(self.name, self.transaction_mode, has_outbox=self.outbox is not None)
@@ -79,8 +88,8 @@ class EndpointDeclaration:
             subscribe: the type is another endpoint's event. The endpoint subscribes to it when it starts.
 
         Raises:
-            SettingsError: the name is no text, or the function does not take a message and a context, or is async or a
-                generator, which is never run.
+            SettingsError: the name is no text, the function does not take a message and a context, or is async or a
+                generator, which is never run, or `subscribe` is given for a command.
         """
         if not isinstance(type_name, str):
             raise SettingsError(
@@ -89,12 +98,26 @@ class EndpointDeclaration:
 
         def declare(function: Handle) -> Handle:
             check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
-            self._handlers.add(RegisteredHandler(type_name, cls, function))
             if subscribe:
-                self._subscriptions.add(type_name)
+                self._subscribe(type_name, cls)
+            self._handlers.add(RegisteredHandler(type_name, cls, function))
             return function
 
         return declare
+
+    def handles_everything(self, function: Handle) -> Handle:
+        """Declare a handler for the messages of all types, which the endpoint then handles. Used as a decorator.
+
+        It gets an instance of the message's class if the program knows the class: by `message_type`, or because the
+        endpoint has a handler of it. Otherwise it gets the body as `bytes`. Control messages are not handled. Nothing
+        is subscribed to.
+
+        Raises:
+            SettingsError: as `handles`.
+        """
+        check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
+        self._handlers.add(RegisteredHandler("", object, function))
+        return function
 
     def check(
         self, name: str, *, every: timedelta | None = None, category: str = ""
@@ -136,13 +159,19 @@ class EndpointDeclaration:
         """Host a saga: its methods handle their messages in this endpoint. Also used as a decorator of the class.
 
         Raises:
-            SettingsError: its table belongs to another saga, or the endpoint's mode cannot keep its state.
+            SettingsError: its table belongs to another saga, the endpoint's mode cannot keep its state, or the saga
+                subscribes to a command.
         """
         for handler, topic in self._sagas.host(saga):
-            self._handlers.add(handler)
             if topic is not None:
-                self._subscriptions.add(topic)
+                self._subscribe(topic, handler.cls)
+            self._handlers.add(handler)
         return saga
+
+    def _subscribe(self, topic: str, cls: type) -> None:
+        for each in (cls, find_class(topic)):
+            check_kind(each or cls, "Subscribe", SettingsError)
+        self._subscriptions.add(topic)
 
     def _take_names(self, naming: Naming | None) -> None:
         """Give the names of the declaration the schema that an environment means; None for the engine's own default."""
@@ -223,6 +252,7 @@ class EndpointDeclaration:
             if name in self._all_routes:
                 return self._all_routes[name]
         named_types(cls)
+        check_kind(cls, "Send")
         raise InvalidMessage(
             f"{self.name} cannot send a {type_name(cls)}: it has no destination. Give one with to=…, or declare a "
             f"route: endpoint.route({cls.__name__}, …), or endpoints.{self.name}.routes in the environment's file."

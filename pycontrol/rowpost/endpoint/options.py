@@ -14,6 +14,7 @@ from functools import update_wrapper
 from typing import Any, Concatenate, Literal, ParamSpec
 
 from rowpost.errors import SettingsError
+from rowpost.handling.arguments import check_headers
 from rowpost.handling.audit import NotAudited
 from rowpost.handling.handlers import check_runs
 from rowpost.outbox.declaration import Outbox
@@ -21,12 +22,15 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.compat import StrategyName
 from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
+from rowpost.wire.headers import W3C_TRACE
 from rowpost.wire.serialization import Serializer
 
 __all__ = ["EndpointOptions", "takes_options"]
 
 _Options = ParamSpec("_Options")
 
+#: how the names begin of headers that mean something to NServiceBus and ServiceControl
+_RESERVED = ("NServiceBus.", "ServiceControl.", "$.diagnostics.")
 #: why a mode needs no outbox, or cannot have one
 _NO_OUTBOX = {
     "none": (
@@ -58,6 +62,9 @@ class EndpointOptions:
             True for them.
         recoverability: how often and when a failing message is retried.
         serializers: by content type. The first one is the default; JSON if none is given.
+        headers: are added to each message that the endpoint sends, publishes or replies, also delayed and by its sagas;
+            not to forwarded messages and copies. Those of the call come first. Names that rowpost or a trace writes
+            are refused.
         send_only: the endpoint has no queue; it only sends and publishes.
         limit: how many messages are handled at the same time at most; None uses the environment's setting.
         strategy: how workers are started and stopped: fixed, adaptive or peek; None uses the environment's setting.
@@ -75,6 +82,7 @@ class EndpointOptions:
     Raises:
         SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or two options
             contradict each other.
+        InvalidMessage: the headers are no mapping of text to text or None.
     """
 
     name: str
@@ -88,6 +96,7 @@ class EndpointOptions:
     not_audited: Iterable[str] | NotAudited | None = None
     recoverability: Recoverability | None = None
     serializers: Iterable[Serializer] = ()
+    headers: Mapping[str, str | None] | None = None
     send_only: bool = False
     limit: int | None = None
     strategy: StrategyName | None = None
@@ -131,6 +140,12 @@ class EndpointOptions:
                 f'The endpoint {name!r} cannot have reply_to={self.reply_to!r}. Write "registered", or a list: '
                 f"[{self.reply_to!r}]."
             )
+        for header in check_headers(self.headers or {}):
+            if header.startswith(_RESERVED) or header in W3C_TRACE:
+                raise SettingsError(
+                    f"The endpoint {name!r} cannot add the header {header!r} to all its messages: rowpost writes it "
+                    "for each message. Use a name of your own, such as Shop.Tenant."
+                )
         if self.recoverability is not None and self.recoverability.policy is not None:
             check_runs(
                 self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",)

@@ -40,6 +40,7 @@ class Sender(Protocol):
     Attributes:
         name: the endpoint's name, for headers.
         host: the machine, for headers.
+        headers: are added to all messages.
         serializers: the first one encodes messages.
         send_only: whether the endpoint has no queue, so that it gets no replies.
         metrics_instance: names the instance that metrics are reported of, on each message; None if messages do not name
@@ -49,6 +50,7 @@ class Sender(Protocol):
 
     name: str
     host: Host
+    headers: Mapping[str, str | None]
     serializers: Serializers
     send_only: bool
     metrics_instance: str | None
