@@ -231,16 +231,15 @@ class RequestTest(Callbacks):
         """Record a request, and answer it if there is an answer. Raises UnexpectedReply as `Callbacks.submit`."""
         self.sent.append(message)
         future: Future[Any] = Future()
-        for cls, matches, answer in self._answers:
-            if isinstance(message, cls) and matches(message):
-                if isinstance(answer, BaseException):
-                    future.set_exception(answer)
-                elif reply is not None and not isinstance(answer, reply):
-                    text = f"The request expects a reply of {reply.__qualname__}, and got {type(answer).__qualname__}."
-                    future.set_exception(UnexpectedReply(text))
-                else:
-                    future.set_result(answer)
-                break
+        found = [answer for cls, matches, answer in self._answers if isinstance(message, cls) and matches(message)]
+        for answer in found[:1]:
+            if isinstance(answer, BaseException):
+                future.set_exception(answer)
+            elif reply is not None and not isinstance(answer, reply):
+                text = f"The request expects a reply of {reply.__qualname__}, and got {type(answer).__qualname__}."
+                future.set_exception(UnexpectedReply(text))
+            else:
+                future.set_result(answer)
         return future
 
 

@@ -33,12 +33,12 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.queues import create_queue
-from rowpost.endpoint.instance import Requester, receive_instance
+from rowpost.endpoint.instance import receive_instance
 from rowpost.errors import (
     DatabaseError,
     DatabaseUnavailable,
@@ -62,6 +62,9 @@ from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS, is_reply
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import AddressedMessage, Call
+
+if TYPE_CHECKING:
+    from rowpost.endpoint.endpoint import Endpoint
 
 __all__ = ["Callbacks", "opener"]
 
@@ -108,7 +111,7 @@ class Callbacks:
     """
 
     def __init__(
-        self, endpoint: Requester, connect: Callable[[], Connection], others: OtherDatabases | None = None
+        self, endpoint: Endpoint, connect: Callable[[], Connection], others: OtherDatabases | None = None
     ) -> None:
         if not endpoint.instance_queue:
             raise SettingsError(
@@ -121,12 +124,10 @@ class Callbacks:
         #: where messages move that are no replies
         self._handled = None if endpoint.send_only else own.format()
         self._connect, self._others = connect, others
-        #: held while requests are registered or answered
-        self._lock = threading.Lock()
         self._pending: dict[str, _Request] = {}
         self._given_up: dict[str, float] = {}
-        #: held while a request is sent
-        self._sending_lock = threading.Lock()
+        #: held while a request is registered and sent
+        self._lock = threading.Lock()
         self._sending: Connection | None = None
         self._address = ""
         self._wake, self._owned, self._closing = threading.Event(), threading.Event(), threading.Event()
@@ -157,7 +158,7 @@ class Callbacks:
             NoReply: the receiver was closed.
             PermissionDenied: a queue is missing, and the login may not create it.
         """
-        with self._sending_lock:
+        with self._lock:
             self._check_open()
             if self._threads:
                 return
@@ -184,10 +185,9 @@ class Callbacks:
         """
         self._closing.set()
         self._wake.set()
-        with self._sending_lock:  # no request is registered after this
+        with self._lock:  # no request is registered after this
             if self._sending is not None:
                 self._sending.close()
-        with self._lock:
             waiting, self._pending = list(self._pending.values()), {}
         for request in waiting:
             if request.future.set_running_or_notify_cancel():
@@ -241,22 +241,26 @@ class Callbacks:
         self.start()
         if not self._owned.wait(own_within):
             raise NoReply(
-                f"The request was not sent: another process receives from {self.queue!r}, or the database cannot be "
-                f"reached. Give each process an instance name of its own, not {self.endpoint.instance!r}."
+                f"The request was not sent: another process receives from {self.queue!r}, or the database does not "
+                f"answer. Give each process its own instance name, not {self.endpoint.instance!r} to all of them."
             )
-        with self._sending_lock:
+        with self._lock:
             self._check_open()
             if self._sending is None or self._sending.closed:
                 self._sending = self._connect()
             bus = Bus(self.endpoint, self._sending)
             bus.send(message, to, headers={**(headers or {}), REPLY_TO_ADDRESS: self._address})
             (sent,) = (each for each in bus.outgoing if isinstance(each, AddressedMessage))
-            correlation_id = self._register(sent, request)  # before it is sent: the reply may be faster
+            correlation_id = str(sent.headers.get(CORRELATION_ID) or "")
+            if not correlation_id or correlation_id in self._pending:
+                raise InvalidMessage(
+                    f"The request cannot be sent: it needs a {CORRELATION_ID} of its own. Do not set this header."
+                )
+            self._pending[correlation_id] = request  # before it is sent: the reply may be faster than this thread
             try:
                 self.endpoint.dispatch(self._sending, [bus.outgoing], begin=True, commit=True)
             except BaseException:
-                with self._lock:
-                    del self._pending[correlation_id]
+                del self._pending[correlation_id]
                 raise
         request.future.add_done_callback(lambda future: self._give_up(correlation_id) if future.cancelled() else None)
         self._wake.set()
@@ -267,22 +271,11 @@ class Callbacks:
         if self.closed:
             raise NoReply(f"The receiver of replies in {self.queue!r} was closed.")
 
-    def _register(self, sent: AddressedMessage, request: _Request) -> str:
-        correlation_id = str(sent.headers.get(CORRELATION_ID) or "")
-        with self._lock:
-            if not correlation_id or correlation_id in self._pending:
-                raise InvalidMessage(
-                    f"The request cannot be sent: it needs a {CORRELATION_ID} of its own. Do not set this header."
-                )
-            self._pending[correlation_id] = request
-        return correlation_id
-
     def _give_up(self, correlation_id: str) -> None:
-        with self._lock:
-            if self._pending.pop(correlation_id, None) is not None:
-                if len(self._given_up) >= REMEMBERED_REQUESTS:
-                    del self._given_up[next(iter(self._given_up))]
-                self._given_up[correlation_id] = time.monotonic()
+        if self._pending.pop(correlation_id, None) is not None:
+            if len(self._given_up) >= REMEMBERED_REQUESTS:
+                self._given_up.pop(next(iter(self._given_up)), None)
+            self._given_up[correlation_id] = time.monotonic()
 
     # -------------------------------------------------------------- the receiving thread
     def _run(self) -> None:
@@ -372,8 +365,7 @@ class Callbacks:
         if self._handled is not None:
             return Call("send_message", self._handled, {"headers": message.raw_headers, "body": message.body})
         error = NoHandler(
-            f"The endpoint {self.endpoint.name!r} is send-only and has no handlers. Its queue {self.queue!r} is for "
-            "replies."
+            f"The send-only endpoint {self.endpoint.name!r} has no handlers: {self.queue!r} gets replies."
         )
         copies = FailedCopies(self.queue, self._address, self.endpoint.error_queue, self.endpoint.host)
         return copies.for_error_queue(message, Failure(error, 1, 0, {})).call
@@ -383,9 +375,8 @@ class Callbacks:
             self._drop("expired", message, "its time to be received was over.")
             return
         correlation_id, answers = message.headers.get(CORRELATION_ID) or "", is_reply(message.headers)
-        with self._lock:
-            request = self._pending.pop(correlation_id, None) if answers else self._pending.get(correlation_id)
-            given_up_at = self._given_up.pop(correlation_id, None)
+        request = self._pending.pop(correlation_id, None) if answers else self._pending.get(correlation_id)
+        given_up_at = self._given_up.pop(correlation_id, None)
         if request is None and given_up_at is None:
             text = (
                 f"it replies to no request of this process: correlation id {correlation_id[:100]}. It replies to an "

@@ -32,7 +32,7 @@ from rowpost.transactions.scope import NamedDatabases, OneDatabase, Scope, begin
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Outgoing
 
-__all__ = ["Mode", "NoTransaction", "OtherDatabases", "TransactionScope", "choose_mode"]
+__all__ = ["Mode", "NoTransaction", "OtherDatabases", "TransactionScope", "choose_mode", "others_of"]
 
 
 class Mode(Protocol):
