@@ -33,12 +33,12 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.queues import create_queue
-from rowpost.endpoint.instance import receive_instance
+from rowpost.endpoint.instance import Requester, receive_instance
 from rowpost.errors import (
     DatabaseError,
     DatabaseUnavailable,
@@ -62,9 +62,6 @@ from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS, is_reply
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import AddressedMessage, Call
-
-if TYPE_CHECKING:
-    from rowpost.endpoint.endpoint import Endpoint
 
 __all__ = ["Callbacks", "opener"]
 
@@ -111,7 +108,7 @@ class Callbacks:
     """
 
     def __init__(
-        self, endpoint: Endpoint, connect: Callable[[], Connection], others: OtherDatabases | None = None
+        self, endpoint: Requester, connect: Callable[[], Connection], others: OtherDatabases | None = None
     ) -> None:
         if not endpoint.instance_queue:
             raise SettingsError(

@@ -250,13 +250,7 @@ class EndpointDeclaration:
     def typed(self, message: Message, expected: type | None = None) -> Any:
         """Return a reply decoded to its class, an int if it is a number or an enum, or its bytes.
 
-        Args:
-            message: the reply.
-            expected: the class of which it has to be; an enum gets its member. None accepts every reply.
-
-        Raises:
-            MessageNotDeserialized: the reply is not what its type says.
-            UnexpectedReply: it is of another class.
+        Raises MessageNotDeserialized, and UnexpectedReply if it is not of the class `expected`.
         """
         code = read_return_code(message.headers)
         if code is not None:

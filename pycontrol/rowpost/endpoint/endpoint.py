@@ -208,13 +208,11 @@ class Endpoint(EndpointDeclaration):
     def close(self) -> None:
         """Stop the receiver of replies, and close the connections that `process_one` and `open` opened."""
         with self._lock:
-            if self._callbacks is not None:
-                self._callbacks.close()
-            if self._sessions is not None:
-                self._sessions.close()
-            if self._embedded is not None:
-                self._embedded.close()
+            opened = (self._callbacks, self._sessions, self._embedded)
             self._callbacks = self._embedded = self._pipeline = None
+        for each in opened:  # without the lock, because a handler that ends first may need it
+            if each is not None:
+                each.close()
 
     def _sessions_of(self) -> Sessions:
         with self._lock:

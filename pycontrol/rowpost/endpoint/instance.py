@@ -10,18 +10,17 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from rowpost.database.connection import Connection
 from rowpost.errors import RowpostError
+from rowpost.handling.sender import Sender
 from rowpost.pipeline.modes import OtherDatabases
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.recoverability.outcome import Kind
+from rowpost.recoverability.outcome import Kind, Outcome
+from rowpost.wire.message import Message
 
-if TYPE_CHECKING:
-    from rowpost.endpoint.endpoint import Endpoint
-
-__all__ = ["receive_instance"]
+__all__ = ["Requester", "receive_instance"]
 
 logger = logging.getLogger("rowpost")
 
@@ -29,8 +28,28 @@ logger = logging.getLogger("rowpost")
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.02, 1.0
 
 
+class Requester(Sender, Protocol):
+    """An endpoint that may have an `instance`, the name of this process among those of the endpoint."""
+
+    instance: str | None
+    error_queue: str
+
+    @property
+    def instance_queue(self) -> str | None:
+        """The name of the queue that belongs to this process alone; None without an `instance`."""
+
+    def pipeline(self, database: Connection, queue: str, others: OtherDatabases | None = None) -> Pipeline:
+        """Return a pipeline that handles messages of a queue in this process."""
+
+    def process_next(self, pipeline: Pipeline) -> Outcome:
+        """Move due delayed messages, then receive and handle at most one message."""
+
+    def typed(self, message: Message, expected: type | None = None) -> Any:
+        """Return a reply decoded to its class."""
+
+
 def receive_instance(
-    endpoint: Endpoint, connect: Callable[[], Connection], others: OtherDatabases | None, closing: threading.Event
+    endpoint: Requester, connect: Callable[[], Connection], others: OtherDatabases | None, closing: threading.Event
 ) -> None:
     """Handle the messages of an instance's queue until `closing` is set; after an error, on another connection."""
     queue = str(endpoint.instance_queue)
@@ -46,7 +65,7 @@ def receive_instance(
             closing.wait(MAX_PAUSE_SECONDS)
 
 
-def _handle(endpoint: Endpoint, pipeline: Pipeline, closing: threading.Event) -> None:
+def _handle(endpoint: Requester, pipeline: Pipeline, closing: threading.Event) -> None:
     pause = MIN_PAUSE_SECONDS
     while not closing.is_set():
         outcome = endpoint.process_next(pipeline)

@@ -319,3 +319,24 @@ def test_a_delayed_message_for_the_instance_is_handled_there_and_not_sent_round(
     outcome = endpoint.process_next(endpoint.pipeline(database, named("Painter.XYZ")))
 
     assert (outcome.kind, handled()) == (Kind.HANDLED, {"paint 3", "count 3"})
+
+
+def test_an_endpoint_that_is_closed_waits_for_the_handler_of_its_instance_and_the_handler_for_nothing(
+    queues, target, sender
+):
+    endpoint = Endpoint("Painter", instance="XYZ", recoverability=AT_ONCE)
+    begun, ended = threading.Event(), []
+
+    @endpoint.handles("Shop.Paint", Paint)
+    def paint(message, context):
+        begun.set()
+        eventually(lambda: callbacks.closed, "the endpoint is being closed")
+        ended.append(endpoint._lock.acquire(timeout=10))
+
+    callbacks = endpoint.callbacks(target.settings)
+    callbacks.start()
+    sender(Paint(1), instance="XYZ")
+    assert begun.wait(20)
+    endpoint.close()
+
+    assert ended == [True]
