@@ -72,6 +72,7 @@ painter = make_painter()
 def queues(make_queue, sql, handled_table):  # noqa: F811
     yield [make_queue("Painter"), make_queue("Painter.XYZ")]
     sql.drop_queue("Painter.XYZ.replies")
+    sql.run("DELETE FROM rowpost.lease")
 
 
 @pytest.fixture
@@ -230,6 +231,7 @@ def test_no_worker_of_the_same_instance_takes_a_reply_that_another_process_waits
     worker.configure(target.settings)
     pipelines = [worker.pipeline(open_database(), name) for name in map(named, ("Painter", "Painter.XYZ"))]
     callbacks = waiting.callbacks(target.settings)
+    callbacks.start()
 
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(callbacks.request, Paint(1, "reply"), "Painter", timeout=LONG)
@@ -267,6 +269,7 @@ def test_a_command_among_the_replies_is_handled(waiting, target, sender, handled
 def test_a_request_to_the_own_endpoint_gets_its_reply(waiting, target, database):
     """The endpoint handles its request itself: a handler of the same process sends the reply."""
     callbacks = waiting.callbacks(target.settings)
+    callbacks.start()
 
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(callbacks.request, Paint(1, "reply"), "Painter", timeout=LONG)
