@@ -305,11 +305,11 @@ def test_a_cancelled_request_gets_no_reply_and_the_reply_is_dropped_as_a_late_on
     future = callbacks.submit(PlaceOrder(1), "Billing")
     (request,) = eventually(lambda: Queue("Billing", database).receive(1), "the request")
 
-    cancelled = future.cancel()
+    cancelled, waiting = future.cancel(), dict(callbacks._pending)
     answer(database, request, **headers)
     eventually(lambda: callbacks.dropped["late"], "the reply is dropped")
 
-    assert cancelled
+    assert (cancelled, waiting) == (True, {})
     with pytest.raises(CancelledError):
         future.result(0)
     assert "late, for request" in caplog.text

@@ -15,7 +15,7 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
-from rowpost.wire.headers import FORWARD_DESTINATION
+from rowpost.wire.headers import FORWARD_DESTINATION, REPLY_TO_ADDRESS
 from rowpost.wire.message_types import message_type
 from tests.support.endpoints import (
     AT_ONCE,
@@ -235,11 +235,13 @@ def test_no_worker_of_the_same_instance_takes_a_reply_that_another_process_waits
 
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(callbacks.request, Paint(1, "reply"), "Painter", timeout=LONG)
+        (request,) = eventually(lambda: Queue("Painter", database).browse(1), "the request")
         eventually(lambda: worker.process_next(pipelines[0]).kind is Kind.HANDLED, "the request is handled")
         taken = worker.process_next(pipelines[1])
 
         assert asked.result(20) == Painted(1)
     assert taken.kind is Kind.EMPTY
+    assert request.headers[REPLY_TO_ADDRESS] == database.canonical(parse_address(named("Painter.XYZ.replies")))
 
 
 def test_a_second_process_of_the_same_instance_sends_no_request_until_the_first_has_ended(waiting, target):
