@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from rowpost.endpoint.options import EndpointOptions
-from rowpost.errors import InvalidMessage, SettingsError
+from rowpost.errors import InvalidMessage, SettingsError, UnexpectedReply
 from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
@@ -22,7 +22,7 @@ from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
 from rowpost.settings.environment import EndpointSettings, SagaSettings, Settings
-from rowpost.wire.address import Address, Naming, parse_address
+from rowpost.wire.address import Address, Naming, endpoint_name, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import (
@@ -34,7 +34,7 @@ from rowpost.wire.message_types import (
     type_name,
     type_names,
 )
-from rowpost.wire.return_codes import read_return_code
+from rowpost.wire.return_codes import as_expected, read_return_code
 from rowpost.wire.serialization import Serializers
 
 __all__ = ["EndpointDeclaration"]
@@ -45,7 +45,7 @@ class EndpointDeclaration:
 
     def __init__(self, options: EndpointOptions) -> None:
         self.options = options
-        self.name, self.instance, self.send_only = options.name, options.instance, options.send_only
+        self.name, self.instance, self.send_only = endpoint_name(options.name), options.instance, options.send_only
         self.default_schema: str | None = None
         self.transaction_mode = options.transaction_mode
         self.participants: Mapping[str, str] = dict(options.participants or {})
@@ -179,8 +179,9 @@ class EndpointDeclaration:
         self.default_schema = None if naming is None else naming.schema
         error, audit = self.options.error_queue, self.options.audit_queue
         #: the endpoint's queue
-        self.queue = self.resolve(self.name)
-        vars(self).pop("address", None)  # it is computed when it is asked for
+        self.queue = self.resolve(self.options.queue or self.options.name)
+        for computed in ("address", "reply_address"):  # when they are asked for
+            vars(self).pop(computed, None)
         self.error_queue = self.resolve(error)
         self.audit_queue = None if audit is None else self.resolve(audit)
 
@@ -211,6 +212,19 @@ class EndpointDeclaration:
     def address(self) -> Address:
         """The address of the endpoint's queue. Raises InvalidQueueName."""
         return parse_address(self.queue)
+
+    @cached_property
+    def reply_address(self) -> Address | None:
+        """The address that gets replies; None if the endpoint only sends and names none. Raises InvalidQueueName."""
+        given = self.options.reply_address
+        if given is not None:
+            return parse_address(self.resolve(given))
+        return None if self.send_only else self.address
+
+    @property
+    def instance_queue(self) -> str | None:
+        """The name of the queue that belongs to this process alone; None without an `instance`."""
+        return self.instance and replace(self.address, table=f"{self.address.table}.{self.instance}").format()
 
     @property
     def sagas(self) -> tuple[SagaSettings, ...]:
@@ -263,16 +277,24 @@ class EndpointDeclaration:
         """The topics that the endpoint subscribes to when it starts."""
         return tuple(sorted(self._subscriptions))
 
-    def typed(self, message: Message) -> Any:
+    def typed(self, message: Message, expected: type | None = None) -> Any:
         """Return a reply decoded to its class, an int if it is a number or an enum, or its bytes.
 
-        Raises MessageNotDeserialized.
+        Raises MessageNotDeserialized, and UnexpectedReply if it is not of the class `expected`.
         """
         code = read_return_code(message.headers)
         if code is not None:
-            return code
-        for name in split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES)):
-            cls = self._expected.get(type_key(name)) or find_class(name)
-            if cls is not None:
+            return as_expected(code, expected)
+        if expected is bytes:
+            return message.body
+        names = [*split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))]
+        own = {} if expected is None else {type_key(type_name(expected)): expected}
+        for key, name in zip(map(type_key, names), names, strict=True):
+            cls = own.get(key) or self._expected.get(key) or find_class(name)
+            if cls is not None and issubclass(cls, expected or object):
                 return self._handlers.decode(message, cls)
-        return message.body
+        if expected is None:
+            return message.body
+        raise UnexpectedReply(
+            f"The request expects a reply of {type_name(expected)}, and got {', '.join(names) or 'one without a type'}."
+        )

@@ -120,7 +120,7 @@ class Bus:
             time_to_be_received: the message expires after this time. None uses that of the message's class. Neither of
                 them together with `delay`.
             instance: the process of the destination that gets the message: its queue is `<destination>.<instance>`.
-            reply_to: name or address of the queue that gets the replies; None for the endpoint's own queue.
+            reply_to: name or address of the queue that gets the replies; None for the endpoint's `reply_address`.
             message_id: the message's own id, if not a new one.
             headers: are added to the standard headers and replace those of the same name. In a handler, this excludes
                 the ConversationId.
@@ -204,21 +204,14 @@ class Bus:
             new_conversation=new_conversation,
         )  # fmt: skip
 
-    def request(
-        self,
-        message: Any,
-        to: str | None = None,
-        *,
-        timeout: timedelta,
-        headers: Mapping[str, str | None] | None = None,
-    ) -> Any:
+    def request(self, message: Any, to: str | None = None, *, timeout: timedelta, **options: Any) -> Any:
         """Send a request now, in a transaction of its own, wait for the reply, and return it.
 
         Args:
             message: as for `send`.
             to: as for `send`.
             timeout: how long to wait.
-            headers: as for `send`.
+            options: `headers`, `reply` and `on_interim`, see `endpoint.callbacks.Callbacks.submit`.
 
         Returns:
             The reply as an instance of its class, if this program declares the class; an int, if it is a number or an
@@ -226,11 +219,12 @@ class Bus:
 
         Raises:
             NoReply: no reply arrived in time. A later reply is logged and dropped.
+            UnexpectedReply: the reply is of another class than `reply`.
             SettingsError: the endpoint has no `instance`, so that no queue receives its replies.
             PermissionDenied: the queue for replies is missing, and the login may not create it.
         """
         check_time("timeout", timeout)
-        return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, headers=headers)
+        return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, **options)
 
     def _collect(
         self,
@@ -317,8 +311,8 @@ class Bus:
         if not isinstance(message, bytes):
             headers[ENCLOSED_MESSAGE_TYPES] = enclosed_type_names(type(message))
             headers[CONTENT_TYPE] = endpoint.serializers.default.content_type
-        if not endpoint.send_only:
-            headers[REPLY_TO_ADDRESS] = self.database.canonical(endpoint.address)
+        if endpoint.reply_address is not None:
+            headers[REPLY_TO_ADDRESS] = self.database.canonical(endpoint.reply_address)
         if endpoint.metrics_instance is not None:
             headers[METRIC_INSTANCE_ID] = endpoint.metrics_instance
         return headers

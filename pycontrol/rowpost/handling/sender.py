@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -23,14 +22,7 @@ __all__ = ["Requests", "Sender"]
 class Requests(Protocol):
     """Sends requests and waits for their replies."""
 
-    def request(
-        self,
-        message: Any,
-        to: str | None = None,
-        *,
-        timeout: timedelta,
-        headers: Mapping[str, str | None] | None = None,
-    ) -> Any:
+    def request(self, message: Any, to: str | None = None, *, timeout: timedelta, **options: Any) -> Any:
         """Send a request and return its reply."""
 
 
@@ -72,6 +64,10 @@ class Sender(Protocol):
     @property
     def address(self) -> Address:
         """The address of the endpoint's queue."""
+
+    @property
+    def reply_address(self) -> Address | None:
+        """The address that gets replies to what the endpoint sends; None for none."""
 
     def route_of(self, cls: type) -> str:
         """Return the destination of a message class. Raises InvalidMessage if there is none."""

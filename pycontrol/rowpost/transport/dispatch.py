@@ -235,7 +235,8 @@ def _delay(
             f"in this database, and {sender}: write `delayed: true` at one of them below `queues:` in the "
             "environment's file and run rowpost apply, or send without a delay."
         )
-    headers = {**addressed.headers, FORWARD_DESTINATION: addressed.destination}
+    destination = database.canonical(place.table)  # also movers of .NET endpoints, with other defaults, read it
+    headers = {**addressed.headers, FORWARD_DESTINATION: destination}
     return Call("delay_message", own.name, {**arguments, "headers": encode_headers(headers)})
 
 
