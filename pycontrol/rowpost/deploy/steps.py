@@ -9,10 +9,10 @@ from typing import Any
 
 from rowpost.database.contract import CORE
 from rowpost.database.dialects.choice import dialect_for
-from rowpost.deploy.contract_sql import contract_fragments, role_grants
+from rowpost.deploy.contract_sql import contract_fragments, name_recoverable, role_grants
 from rowpost.deploy.entries import Entry, QueueEntry, SagaEntry, SubscriptionEntry, default_table
 from rowpost.deploy.scripts import Script, ScriptSet, Templates, hash_text
-from rowpost.deploy.sql_text import SqlTextError, expand, render
+from rowpost.deploy.sql_text import SqlTextError, expand, render, split_batches
 from rowpost.errors import DeployError
 
 __all__ = ["Rendering", "ScriptStep"]
@@ -105,7 +105,7 @@ class Rendering:
             ScriptStep(
                 f"{each.name}:{entry.key}",
                 each.kind,
-                self._render(each, names),
+                self._render_procedure(each, names, entry),
                 "procedure",
                 self._object(each.stem, entry),
                 owner,
@@ -146,6 +146,14 @@ class Rendering:
 
     def _object(self, stem: str, entry: Entry) -> str:
         return f"rowpost.{self._dialect.quote(f'{stem}:{entry.key}')}"
+
+    def _render_procedure(self, script: Script, names: dict[str, str], entry: Entry) -> str:
+        text = self._render(script, names)
+        if "/*, Recoverable */" not in script.text:
+            return text
+        elsewhere = isinstance(entry, QueueEntry) and entry.catalog_name is not None
+        batch = split_batches(text, self._dialect.name)[-1].text
+        return text + name_recoverable(batch, names["queue_table"], elsewhere)
 
     def _render(self, script: Script, names: dict[str, str]) -> str:
         try:
