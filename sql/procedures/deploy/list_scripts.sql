@@ -33,7 +33,7 @@ LEFT OUTER JOIN sys.columns AS c
     AND c.object_id = OBJECT_ID(CONCAT(QUOTENAME(q.schema_name), N'.', QUOTENAME(q.table_name)), N'U')
     AND c.name = N'Recoverable'
     AND c.default_object_id = 0
-WHERE CASE WHEN m.[definition] LIKE N'%/*, Recoverable */%' THEN 0 ELSE 1 END
+WHERE CASE WHEN CHARINDEX(N'/*, Recoverable */', m.[definition]) > 0 THEN 0 ELSE 1 END
     <> CASE
         WHEN c.column_id IS NOT NULL THEN 1
         WHEN COL_LENGTH(QUOTENAME(q.catalog_name) + N'.' + QUOTENAME(q.schema_name) + N'.' + QUOTENAME(q.table_name), N'Recoverable') = 1 THEN 1

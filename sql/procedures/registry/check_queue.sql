@@ -170,7 +170,7 @@ FROM
     LEFT OUTER JOIN sys.columns AS c
         ON q.table_id = c.object_id AND c.name = N'Recoverable' AND c.default_object_id = 0
     WHERE q.table_id IS NOT NULL
-      AND CASE WHEN m.[definition] LIKE N'%/*, Recoverable */%' THEN 0 ELSE 1 END <> CASE WHEN c.column_id IS NULL THEN 0 ELSE 1 END
+      AND CASE WHEN CHARINDEX(N'/*, Recoverable */', m.[definition]) > 0 THEN 0 ELSE 1 END <> CASE WHEN c.column_id IS NULL THEN 0 ELSE 1 END
     UNION ALL
     SELECT
         q.queue_name,
