@@ -9,10 +9,10 @@ from typing import Any
 
 from rowpost.database.contract import CORE
 from rowpost.database.dialects.choice import dialect_for
-from rowpost.deploy.contract_sql import contract_fragments, role_grants
+from rowpost.deploy.contract_sql import contract_fragments, name_recoverable, role_grants
 from rowpost.deploy.entries import Entry, QueueEntry, SagaEntry, SubscriptionEntry, default_table
 from rowpost.deploy.scripts import Script, ScriptSet, Templates, hash_text
-from rowpost.deploy.sql_text import SqlTextError, expand, render
+from rowpost.deploy.sql_text import SqlTextError, expand, render, split_batches
 from rowpost.errors import DeployError
 
 __all__ = ["Rendering", "ScriptStep"]
@@ -128,7 +128,7 @@ class Rendering:
         object_name: str | None = None,
         owner: str | None = None,
     ) -> ScriptStep:
-        text = self._render(script, entry.placeholders(self._dialect))
+        text = self._render_with_recoverable(script, entry)
         name = f"{script.name}:{entry.key}"
         return ScriptStep(name, script.kind, text, object_kind, object_name, owner, script.text)
 
@@ -148,6 +148,15 @@ class Rendering:
 
     def _object(self, stem: str, entry: Entry) -> str:
         return f"rowpost.{self._dialect.quote(f'{stem}:{entry.key}')}"
+
+    def _render_with_recoverable(self, script: Script, entry: Entry) -> str:
+        names = entry.placeholders(self._dialect)
+        text = self._render(script, names)
+        if "/*, Recoverable */" not in script.text:
+            return text
+        elsewhere = isinstance(entry, QueueEntry) and entry.catalog_name is not None
+        batch = split_batches(text, self._dialect.name)[-1].text
+        return text + name_recoverable(batch, names["queue_table"], elsewhere)
 
     def _render(self, script: Script, names: dict[str, str]) -> str:
         try:

@@ -161,12 +161,16 @@ FROM
     UNION ALL
     SELECT
         q.queue_name,
-        N'recoverable_default_missing',
-        N'Recoverable has no default: messages cannot be stored.',
-        CONCAT(N'ALTER TABLE ', q.table_name, N' ADD DEFAULT (1) FOR Recoverable;')
+        N'recoverable_changed',
+        N'Recoverable was added to the table or dropped, or its default was, since the last deployment: messages cannot be stored.',
+        N'rowpost apply'
     FROM queues AS q
-    INNER JOIN sys.columns AS c
-        ON q.table_id = c.object_id AND c.name = N'Recoverable' AND c.is_nullable = 0 AND c.default_object_id = 0
+    INNER JOIN sys.sql_modules AS m
+        ON m.object_id = OBJECT_ID(CONCAT(N'rowpost.', QUOTENAME(CONCAT(N'send_message:', q.queue_key))))
+    LEFT OUTER JOIN sys.columns AS c
+        ON q.table_id = c.object_id AND c.name = N'Recoverable' AND c.default_object_id = 0
+    WHERE q.table_id IS NOT NULL
+      AND CASE WHEN CHARINDEX(N'/*, Recoverable */', m.[definition]) > 0 THEN 0 ELSE 1 END <> CASE WHEN c.column_id IS NULL THEN 0 ELSE 1 END
     UNION ALL
     SELECT
         q.queue_name,

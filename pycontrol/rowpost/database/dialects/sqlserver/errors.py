@@ -151,6 +151,10 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
             f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the "
             "environment's file"
         )
+    if (number in (_NO_VALUE, _NO_COLUMN) or number > 1e7) and "recoverable" in said.casefold():
+        return DatabaseError(
+            f"{said}. The table's column Recoverable was added, dropped or lost its default: run rowpost apply{where}"
+        )
     if (
         number in (_NO_PROCEDURE, _NO_TABLE)
         or (number == _NO_COLUMN and is_of_saga(statement))
@@ -158,8 +162,6 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     ):
         return _missing(number, said, statement)
     kind = _KINDS.get(number) or _kind_of_state(state, number, said)
-    if number == _NO_VALUE and "Recoverable" in said:  # not the message's fault
-        kind, said = DatabaseError, f"{said}. The column Recoverable has lost its default: run rowpost queue check"
     if number == _OVERFLOW and "IDENTITY" in said:  # no number of the caller's
         kind, said = DatabaseError, f"The numbers of a table's rows are used up: {said}. {KEYS_USED_UP}"
     return kind(_explained(kind, number, said, statement) + where)
