@@ -57,7 +57,7 @@ class EndpointDeclaration:
         self.serializers = Serializers(*options.serializers)
         self.host = Host.here(self.name)
         self._handlers = HandlerRegistry(self.name, self.serializers)
-        self._sagas = HostedSagas(self.name, self.transaction_mode, has_outbox=self.outbox is not None)
+        self._sagas = HostedSagas(self.name, self.transaction_mode, outbox=self.outbox.database if self.outbox else "")
         #: those of the code, and with them those of the environment
         self._routes: dict[str, str] = {}
         self._all_routes: dict[str, str] = {}

@@ -370,6 +370,11 @@ class Context(Bus):
         """
         return dict(self._incoming_headers)
 
+    @cached_property
+    def loaded(self) -> dict[Any, Any]:
+        """What handlers of the message share: instances of sagas, by table and key."""
+        return {}
+
     @property
     def connection(self) -> Any:
         """The driver's connection for business data, which commits together with the message.

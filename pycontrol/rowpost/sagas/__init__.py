@@ -20,6 +20,6 @@ columns. See docs/guides/sagas.md.
 
 from rowpost.sagas.conflicts import ConflictPolicy
 from rowpost.sagas.context import SagaContext
-from rowpost.sagas.declaration import Saga, handles, starts
+from rowpost.sagas.declaration import Header, Saga, handles, starts, timeout
 
-__all__ = ["ConflictPolicy", "Saga", "SagaContext", "handles", "starts"]
+__all__ = ["ConflictPolicy", "Header", "Saga", "SagaContext", "handles", "starts", "timeout"]

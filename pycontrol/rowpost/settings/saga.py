@@ -33,6 +33,7 @@ class SagaSettings:
         type: its type: string, integer, uuid or timestamp.
         transitional: a second property, which is stored as well while sagas move from one to the other.
         transitional_type: its type; None if there is no second property.
+        outbox: the outbox whose business database has the table; empty for the database of the queues.
     """
 
     name: str
@@ -40,6 +41,7 @@ class SagaSettings:
     type: CorrelationType = "string"
     transitional: _Property | None = None
     transitional_type: CorrelationType | None = None
+    outbox: str = ""
 
     def __post_init__(self) -> None:
         kind = (self.transitional_type or "string") if self.transitional else None
