@@ -20,7 +20,7 @@ from rowpost.outbox.declaration import Outbox as Outbox
 from rowpost.recoverability.policy import Recoverability as Recoverability
 from rowpost.sagas.conflicts import ConflictPolicy as ConflictPolicy
 from rowpost.sagas.context import SagaContext as SagaContext
-from rowpost.sagas.declaration import Header as Header
+from rowpost.sagas.correlation import Header as Header
 from rowpost.sagas.declaration import Saga as Saga
 from rowpost.sagas.declaration import handles as handles
 from rowpost.sagas.declaration import starts as starts

@@ -185,8 +185,12 @@ class EndpointDeclaration:
 
     @property
     def sagas(self) -> tuple[SagaSettings, ...]:
-        """The tables that the endpoint's sagas need, in the schema that the environment means."""
-        return tuple(replace(each, name=self.resolve(each.name)) for each in self._sagas.tables)
+        """The tables that the endpoint's sagas need, in the schema that the environment means.
+
+        That of an outbox is in the default schema of the business database.
+        """
+        found = self._sagas.tables
+        return found if self.outbox else tuple(replace(each, name=self.resolve(each.name)) for each in found)
 
     def expects(self, *classes: type) -> None:
         """Declare classes of replies. Classes with a `@message_type` need no declaration."""

@@ -16,18 +16,16 @@ from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
-import msgspec
-
-from rowpost.errors import InvalidCorrelation, SagaInstanceMissing, SagaInstanceRequired, SettingsError
+from rowpost.errors import SagaInstanceMissing, SagaInstanceRequired, SettingsError
 from rowpost.handling.context import Context
 from rowpost.handling.handlers import check_runs, name_of
-from rowpost.sagas.correlation import KINDS
+from rowpost.sagas.correlation import KINDS, Header
 from rowpost.settings.environment import SagaSettings
 from rowpost.settings.saga import CorrelationType
 from rowpost.wire.dotnet_values import property_name
 from rowpost.wire.message_types import type_key, type_name, type_names
 
-__all__ = ["Header", "Method", "Saga", "SagaDeclaration", "handles", "starts", "timeout"]
+__all__ = ["Method", "Saga", "SagaDeclaration", "handles", "starts", "timeout"]
 
 State = TypeVar("State")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -36,16 +34,6 @@ _VERSION_LIMIT = 23  # the length of the column SagaTypeVersion
 WITHOUT_INSTANCE = ("discard", "retry", "error")
 #: a type's full name, as headers have it: `Shop.Orders`, `Shop.Outer+Orders`
 _NAME = re.compile(r"[^\W\d]\w*([.+]\w+)*")
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """A header of a message with the correlation value, for `correlate={PlaceOrder: Header("Shop.OrderId")}`.
-
-    Its text is converted to the type of the state's field.
-    """
-
-    name: str
 
 
 def starts(cls: type, *, subscribe: bool = False) -> Callable[[Function], Function]:
@@ -82,16 +70,10 @@ def _marks(cls: type, kind: str, subscribe: bool) -> Callable[[Function], Functi
 
 @dataclass(frozen=True)
 class Method:
-    """A method of a saga.
+    """A method of a saga for the message class `cls`, marked as `kind`: "starts", "handles" or "timeout".
 
-    Attributes:
-        name: the method's.
-        cls: the message class.
-        kind: "starts", "handles" or "timeout", as the method is marked.
-        subscribe: whether the class is another endpoint's event.
-        field: the message's field or header with the correlation value; None if the class has no mapping.
-        starts: whether a message of the class starts an instance, because the class or one of its bases does.
-        takes_timeouts: whether timeouts of the class come to this method.
+    `field` has the correlation value; None if the class has no mapping. `starts`: a message starts an instance, because
+    the class or a base class does. `takes_timeouts`: timeouts of the class come to this method.
     """
 
     name: str
@@ -101,10 +83,6 @@ class Method:
     field: str | Header | None
     starts: bool = False
     takes_timeouts: bool = False
-
-    def takes(self, is_timeout: bool) -> bool:
-        """Return whether the method takes a message, which is a timeout or not."""
-        return self.takes_timeouts if is_timeout else self.kind != "timeout"
 
     def value_in(self, message: Any, headers: Mapping[str, str | None]) -> Any:
         """Return the correlation value of a message, a header's as text; None if it has none."""
@@ -117,14 +95,13 @@ class Method:
 class SagaDeclaration:
     """The checked declaration of a saga class.
 
-    `name` is its type in headers, `property` the state's correlation field, of the class `value_class`.
+    `name` is its type in headers, `property` the state's correlation field.
     """
 
     name: str
     state: type
     property: str
     kind: CorrelationType
-    value_class: type
     transitional: str | None
     transitional_kind: CorrelationType | None
     table: str | None
@@ -145,24 +122,6 @@ class SagaDeclaration:
         """Return whether a method handles timeouts of a message class or of one of its base classes."""
         handled = {type_key(type_name(each.cls)) for each in self.methods if each.takes_timeouts}
         return not handled.isdisjoint(map(type_key, type_names(cls)))
-
-    def value_of(self, method: Method, message: Any, headers: Mapping[str, str | None]) -> tuple[Any, str]:
-        """Return a message's correlation value, and its name in errors.
-
-        Raises:
-            InvalidCorrelation: the header's text cannot be converted to the type of the state's field.
-        """
-        value, field, known_as = method.value_in(message, headers), method.field, type(message).__name__
-        if not isinstance(field, Header):
-            return value, f"{known_as}.{field}"
-        known_as = f"The header {field.name} of the {known_as}"
-        try:
-            return value and msgspec.convert(value, self.value_class, strict=False), known_as
-        except msgspec.ValidationError as error:
-            raise InvalidCorrelation(
-                f"{known_as} is {value!r:.60}, which cannot be converted to {self.value_class.__name__}, the type of "
-                f"{self.state.__name__}.{self.property}. Send the message with another value."
-            ) from error
 
     def settings_for(self, endpoint: str, outbox: str = "") -> SagaSettings:
         """Return the table that the deployment has to create, in the business database of an outbox if it is named."""
@@ -287,7 +246,6 @@ def _declare(
         state=state,
         property=by,
         kind=kinds[by],
-        value_class=typing.get_type_hints(state)[by],
         transitional=transitional,
         transitional_kind=kinds.get(transitional or ""),
         table=table,
@@ -324,9 +282,7 @@ def _common_field(correlate: Mapping[type, str | Header], problem: _Problem) -> 
     names = {each for each in correlate.values() if isinstance(each, str)}
     if len(names) == 1:
         return names.pop()
-    raise problem(
-        "is correlated by headers or by fields with different names. Name the state's field with the value: by='…'."
-    )
+    raise problem("is correlated by headers or by different fields. Name the state's field with the value: by='…'.")
 
 
 def _kinds(state: type, names: tuple[str | None, ...], problem: _Problem) -> dict[str, CorrelationType]:

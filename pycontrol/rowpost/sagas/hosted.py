@@ -55,12 +55,6 @@ class HostedSagas:
                 "removed before the state is stored, so that a failure would lose it. Use receive_only or "
                 "sends_atomic_with_receive."
             )
-        if self._outbox:
-            raise SettingsError(
-                f"The saga {saga.__name__} cannot run in the endpoint {self._endpoint!r}, which has an outbox: the "
-                "saga's state is in the queue's database and the outbox in another one, so that after a crash only "
-                "one of them may have processed a message. Move the saga to a separate endpoint."
-            )
         table = saga.declaration.table_for(self._endpoint)
         other = self._hosted.setdefault(table.casefold(), saga)
         if other is not saga:
@@ -74,15 +68,9 @@ class HostedSagas:
                 "could reach the other. Name one of them: name='…'."
             )
         for method in saga.declaration.methods:
-            wanted = type_name(method.cls)
-            yield (
-                RegisteredHandler(
-                    wanted,
-                    method.cls,
-                    SagaInvocation(saga, method, table, self._names, self._audit, self._hosted.values()),
-                ),
-                wanted if method.subscribe else None,
-            )
+            wanted, hosted = type_name(method.cls), self._hosted.values()
+            invocation = SagaInvocation(saga, method, table, self._names, self._audit, hosted)
+            yield RegisteredHandler(wanted, method.cls, invocation), wanted if method.subscribe else None
 
     def audit(self, database: Connection, place: Place, *, reply_to: str) -> None:
         """Report changes of instances to ServiceControl's queue, see `SagaAudit.start`."""

@@ -24,7 +24,7 @@ from rowpost.handling.context import Context
 from rowpost.recoverability.outcome import Discard
 from rowpost.sagas.audit import InstanceChange, SagaAudit
 from rowpost.sagas.context import SagaContext
-from rowpost.sagas.correlation import correlation_text
+from rowpost.sagas.correlation import Header, correlation_text
 from rowpost.sagas.declaration import Method, Saga
 from rowpost.sagas.state import decode_state, encode_state
 from rowpost.version import __version__
@@ -43,18 +43,14 @@ from rowpost.wire.saga_audit import SagaChangeOutput
 __all__ = ["SagaInvocation", "SagaTables"]
 _MILLISECOND = timedelta(milliseconds=1)
 _VERSION = __version__[:23]
+_Sent = list[SagaChangeOutput] | None
 
 
 @dataclass
 class _Loaded:
-    """An instance that the methods of one message share.
+    """An instance that the methods of one message share, with the registered name of its table.
 
-    Attributes:
-        saga: with the state.
-        table: the registered name of its table.
-        metadata: its row's, about the message that started it.
-        row: as it was loaded; None if this message starts the instance.
-        calls: store it; None before the first method.
+    `row` is as it was loaded; None if this message starts the instance. `calls` store it; None before the first method.
     """
 
     saga: Saga[Any]
@@ -121,7 +117,7 @@ class SagaInvocation:
             return None
         saga = loaded.saga
         before = getattr(saga.state, self._declared.property)
-        sent: list[SagaChangeOutput] | None = [] if self._audit.on else None
+        sent: _Sent = [] if self._audit.on else None
         inner = SagaContext(context, saga.id, self._declared, loaded.metadata, sent)
         started = datetime.now(UTC)
         try:
@@ -132,9 +128,7 @@ class SagaInvocation:
         self._add_calls(loaded, context, started, sent)
         return returned
 
-    def _add_calls(
-        self, loaded: _Loaded, context: Context, started: datetime, sent: list[SagaChangeOutput] | None
-    ) -> None:
+    def _add_calls(self, loaded: _Loaded, context: Context, started: datetime, sent: _Sent) -> None:
         """Add the calls that store the instance, instead of those of the method before, and report the change."""
         saga, first = loaded.saga, loaded.calls is None
         for each in loaded.calls or ():
@@ -168,8 +162,7 @@ class SagaInvocation:
         return self._table, False, str(self._method.value_in(message, headers)).casefold().rstrip()
 
     def _find(self, message: Any, context: Context, database: Connection) -> _Loaded | None:
-        """Return the instance that the message is for, loaded or started. If there is none, do what is said for that,
-        and return None.
+        """Return the instance that the message is for, loaded or started; None if there is none, which is dealt with.
 
         A timeout or a reply of a type of saga that this endpoint does not host finds its instance by the id alone,
         because the saga may have been renamed.
@@ -177,28 +170,38 @@ class SagaInvocation:
         headers, declared = context.incoming.headers, self._declared
         named, of = headers.get(SAGA_ID), without_assembly(headers.get(SAGA_TYPE) or "")
         is_timeout = headers.get(IS_SAGA_TIMEOUT) == "True"
-        if not self._method.takes(is_timeout):
-            return _elsewhere(context, f"{declared.name} takes only {'other messages' if is_timeout else 'timeouts'}")
+        if not (self._method.takes_timeouts if is_timeout else self._method.kind != "timeout"):
+            self._not_here(context, f"{declared.name} takes only {'other messages' if is_timeout else 'timeouts'}")
+            return None
         mine = of in ("", declared.name)
         if named and (mine or all(of != each.declaration.name for each in self._hosted)):
             found = self._load(context, database, "id", _parse_id(named))
+            if found is None and mine:
+                self._not_found(message, context)
             if found is not None or mine:
-                return found or self._not_found(message, context)
+                return found
         if is_timeout or (named and self._method.field is None):
-            return _elsewhere(context, f"{declared.name} has no instance of the saga {of or 'of another type'}")
+            self._not_here(context, f"{declared.name} has no instance of a saga {of or 'without a type'}")
+            return None
         if self._method.field is None:
             raise InvalidCorrelation(
                 f"The message {context.message_id} has no saga id, and {self._saga.__name__} does not declare which "
                 f"field of {type(message).__name__} identifies the instance. Declare it: "
                 f"correlate={{{type(message).__name__}: '…'}}."
             )
-        value, known_as = declared.value_of(self._method, message, headers)
-        text = self._text(value, known_as)
+        field, cls = self._method.field, type(message).__name__
+        value, of = self._method.value_in(message, headers), f"{cls}.{field}"
+        if isinstance(field, Header):
+            of = f"The header {field.name} of the {cls}"
+            value = field.convert(value, declared.kind, of)
+        text = self._text(value, of)
         found = self._load(context, database, "correlation_value", text)
         if found is None and self._method.starts:
             name = self._registered(context, database)
             found = context.loaded[name, "correlation_value", text] = self._start(value, name, context)
-        return found or self._not_found(message, context)
+        elif found is None:
+            self._not_found(message, context)
+        return found
 
     def _text(self, value: Any, of: str) -> str:
         return correlation_text(value, self._declared.kind, of)
@@ -231,6 +234,9 @@ class SagaInvocation:
                 "lock_timeout."
             ) from error
         return rows[0] if rows else None
+
+    def _not_here(self, context: Context, reason: str) -> None:
+        context.discards.append(Discard(f"it is for another handler: {reason}", elsewhere=True))
 
     def _not_found(self, message: Any, context: Context) -> None:
         if context.incoming.headers.get(IS_SAGA_TIMEOUT) == "True":
@@ -305,8 +311,3 @@ def _parse_id(text: str) -> UUID:
         return UUID(text)
     except ValueError as error:
         raise InvalidCorrelation(f"The header {SAGA_ID} is {text!r:.60}, which is not a saga's id.") from error
-
-
-def _elsewhere(context: Context, reason: str) -> None:
-    """Record that a message is for another handler, or for nobody."""
-    context.discards.append(Discard(f"it is for another handler: {reason}", elsewhere=True))

@@ -52,8 +52,11 @@ def read_sagas(root: Node, name_of: Callable[[Node], str], dialect: str) -> tupl
     """Read the section `sagas`: tables by name, each with its correlation. Raises SettingsError."""
     sagas: dict[str, SagaSettings] = {}
     for node in root.children("sagas"):
-        name = name_of(node)
-        key = name.casefold() if dialect == "sqlserver" else name
+        outbox = node.values.get("outbox", "")
+        if outbox and outbox not in root.values.get("outbox", {}):
+            raise node.error("outbox", f"is {outbox!r}, which is not declared below `outbox`: declare it there")
+        name = node.name if outbox else name_of(node)
+        key = f"{outbox}.{name.casefold() if dialect == 'sqlserver' else name}"
         if key in sagas:
             raise node.error("", "is the same table as another saga's: declare it once")
         sagas[key] = decode(node, SagaSettings, given={"name": name})

@@ -108,6 +108,7 @@ def of_two_types(request):
     return make_saga(members, {Begin: "room", Change: "room"}, concurrency=request.param)
 
 
+@pytest.mark.promise("saga-one-instance-per-message")
 def test_the_methods_of_a_message_and_of_its_base_share_one_instance_that_is_stored_once(make_desk, of_two_types):
     desk = make_desk(saga=of_two_types)
     desk.handle(Begin("A"))
@@ -319,6 +320,7 @@ RENAMED = pytest.mark.parametrize(
 
 
 @RENAMED
+@pytest.mark.promise("saga-survives-rename")
 def test_a_pending_timeout_finds_its_instance_after_the_saga_was_renamed(make_desk, after):
     qualname, module, options = after
     desk = make_desk(saga=requesting("Rooms"))
