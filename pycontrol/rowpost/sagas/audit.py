@@ -69,10 +69,7 @@ class InstanceChange:
 
 
 class SagaAudit:
-    """Reports the changes of the sagas of one endpoint.
-
-    `has_outbox`: reports are sent with the endpoint's messages, because the state is in another database.
-    """
+    """Reports the changes of the sagas of one endpoint; with an outbox, together with the endpoint's messages."""
 
     def __init__(self, endpoint: str, *, has_outbox: bool) -> None:
         self._endpoint, self._has_outbox = endpoint, has_outbox

@@ -1,7 +1,6 @@
 """Declare a saga: a class per saga, with a method per message type.
 
-`Saga` is the base class; `starts`, `handles` and `timeout` mark its methods. Declarations are checked when the class is
-created.
+`Saga` is the base class; `starts`, `handles` and `timeout` mark its methods. The class is checked when it is created.
 """
 
 from __future__ import annotations

@@ -130,13 +130,12 @@ class SagaInvocation:
 
     def _add_calls(self, loaded: _Loaded, context: Context, started: datetime, sent: _Sent) -> None:
         """Add the calls that store the instance, instead of those of the method before, and report the change."""
-        saga, first = loaded.saga, loaded.calls is None
+        saga, is_new = loaded.saga, loaded.row is None and loaded.calls is None
         for each in loaded.calls or ():
             context.outgoing.remove(each)
         loaded.calls = self._store(loaded)
         added: list[Outgoing] = [*loaded.calls]
         if sent is not None:
-            is_new = first and loaded.row is None
             change = InstanceChange(
                 self._declared.name, saga.id, saga.state, loaded.metadata, is_new, saga.completed, started, sent
             )
@@ -144,9 +143,8 @@ class SagaInvocation:
         # before the messages: a conflict must fail the call before anything is sent
         for place, call in enumerate(added):
             context.outgoing.insert(place, call)
-        if first:
-            invoked = [context.audit_headers.get(INVOKED_SAGAS), f"{self._declared.name}:{saga.id}"]
-            context.audit_headers[INVOKED_SAGAS] = ";".join(filter(None, invoked))
+        invoked = [context.audit_headers.get(INVOKED_SAGAS), f"{self._declared.name}:{saga.id}"]
+        context.audit_headers[INVOKED_SAGAS] = ";".join(filter(None, invoked))
 
     # -------------------------------------------------------------- finding
     def lock_key(self, message: Any, headers: Mapping[str, str | None]) -> tuple[str, bool, str]:

@@ -157,8 +157,10 @@ def end_at(step):
 @pytest.mark.parametrize("earlier", [0, 1], ids=["new instance", "existing instance"])
 @pytest.mark.promise("outbox-keeps-sagas")
 def test_duplicates_at_the_same_time_change_a_saga_once(shop, saga, earlier):
-    met = Barrier(2, timeout=20)
     locks = saga == "pessimistic" and earlier  # then the second waits for the first one's commit
+    if shop.target.babelfish and not locks:
+        pytest.skip("Babelfish's receivers of one queue wait for each other")
+    met = Barrier(2, timeout=20)
 
     def meet(message, context):
         if message.number == 2 and not locks:
