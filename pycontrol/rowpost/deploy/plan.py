@@ -145,7 +145,7 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
             "whose messages must not wait."
         )
     entries: list[Entry] = [describe_queue(queue, engine, wake_up=everybody) for queue in settings.queues]
-    entries += [describe_saga(saga, engine) for saga in settings.sagas]
+    entries += [describe_saga(saga, engine) for saga in settings.own_sagas]
     entries += [
         describe_subscriptions(name, engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE
     ]
@@ -157,7 +157,7 @@ def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
     """Return the features that an environment has: those that it names, those of its sections, and those of its
     engine.
     """
-    of_sections = {"sagas": settings.sagas, "outbox": settings.outboxes, "transactions": settings.participants}
+    of_sections = {"sagas": settings.own_sagas, "outbox": settings.outboxes, "transactions": settings.participants}
     named = {*settings.features, *(name for name, section in of_sections.items() if section)}
     known = scripts.contract.features
     return frozenset(name for name, each in known.items() if name in named or settings.engine in each.always)
@@ -172,8 +172,8 @@ def count_by_feature(plan: Plan, script_names: Iterable[str]) -> list[tuple[str,
 
 
 def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
-    """Return the settings with which rowpost is deployed into a business database: the same, with the outbox and
-    without queues.
+    """Return the settings with which rowpost is deployed into a business database: the same, with the outbox and its
+    sagas, and without queues.
     """
     return replace(
         settings,
@@ -184,7 +184,6 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
         default_schema=DEFAULT_SCHEMA[outbox.engine],
         subscription_table=SUBSCRIPTION_TABLE,
         queues=(),
-        sagas=(),
         participants=(),
         outboxes=(),
     )

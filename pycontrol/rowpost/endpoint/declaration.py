@@ -66,7 +66,7 @@ class EndpointDeclaration:
         self.headers: Mapping[str, str | None] = dict(options.headers or {})
         self.host = Host.here(self.name)
         self._handlers = HandlerRegistry(self.name, self.serializers)
-        self._sagas = HostedSagas(self.name, self.transaction_mode, has_outbox=self.outbox is not None)
+        self._sagas = HostedSagas(self.name, self.transaction_mode, outbox=self.outbox.database if self.outbox else "")
         #: those of the code, and with them those of the environment
         self._routes: dict[str, str] = {}
         self._all_routes: dict[str, str] = {}
@@ -228,8 +228,12 @@ class EndpointDeclaration:
 
     @property
     def sagas(self) -> tuple[SagaSettings, ...]:
-        """The tables that the endpoint's sagas need, in the schema that the environment means."""
-        return tuple(replace(each, name=self.resolve(each.name)) for each in self._sagas.tables)
+        """The tables that the endpoint's sagas need, in the schema that the environment means.
+
+        That of an outbox is in the default schema of the business database.
+        """
+        found = self._sagas.tables
+        return found if self.outbox else tuple(replace(each, name=self.resolve(each.name)) for each in found)
 
     def expects(self, *classes: type) -> None:
         """Declare classes of replies. Classes with a `@message_type` need no declaration."""

@@ -103,23 +103,25 @@ def with_sagas(settings: Settings, unknown: Callable[[HandlerNotFound], None] = 
     Raises:
         SettingsError: two sagas share a table, or the environment's file declares it with another correlation.
     """
-    sagas = {saga.name: saga for saga in settings.sagas}
+    sagas = {(saga.outbox, saga.name): saga for saga in settings.sagas}
     for queue, endpoint in endpoints_of(settings, lambda _, error: unknown(error)):
         for saga in endpoint.sagas:
-            needed = replace(saga, name=queue_name(settings, saga.name))
-            if sagas.setdefault(needed.name, needed) != needed:
+            needed = saga if saga.outbox else replace(saga, name=queue_name(settings, saga.name))
+            declared = sagas.setdefault((needed.outbox, needed.name), needed)
+            if declared != needed:
                 raise SettingsError(
                     f"The saga table {needed.name!r} of {queue.worker and queue.worker.handler} is declared twice and "
-                    f"differently: as {needed} and as {sagas[needed.name]}. Give one of the sagas another table, or "
+                    f"differently: as {needed} and as {declared}. Give one of the sagas another table, or "
                     "correct the environment's file."
                 )
     return replace(settings, sagas=tuple(sagas.values()))
 
 
 def check_sagas(settings: Settings, database: Connection) -> None:
-    """Check that the tables of all sagas are deployed. Raises SagaNotDeployed."""
-    registered = {each[0] for each in registered_sagas(database)} if settings.sagas else set()
-    for saga in settings.sagas:
+    """Check that the tables of all sagas of this database are deployed. Raises SagaNotDeployed."""
+    wanted = settings.own_sagas
+    registered = {each[0] for each in registered_sagas(database)} if wanted else set()
+    for saga in wanted:
         if saga.name not in registered:
             raise SagaNotDeployed(
                 f"The saga table {saga.name!r} is not deployed in {settings.target}. Run rowpost apply with an "

@@ -395,6 +395,11 @@ class Context(Bus):
         """
         return {**self._incoming_headers, MESSAGE_ID: self.incoming.message_id}
 
+    @cached_property
+    def loaded(self) -> dict[Any, Any]:
+        """What handlers of the message share: instances of sagas, by table and key."""
+        return {}
+
     @property
     def connection(self) -> Any:
         """The driver's connection for business data, which commits together with the message.

@@ -7,7 +7,8 @@ steps:
     queue      BEGIN, receive the message                      its row stays locked until the end
     business   BEGIN, find_handled                             pessimistic: record_handled, which waits for other workers
                the handler runs on this connection
-               record_handled, store_operations, COMMIT        from here on the message is handled
+               record_handled, what sagas store,
+               store_operations, COMMIT                        from here on the message is handled
     queue      record_dispatch, what was sent, COMMIT          this removes the message
     business   settle_operations                               together with a later message, or when the queue is empty
     queue      forget_dispatch                                 together with a later message, or when the queue is empty
@@ -137,14 +138,15 @@ class OutboxProcessing:
     def _first(self, message: Message, database: Connection, business: Connection) -> Outcome:
         row = self._retries.set_savepoint(database)
         caused, error, ended = self._run(message, database, business)
-        outgoing = caused.outgoing
+        calls = [each for each in caused.outgoing if isinstance(each, Call)]
+        outgoing: list[Outgoing] = [each for each in caused.outgoing if not isinstance(each, Call)]
         if error is not None:
             roll_back(business)
             return self._retries.failed(database, message, error, RowState.GONE if ended else row)
         self._step("handled")
         try:
             with named(self._outbox.database):
-                self._store(business, message, outgoing)
+                self._store(business, message, calls, outgoing)
         except AlreadyHandled:  # another worker was faster: what it stored is valid
             business.rollback()
             known = business.call("find_handled", begin=True, **self._key(message.message_id))[0]
@@ -215,9 +217,10 @@ class OutboxProcessing:
         self._undo()
         return self._retries.failed(database, message, lost)
 
-    def _store(self, business: Connection, message: Message, outgoing: list[Outgoing]) -> None:
+    def _store(self, business: Connection, message: Message, sagas: list[Call], outgoing: list[Outgoing]) -> None:
+        """Commit what sagas store and the outgoing messages. Of duplicates, one records itself before it stores."""
         key = self._key(message.message_id)
-        calls: list[Call] = [] if self._recorded else [Call("record_handled", None, key)]
+        calls = [*([] if self._recorded else [Call("record_handled", None, key)]), *sagas]
         if outgoing:
             calls.append(Call("store_operations", None, {**key, "operations": encode_outgoing(outgoing)}))
         self._settle(business, calls)

@@ -189,6 +189,11 @@ class Settings:
         return f"{self.environment}, outbox {self.business_of}" if self.business_of else self.environment
 
     @property
+    def own_sagas(self) -> tuple[SagaSettings, ...]:
+        """The sagas whose tables are in the database of these settings."""
+        return tuple(saga for saga in self.sagas if saga.outbox == self.business_of)
+
+    @property
     def embedded(self) -> bool:
         """Whether the database is the private PostgreSQL that rowpost starts."""
         return self.url is None

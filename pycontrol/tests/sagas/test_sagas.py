@@ -545,11 +545,6 @@ def test_receive_only_keeps_the_state_with_the_removal_and_sends_nothing_after_a
     assert desk.notes() == ["total 1", "total 3"]
 
 
-def test_an_endpoint_with_an_outbox_hosts_no_saga_and_says_why():
-    with pytest.raises(SettingsError, match="separate endpoint"):
-        make_endpoint(make_ledger("pessimistic", "X"), transaction_mode="receive_only", outbox="business")
-
-
 def test_the_mode_none_is_refused_with_why():
     with pytest.raises(SettingsError, match="removed before the state is stored"):
         make_endpoint(make_ledger("pessimistic", "X"), transaction_mode="none")

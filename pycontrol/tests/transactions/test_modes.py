@@ -20,6 +20,9 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from tests.support.crashing import TYPE, Order, endpoint_of, pipeline_of, write
 from tests.support.pipelines import pipeline_with
+from tests.support.sagas import GATES, Add, Open, make_desk
+
+__all__ = ["make_desk"]
 
 TRANSACTIONAL = [mode for mode in MODES if mode != "none"]
 ATOMIC = ["sends_atomic_with_receive", "transaction_scope"]
@@ -795,3 +798,45 @@ def test_a_secret_that_is_not_set_is_named(monkeypatch):
 def test_a_participant_on_a_linked_server_makes_the_transaction_a_distributed_one(places, begin):
     assert begin_scope("sqlserver", places) == begin
     assert begin_scope("postgresql", places) is True
+
+
+# ------------------------------------------------------------------ sagas
+@pytest.fixture
+def ledger(make_desk, shop):
+    """A saga in mode `transaction_scope` with the instance A, whose gates may write into the other database."""
+    desk = make_desk(mode="transaction_scope", participants={"shop": shop})
+    desk.handle(Open("A"))
+    return desk
+
+
+def write_in_shop(context, shop):
+    write(context.enlist("shop"), 1, "" if "://" in shop else f"{shop}.dbo.")
+
+
+def test_a_participant_that_cannot_be_prepared_undoes_the_change_of_a_saga(ledger, shop, in_shop):
+    if "://" not in shop:
+        pytest.skip("SQL Server prepares by itself what its connection reached")
+
+    def write_and_spoil(saga, context):
+        write_in_shop(context, shop)
+        context.enlist("shop").execute("CREATE TEMPORARY TABLE spoilt (number integer)")  # cannot be prepared
+
+    GATES["shop"] = write_and_spoil
+
+    outcome = ledger.handle(Add("A", 5, "shop"))
+
+    assert outcome.kind is Kind.FAILED
+    assert ([(row[1], row[2]["Total"]) for row in ledger.rows], in_shop()) == ([(1, 0)], [])
+
+
+def test_a_saga_that_cannot_be_stored_undoes_what_was_written_in_a_participant(ledger, shop, in_shop):
+    def write_and_overtake(saga, context):
+        write_in_shop(context, shop)
+        context.database.call("complete_saga", ledger.table, id=saga.id, concurrency=1)  # as another message would
+
+    GATES["shop"] = write_and_overtake
+
+    outcome = ledger.handle(Add("A", 5, "shop"))
+
+    assert (outcome.kind, "SagaConflict" in outcome.error) == (Kind.FAILED, True)
+    assert ([(row[1], row[2]["Total"]) for row in ledger.rows], in_shop()) == ([(1, 0)], [])
