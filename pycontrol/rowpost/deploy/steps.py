@@ -128,9 +128,17 @@ class Rendering:
         object_name: str | None = None,
         owner: str | None = None,
     ) -> ScriptStep:
-        text = self._render_with_recoverable(script, entry)
+        names = entry.placeholders(self._dialect)
+        text, template = self._render(script, names), script.text
+        if "/*, Recoverable */" in template:
+            elsewhere = isinstance(entry, QueueEntry) and entry.catalog_name is not None
+            text += self._name_recoverable(text, names["queue_table"], elsewhere)
+            template += self._name_recoverable(template, "{queue_table}", elsewhere)
         name = f"{script.name}:{entry.key}"
-        return ScriptStep(name, script.kind, text, object_kind, object_name, owner, script.text)
+        return ScriptStep(name, script.kind, text, object_kind, object_name, owner, template)
+
+    def _name_recoverable(self, text: str, table: str, elsewhere: bool) -> str:
+        return name_recoverable(split_batches(text, self._dialect.name)[-1].text, table, elsewhere)
 
     def removal(self, entry: Entry, stem: str, **names: str) -> Script:
         """Return the script of this name that removes something of an entry. Raises DeployError."""
@@ -148,15 +156,6 @@ class Rendering:
 
     def _object(self, stem: str, entry: Entry) -> str:
         return f"rowpost.{self._dialect.quote(f'{stem}:{entry.key}')}"
-
-    def _render_with_recoverable(self, script: Script, entry: Entry) -> str:
-        names = entry.placeholders(self._dialect)
-        text = self._render(script, names)
-        if "/*, Recoverable */" not in script.text:
-            return text
-        elsewhere = isinstance(entry, QueueEntry) and entry.catalog_name is not None
-        batch = split_batches(text, self._dialect.name)[-1].text
-        return text + name_recoverable(batch, names["queue_table"], elsewhere)
 
     def _render(self, script: Script, names: dict[str, str]) -> str:
         try:
