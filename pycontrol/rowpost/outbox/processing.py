@@ -45,6 +45,7 @@ from rowpost.outbox.declaration import decode_outgoing, encode_outgoing, named, 
 from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import roll_back
+from rowpost.recoverability.stopping import STOP
 from rowpost.transactions.judgement import Fate, HandlerTransaction
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Call, Outgoing
@@ -172,7 +173,8 @@ class OutboxProcessing:
         caused, failure = Caused([]), None
         self._transaction.start(message)
         try:
-            caused = self._processor.handle(message, database, self._scope)
+            with STOP:
+                caused = self._processor.handle(message, database, self._scope)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         finally:

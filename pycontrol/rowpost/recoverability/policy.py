@@ -26,6 +26,7 @@ from rowpost.errors import (
     NoHandler,
     Unrecoverable,
 )
+from rowpost.recoverability.stopping import STOP
 from rowpost.settings.endpoint import HostSettings
 from rowpost.wire.headers import (
     DELIVER_AT,
@@ -99,6 +100,11 @@ class Failure:
     attempts: int
     delayed: int
     headers: Mapping[str, str | None]
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the process is to stop, as `Context.stopping`."""
+        return STOP.requested
 
 
 @dataclass(frozen=True, slots=True)
