@@ -17,7 +17,7 @@ needs.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -37,7 +37,7 @@ from rowpost.handling.processor import Caused, control_message
 from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused, take_subscription
 from rowpost.pipeline.observer import EndpointObserver
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.recoverability.outcome import Outcome
+from rowpost.recoverability.outcome import Discard, Outcome
 from rowpost.settings.environment import Settings
 from rowpost.settings.service_control import ServiceControlSettings
 from rowpost.transactions.scope import MODES, Scope
@@ -232,16 +232,19 @@ class Endpoint(EndpointDeclaration):
             return Caused(
                 [forwarded(message, headers, destination)]
             )  # a delayed message that NServiceBus's mover brought here on its way
+        audit_headers: dict[str, str | None] = {}
+        outgoing: list[Outgoing] = []
         if headers.get(CONTROL_MESSAGE) == "True":
-            return self._control(headers, database)
-        context = Context(self, database, message, scope)
-        try:
-            discard = self._handlers.run(message, context)
-            audit_headers = context.audit_headers
-        finally:
-            outgoing = context.end()
+            discard = self._control(headers, database)
+        else:
+            context = Context(self, database, message, scope)
+            try:
+                discard = self._handlers.run(message, context)
+                audit_headers = context.audit_headers
+            finally:
+                outgoing = context.end()
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
-            outgoing += acknowledgement(headers, self.resolve)
+            outgoing += self.acknowledge(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             if self.not_audited is None or not self.not_audited(original):
@@ -253,13 +256,18 @@ class Endpoint(EndpointDeclaration):
                 )
         return Caused(outgoing, discard)
 
-    def _control(self, headers: Mapping[str, str | None], database: Connection) -> Caused:
+    def acknowledge(self, headers: Mapping[str, str | None]) -> Sequence[Outgoing]:
+        """Return what tells ServiceControl that a message with these headers was handled, if it has retried it."""
+        return acknowledgement(headers, super().resolve)
+
+    def _control(self, headers: Mapping[str, str | None], database: Connection) -> Discard | None:
+        """Follow a control message. Return why, if nothing can be done with it."""
         if not asks_for_subscription(headers):
-            return Caused([], control_message(headers))
+            return control_message(headers)
         if not self.options.takes_subscriptions:
             raise self._subscription_refused(headers)
         take_subscription(self.address, database, headers, self.resolve)
-        return Caused([*acknowledgement(headers, self.resolve)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
+        return None
 
     def _subscription_refused(self, headers: Mapping[str, str | None]) -> SubscriptionRefused:
         return subscription_refused(

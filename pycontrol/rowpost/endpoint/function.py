@@ -20,13 +20,10 @@ from rowpost.handling.subscriptions import subscription_refused
 from rowpost.recoverability.policy import plain_recoverability
 from rowpost.settings.worker import DEFAULT_ATTEMPTS
 from rowpost.transactions.scope import Scope
-from rowpost.wire.headers import CONTROL_MESSAGE
+from rowpost.wire.headers import CONTROL_MESSAGE, RETRY_UNIQUE_MESSAGE_ID
 from rowpost.wire.message import Message
 
 __all__ = ["FunctionEndpoint", "HandlerFunction"]
-
-#: what a function causes, whatever its message: nobody puts anything into it
-_NOTHING = Caused([])
 
 #: called with a message and the driver's connection
 HandlerFunction = Callable[[Message, Any], object]
@@ -62,12 +59,13 @@ class FunctionEndpoint(Endpoint):
             SettingsError: the function returned a coroutine or a generator, which is never run.
             Exception: whatever the function raises.
         """
-        if message.headers.get(CONTROL_MESSAGE) == "True":
-            return self._control(message.headers, database)
+        headers = message.headers
+        if headers.get(CONTROL_MESSAGE) == "True":
+            return Caused([*self.acknowledge(headers)], self._control(headers, database))
         returned = self._function(message, database.driver_connection)
         if returned is not None:
             check_ran(returned, f"The handler {name_of(self._function)}")
-        return _NOTHING
+        return Caused([*self.acknowledge(headers)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
 
     def _subscription_refused(self, headers: Mapping[str, str | None]) -> SubscriptionRefused:
         how = "Give the queue an Endpoint with takes_subscriptions=True."

@@ -111,8 +111,8 @@ def acknowledgement(headers: Headers, resolve: Callable[[str], str]) -> list[Add
 
     `resolve` gives the queue's name the schema that the environment means, if it has none.
     """
-    retried, queue = headers[RETRY_UNIQUE_MESSAGE_ID], headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE)
-    if not queue:
+    retried, queue = headers.get(RETRY_UNIQUE_MESSAGE_ID), headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE)
+    if not retried or not queue:
         return []
     confirmation: dict[str, str | None] = {
         RETRY_SUCCESSFUL: timestamp_now(),

@@ -7,7 +7,7 @@ above them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -75,6 +75,9 @@ class Processor(Protocol):
         Raises:
             Exception: whatever a handler raises.
         """
+
+    def acknowledge(self, headers: Mapping[str, str | None]) -> Sequence[Outgoing]:
+        """Return what tells ServiceControl that a message with these headers was handled, if it has retried it."""
 
     def store(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Make the calls among the outgoing messages now; return the messages, which are sent later."""

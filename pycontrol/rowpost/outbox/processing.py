@@ -21,7 +21,7 @@ another one stored keeps the dispatch for the retention time, because the other 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -47,6 +47,7 @@ from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import roll_back
 from rowpost.recoverability.stopping import STOP
 from rowpost.transactions.judgement import Fate, HandlerTransaction
+from rowpost.wire.headers import RETRY_SUCCESSFUL
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Call, Outgoing
 
@@ -231,15 +232,19 @@ class OutboxProcessing:
 
         Its outbox row is locked meanwhile.
         """
+        acknowledged = self._processor.acknowledge(message.headers)
         if stored is None or message.message_id in self._dispatched:
             business.commit()
             logger.info("%s: message %s was handled before. The duplicate is dropped.", self._queue, message.message_id)
-            return self._send(message, database, []) or Outcome.done(message, None)
+            return self._send(message, database, [], acknowledged) or Outcome.done(message, None)
         self._step("repeating")
-        outgoing: list[Outgoing] = [*decode_outgoing(stored, age_ms)]
+        messages = decode_outgoing(stored, age_ms)
+        outgoing: list[Outgoing] = [*messages]
+        if any(RETRY_SUCCESSFUL in each.headers for each in messages):
+            acknowledged = []
         settle = [Call("settle_operations", None, self._key(message.message_id))]
         try:
-            failed = self._send(message, database, outgoing)
+            failed = self._send(message, database, outgoing, acknowledged)
         except AlreadyDispatched:
             roll_back(database)
             self._settle(business, settle)
@@ -255,22 +260,21 @@ class OutboxProcessing:
         roll_back(business)
         return failed
 
-    def _send(self, message: Message, database: Connection, outgoing: list[Outgoing]) -> Outcome | None:
-        """Send the outgoing messages and remove the message, in one transaction of the queue's database.
+    def _send(
+        self, message: Message, database: Connection, outgoing: list[Outgoing], more: Sequence[Outgoing] = ()
+    ) -> Outcome | None:
+        """Send the outgoing messages, and more that no record is kept of, and remove the message, in one transaction of
+        the queue's database.
 
         Return an outcome if that failed.
         """
-        forget = [Call("forget_dispatch", None, self._key(each)) for each in self._settled]
+        calls = [Call("forget_dispatch", None, self._key(each)) for each in self._settled]
         try:
             if message.id in self._retries.counted:
                 self._retries.forget(database, message)
             if outgoing:
-                record = Call("record_dispatch", None, self._key(message.message_id))
-                self._processor.dispatch(database, [outgoing], commit=True, also=[*forget, record])
-            elif forget:
-                database.call_all(forget, commit=True)
-            else:
-                database.commit()
+                calls.append(Call("record_dispatch", None, self._key(message.message_id)))
+            self._processor.dispatch(database, [[*outgoing, *more]], commit=True, also=calls)
         except (AlreadyDispatched, *_NOT_THE_DESTINATION):
             raise
         except Exception as error:  # noqa: BLE001 such as a destination that is missing or not granted: retried without the handler

@@ -100,7 +100,7 @@ class SupervisorSettings:
 
     Attributes:
         error_queue: the queue of messages that failed.
-        stop_timeout: time after which a worker that is asked to stop is killed.
+        stop_timeout: time after which a worker that is asked to stop is interrupted, and then killed.
         breaker_seconds: time of failures after which the circuit breaker opens.
         idle_timeout: time after which a worker that is not needed stops.
         delayed_lateness: longest time between two checks for delayed messages that are due.

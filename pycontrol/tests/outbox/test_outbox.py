@@ -47,6 +47,12 @@ from tests.support.probe import probe_for
 from tests.support.workers import eventually
 
 KEY = {"endpoint": "Sales", "message_id": "m-1"}
+RETRY_ID = "ServiceControl.Retry.UniqueMessageId"
+RETRIED = {
+    "NServiceBus.EnclosedMessageTypes": TYPE,
+    RETRY_ID: "4711",
+    "ServiceControl.Retry.AcknowledgementQueue": "Billing",
+}
 KINDS = pytest.mark.parametrize("pessimistic", [False, True], ids=["optimistic", "pessimistic"])
 
 
@@ -493,6 +499,33 @@ def test_messages_that_were_dispatched_are_not_sent_again(business, database, qu
     handle_all(pipe())
 
     assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [], 0, [])
+
+
+@pytest.mark.promise("retry-from-error-queue")
+@pytest.mark.parametrize("settled", [False, True], ids=["not sent", "sent"])
+def test_a_retried_message_that_was_handled_before_is_acknowledged_once(business, database, queue, pipe, settled):
+    queue.send(b'{"Number":1}', {**RETRIED, "NServiceBus.MessageId": "m-1"})
+    leave_behind(business)
+    if settled:
+        business.database.call("settle_operations", **KEY)
+        database.call("record_dispatch", **KEY)
+
+    kinds = handle_all(pipe())
+
+    others = [] if settled else [None]
+    assert kinds == [Kind.HANDLED]
+    assert [each.headers.get(RETRY_ID) for each in Queue("Billing", database).browse(10)] == [*others, "4711"]
+
+
+def test_an_acknowledgement_that_the_handler_stored_is_not_sent_twice(business, database, queue, pipe):
+    queue.send(b'{"Number":1}', {**RETRIED, "NServiceBus.MessageId": "m-1"})
+    with pytest.raises(ZeroDivisionError):
+        pipe(step=at_step("stored", lambda: 1 / 0)).process_one()
+
+    kinds = handle_all(pipe())
+
+    assert kinds == [Kind.HANDLED]
+    assert [each.headers.get(RETRY_ID) for each in Queue("Billing", database).browse(10)] == [None, "4711"]
 
 
 def test_an_expired_message_that_was_handled_still_sends_what_it_caused(business, database, queue, order, pipe, sql):
