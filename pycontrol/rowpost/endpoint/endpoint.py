@@ -131,7 +131,7 @@ class Endpoint(EndpointDeclaration):
             if self._pipeline is None or self._pipeline.database is not database:
                 observers = [] if self._observer is None else [self._observer.pipeline(self.name, self.instance or "")]
                 self._pipeline = Pipeline(
-                    database, self.queue, self, reconnect=database.open_second, host=self.host, observers=observers
+                    database, self.queue, self, reconnect=database.open_second, observers=observers
                 )
             if self._directory.find(database, self.queue).delays:
                 move_due(database, self.queue, error_queue=self.error_queue, directory=self._directory, host=self.host)
@@ -227,22 +227,17 @@ class Endpoint(EndpointDeclaration):
         started = datetime.now(UTC) if self.audit_queue is not None else None
         headers = message.headers
         destination = headers.get(FORWARD_DESTINATION)
-        destination = destination and self.resolve(destination)
+        destination = destination and super().resolve(destination)
         if destination and database.local(parse_address(destination)) != database.local(self.address):
             return Caused(
                 [forwarded(message, headers, destination)]
             )  # a delayed message that NServiceBus's mover brought here on its way
         audit_headers: dict[str, str | None] = {}
-        outgoing: list[Outgoing] = []
         if headers.get(CONTROL_MESSAGE) == "True":
-            discard = self._control(headers, database)
+            caused = Caused([], self._control(headers, database))
         else:
-            context = Context(self, database, message, scope)
-            try:
-                discard = self._handlers.run(message, context)
-                audit_headers = context.audit_headers
-            finally:
-                outgoing = context.end()
+            caused, audit_headers = self._run(message, database, scope)
+        outgoing = caused.outgoing
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
             outgoing += self.acknowledge(headers)
         if self.audit_queue is not None and started is not None:
@@ -254,7 +249,17 @@ class Endpoint(EndpointDeclaration):
                         message, self.audit_queue, self.host, started, copied, self.options.audit_time_to_be_received
                     )
                 )
-        return Caused(outgoing, discard)
+        return caused
+
+    def _run(self, message: Message, database: Connection, scope: Scope | None) -> tuple[Caused, dict[str, str | None]]:
+        """Run the handlers. Return what they caused, and the headers that they add to the audit copy."""
+        context = Context(self, database, message, scope)
+        try:
+            discard = self._handlers.run(message, context)
+            audit_headers = context.audit_headers
+        finally:
+            outgoing = context.end()
+        return Caused(outgoing, discard), audit_headers
 
     def acknowledge(self, headers: Mapping[str, str | None]) -> Sequence[Outgoing]:
         """Return what tells ServiceControl that a message with these headers was handled, if it has retried it."""

@@ -20,7 +20,6 @@ from rowpost.handling.subscriptions import subscription_refused
 from rowpost.recoverability.policy import plain_recoverability
 from rowpost.settings.worker import DEFAULT_ATTEMPTS
 from rowpost.transactions.scope import Scope
-from rowpost.wire.headers import CONTROL_MESSAGE, RETRY_UNIQUE_MESSAGE_ID
 from rowpost.wire.message import Message
 
 __all__ = ["FunctionEndpoint", "HandlerFunction"]
@@ -51,21 +50,12 @@ class FunctionEndpoint(Endpoint):
         """Return the name unchanged: the settings have added the schema already."""
         return name
 
-    def handle(self, message: Message, database: Connection, scope: Scope | None = None) -> Caused:
-        """Call the function. The value that it returns is ignored.
-
-        Raises:
-            SubscriptionRefused: the message asks for events.
-            SettingsError: the function returned a coroutine or a generator, which is never run.
-            Exception: whatever the function raises.
-        """
-        headers = message.headers
-        if headers.get(CONTROL_MESSAGE) == "True":
-            return Caused([*self.acknowledge(headers)], self._control(headers, database))
+    def _run(self, message: Message, database: Connection, scope: Scope | None) -> tuple[Caused, dict[str, str | None]]:
+        """Call the function. The value that it returns is ignored, unless it is one that is never run."""
         returned = self._function(message, database.driver_connection)
         if returned is not None:
             check_ran(returned, f"The handler {name_of(self._function)}")
-        return Caused([*self.acknowledge(headers)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
+        return Caused([]), {}
 
     def _subscription_refused(self, headers: Mapping[str, str | None]) -> SubscriptionRefused:
         how = "Give the queue an Endpoint with takes_subscriptions=True."

@@ -17,6 +17,7 @@ from rowpost.errors import SettingsError
 from rowpost.handling.audit import NotAudited
 from rowpost.handling.handlers import check_runs
 from rowpost.outbox.declaration import Outbox
+from rowpost.recoverability.error_headers import ErrorHeaders
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.compat import StrategyName
 from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch
@@ -57,6 +58,8 @@ class EndpointOptions:
         not_audited: messages without such a copy: full names of their types, or a function of the headers that returns
             True for them.
         recoverability: how often and when a failing message is retried.
+        error_headers: returns the headers of a copy in the error queue. It gets those that rowpost has made, and the
+            error. If it fails, they stay as they are.
         serializers: by content type. The first one is the default; JSON if none is given.
         send_only: the endpoint has no queue; it only sends and publishes.
         limit: how many messages are handled at the same time at most; None uses the environment's setting.
@@ -87,6 +90,7 @@ class EndpointOptions:
     audit_time_to_be_received: timedelta | None = None
     not_audited: Iterable[str] | NotAudited | None = None
     recoverability: Recoverability | None = None
+    error_headers: ErrorHeaders | None = None
     serializers: Iterable[Serializer] = ()
     send_only: bool = False
     limit: int | None = None
@@ -99,16 +103,12 @@ class EndpointOptions:
 
     def __post_init__(self) -> None:
         name, mode = self.name, self.transaction_mode
-        if mode not in MODES:
-            raise SettingsError(
-                f"The endpoint {name!r} cannot have the mode {mode!r}: there is no such mode. Use one of: "
-                f"{', '.join(MODES)}."
-            )
-        if self.strategy is not None and self.strategy not in STRATEGIES:
-            raise SettingsError(
-                f"The endpoint {name!r} cannot have the strategy {self.strategy!r}: there is no such strategy. Use one "
-                f"of: {', '.join(STRATEGIES)}."
-            )
+        for what, given, known in (("mode", mode, MODES), ("strategy", self.strategy or "peek", STRATEGIES)):
+            if given not in known:
+                raise SettingsError(
+                    f"The endpoint {name!r} cannot have the {what} {given!r}: there is no such {what}. Use one of: "
+                    f"{', '.join(known)}."
+                )
         if self.limit is not None and not 1 <= self.limit <= LARGEST_LIMIT:
             raise SettingsError(
                 f"The endpoint {name!r} cannot have the limit {self.limit}: a queue has from 1 to {LARGEST_LIMIT:,} "
@@ -120,6 +120,13 @@ class EndpointOptions:
             raise SettingsError(
                 f"The endpoint {name!r} has an outbox and the transaction mode {mode}, in which {_NO_OUTBOX[mode]}. "
                 "An outbox needs transaction_mode='receive_only'. Without an outbox, omit outbox=."
+            )
+        asked, usual = self.recoverability or Recoverability(), Recoverability()
+        retries = (asked.immediate_retries, asked.delayed_retries)
+        if mode == "none" and retries not in ((0, 0), (usual.immediate_retries, usual.delayed_retries)):
+            raise SettingsError(
+                f"The endpoint {name!r} cannot retry in the mode none: a message is removed before it is handled, and "
+                "moves to the error queue if its handler fails. Leave out the retries, or use another mode."
             )
         if self.takes_subscriptions and self.send_only:
             raise SettingsError(
@@ -135,6 +142,8 @@ class EndpointOptions:
             check_runs(
                 self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",)
             )
+        if self.error_headers is not None:
+            check_runs(self.error_headers, SettingsError, f"error_headers of {name}", takes=("headers", "error"))
         if callable(self.not_audited):
             check_runs(self.not_audited, SettingsError, f"not_audited of {name}", takes=("headers",))
 

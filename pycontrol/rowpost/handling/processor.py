@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.recoverability.outcome import Discard, InterruptedAttempt
-from rowpost.recoverability.policy import Recoverability
+from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.transactions.scope import Scope
 from rowpost.wire.headers import MESSAGE_INTENT, RETURN_CODE
@@ -61,6 +61,7 @@ class Processor(Protocol):
         outbox: the `outbox.declaration.Outbox`, if the business data is in another database; else None.
         recoverability: how often and when a failing message is retried.
         error_queue: the queue for messages that cannot be handled.
+        host: who handles the messages, for the error queue.
     """
 
     transaction_mode: str
@@ -68,6 +69,7 @@ class Processor(Protocol):
     outbox: Any
     recoverability: Recoverability
     error_queue: str
+    host: Host
 
     def handle(self, message: Message, database: Connection, scope: Scope) -> Caused:
         """Run the handlers of a message; return what they caused. Nothing is sent yet.

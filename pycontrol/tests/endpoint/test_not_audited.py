@@ -72,8 +72,3 @@ def test_an_error_of_the_function_fails_the_message_and_the_error_queue_says_so(
 def test_one_type_that_is_no_list_is_refused():
     with pytest.raises(SettingsError, match=r"\['Shop\.Ping'\]"):
         Endpoint("Sales", audit_queue="audit", not_audited="Shop.Ping")
-
-
-def test_what_is_not_audited_needs_an_audit_queue():
-    with pytest.raises(SettingsError, match="no audit_queue"):
-        Endpoint("Sales", not_audited=["Shop.Ping"])

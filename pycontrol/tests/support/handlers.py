@@ -278,6 +278,14 @@ def sleep_in_database(message, connection):
     connection.execute("SELECT pg_sleep(300)")
 
 
+#: its handler ends the process
+dying = Endpoint(
+    "Dying",
+    recoverability=Recoverability(immediate_retries=0, delayed_retries=0),
+    error_headers=lambda headers, error: {**headers, "Shop.Seen": type(error).__name__},
+)
+dying.handles("Shop.Die")(lambda body, context: os._exit(1))
+
 #: its handler waits as `wait_for_file`, and ends early if the process stops
 loop = Endpoint("Loop", recoverability=Recoverability(immediate_retries=0, delayed_retries=0))
 

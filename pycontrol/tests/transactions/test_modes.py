@@ -187,6 +187,19 @@ def test_header_changes_of_a_failing_handler_reach_neither_a_retry_nor_the_error
     assert "Added" not in error.headers
 
 
+@pytest.mark.parametrize("numbers", [{"immediate_retries": 1}, {"delayed_retries": 1}, {"immediate_retries": 3}])
+def test_retries_that_are_asked_for_are_refused_in_the_mode_none(numbers):
+    with pytest.raises(SettingsError, match="cannot retry in the mode none"):
+        Endpoint("Sales", transaction_mode="none", recoverability=Recoverability(**numbers))
+
+
+@pytest.mark.parametrize("recoverability", [None, Recoverability(unrecoverable=()), Recoverability(0, 0)])
+def test_the_mode_none_takes_the_defaults_and_no_retries(recoverability):
+    endpoint = Endpoint("Sales", transaction_mode="none", recoverability=recoverability)
+
+    assert endpoint.transaction_mode == "none"
+
+
 @pytest.mark.promise("none-means-one-call")
 def test_none_calls_exactly_once_however_many_retries_are_configured(run, queue, database, business):
     calls = []

@@ -33,7 +33,7 @@ from rowpost.pipeline.modes import OtherDatabases
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.recoverability.outcome import InterruptedAttempt, Kind, Outcome
-from rowpost.recoverability.policy import Host, in_words
+from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.stopping import REQUESTED, STOP, HandlerInterrupted
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
@@ -290,7 +290,6 @@ class Worker:
             others=OtherDatabases(
                 dict(assignment.settings.participants), {each.name: each.url for each in assignment.settings.outboxes}
             ),
-            host=Host.here(assignment.queue, assignment.settings.host_of(assignment.queue)),
             exclusive=assignment.exclusive,
             observers=[each for each in observers if each is not None],
         )
