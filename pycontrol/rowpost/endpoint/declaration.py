@@ -149,7 +149,7 @@ class EndpointDeclaration:
         self.queue = self.resolve(self.name)
         vars(self).pop("address", None)  # it is computed when it is asked for
         self.error_queue = self.resolve(error)
-        self.audit_queue = None if audit is None else self.resolve(audit)
+        self.audit_queue = None if audit is None else EndpointDeclaration.resolve(self, audit)
 
     def resolve(self, name: str) -> str:
         """Return a queue's name that somebody wrote, with the schema that the environment means.

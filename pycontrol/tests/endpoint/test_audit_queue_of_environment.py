@@ -9,7 +9,7 @@ from rowpost.endpoint.function import FunctionEndpoint
 from rowpost.endpoint.hosting import needed_queues, undeclared_queues
 from rowpost.errors import SettingsError
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.settings.environment import QueueSettings, WorkerSettings, load_settings
+from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings, load_settings
 from rowpost.transport.queue import Queue
 from tests.support.schema import named
 
@@ -81,3 +81,14 @@ def test_a_deployment_knows_the_queue_before_the_workers_start(load, handler):
 
     assert "audit-all" in needed_queues(settings)
     assert "audit-all" in undeclared_queues(settings)
+
+
+@pytest.mark.parametrize(
+    "endpoint", [Endpoint("Sales"), FunctionEndpoint(print, "Sales")], ids=["endpoint", "function"]
+)
+def test_the_queue_is_in_the_default_schema_of_the_environment(endpoint):
+    settings = Settings(default_schema="nsb", audit_queue="audit")
+
+    endpoint.configure(settings)
+
+    assert endpoint.audit_queue == settings.naming.resolve("audit") != "audit"

@@ -364,15 +364,14 @@ class Supervisor:
 
     def _force(self, now: float) -> None:
         """Interrupt the handlers that still run; if that was done already, kill their workers."""
-        pools = [pool for pool in self._pools.all if pool.handles]
-        if self._interrupted:
-            self._force_at = float("inf")
-            for handle in (handle for pool in pools for handle in pool.handles):
-                handle.kill()
-            return
-        self._interrupted, self._force_at = True, now + GRACE_S
-        for pool in pools:
-            pool.stop(now=True)
+        for pool in self._pools.all:
+            if self._interrupted:
+                for handle in pool.handles:
+                    handle.kill()
+            elif pool.handles:
+                pool.stop(now=True)
+        self._force_at = float("inf") if self._interrupted else now + GRACE_S
+        self._interrupted = True
 
     def _kill_all(self) -> None:
         """Kill the workers that still run, also after an error in the loop."""
