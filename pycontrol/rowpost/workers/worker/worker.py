@@ -29,7 +29,7 @@ from rowpost.pipeline.batch_size import BatchSize, batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.histograms import TypedStopwatch
 from rowpost.pipeline.measurements import Recorder
-from rowpost.pipeline.modes import OtherDatabases
+from rowpost.pipeline.modes import others_of
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.recoverability.outcome import InterruptedAttempt, Kind, Outcome
@@ -287,9 +287,7 @@ class Worker:
             assignment.queue,
             self._endpoint,
             reconnect=self._connect,
-            others=OtherDatabases(
-                dict(assignment.settings.participants), {each.name: each.url for each in assignment.settings.outboxes}
-            ),
+            others=others_of(assignment.settings),
             exclusive=assignment.exclusive,
             observers=[each for each in observers if each is not None],
         )
