@@ -19,6 +19,7 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import features_of, queue_name, registered_sagas
 from rowpost.endpoint.resolve import resolve_endpoint, resolve_handler
 from rowpost.errors import HandlerNotFound, SagaNotDeployed, SettingsError
+from rowpost.recoverability.policy import Host
 from rowpost.settings.compat import compat_of
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings, with_partitions
 
@@ -26,6 +27,7 @@ __all__ = [
     "check_outboxes",
     "check_sagas",
     "endpoints_of",
+    "host_of",
     "needed_queues",
     "subscribe_all",
     "undeclared_queues",
@@ -34,6 +36,21 @@ __all__ = [
     "with_needs",
     "with_sagas",
 ]  # fmt: skip
+
+
+def host_of(settings: Settings, queue: str) -> Host:
+    """Return who handles the messages of a queue, for copies that are made where its endpoint does not run.
+
+    The endpoint is imported when it has to change the first headers.
+    """
+    declared = settings.queue(queue)
+    worker = None if declared is None else declared.worker
+
+    def change(headers: dict[str, str | None], error: BaseException) -> Mapping[str, str | None]:
+        hook = worker and resolve_handler(worker.handler, queue).options.error_headers
+        return hook(headers, error) if hook else headers
+
+    return replace(Host.of_queue(queue, settings), error_headers=change)
 
 
 def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
@@ -157,7 +174,7 @@ def needed_queues(settings: Settings) -> tuple[str, ...]:
         if endpoint is None:
             names[settings.supervisor.error_queue] = None
         else:
-            copies = (endpoint.instance_queue, endpoint.error_queue, endpoint.audit_queue)
+            copies = (endpoint.instance_queue, endpoint.error_queue, endpoint.audit_queue_in(settings))
             names.update(dict.fromkeys(queue_name(settings, copy) for copy in copies if copy is not None))
     return tuple(names)
 
