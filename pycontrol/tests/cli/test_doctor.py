@@ -189,14 +189,9 @@ def test_an_owner_that_breaks_the_ownership_chain_of_sql_server_is_named():
     assert told == ("bad", "an administrator runs: ALTER AUTHORIZATION ON SCHEMA::rowpost TO [dbo];")
 
 
-@pytest.mark.parametrize(("is_login", "told"), [
-    (True, ("ok", "")),
-    (False, ("bad", "an administrator runs: ALTER AUTHORIZATION ON DATABASE::[shop]]s] TO [sa];")),
-])  # fmt: skip
-def test_an_owner_that_is_no_login_of_the_server_is_named_with_its_cure(is_login, told):
-    (check,) = sqlserver_checks.describe_owner(is_login, "shop]s")
-
-    assert (check.state, check.advice) == told
+@pytest.mark.parametrize(("rights", "state"), [(2, ["ok"]), (1, ["bad"]), (0, ["bad"]), (None, [])])
+def test_a_user_of_procedures_that_lost_a_right_is_named(rights, state):
+    assert [check.state for check in sqlserver_checks.describe_internal(rights)] == state
 
 
 def test_a_queue_whose_name_begins_with_a_schema_is_noted_with_the_spelling_that_was_meant(program: Program, tmp_path):  # noqa: F811

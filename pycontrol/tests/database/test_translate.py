@@ -55,7 +55,7 @@ ADVICE = {
     945: "error log", 18401: "upgrade", 10928: "fewer workers", 10929: "fewer workers", 10936: "fewer workers", 40501: "again",
     40613: "again", 40197: "again", 49918: "again", 49919: "again", 49920: "again", 40552: "batch", 9002: "log_reuse_wait_desc",
     1105: "filegroup", 40544: "Enlarge", 1204: "smaller batches", 701: "run it again", 8645: "run it again",
-    15517: "ALTER AUTHORIZATION ON DATABASE", 15404: "ALTER AUTHORIZATION ON DATABASE", 15151: "doctor", 2760: "CREATE SCHEMA",
+    15151: "doctor", 2760: "CREATE SCHEMA",
 }  # fmt: skip
 
 

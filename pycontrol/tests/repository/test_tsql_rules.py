@@ -124,6 +124,10 @@ FILES = {
     "set_options right": f"{OPTIONS}SELECT 1 AS a;\nGO\n",
 }
 
+MODULE = "CREATE OR ALTER PROCEDURE dbo.[{0}]\nWITH EXECUTE AS {0}\nAS\nSELECT 1 AS a;\nGO\n"
+#: whom a module runs as
+USERS = ("OWNER", "SELF", "N'dbo'", "CALLER", "N'somebody'")
+
 
 def sample(path: str, body: str) -> Source:
     head = f"CREATE OR ALTER PROCEDURE dbo.[{path}]\n    @count int,\n    @name nvarchar(100)\nAS\n"
@@ -145,7 +149,11 @@ def findings() -> list[Finding]:
     samples += [sample(f"exception {name}", body) for name, body in EXCUSES.items()]
     samples += [sample(f"{TESTS}/{name}", body) for name, body in (("sorted", ODD), ("printed", "PRINT N'Done.';"))]
     files = [Source(f"deploy/operations/{name}", text, ruled=True) for name, text in FILES.items()]
-    (found,) = compile_sets([[Source("tables.sql", TABLES), *samples, *files]])
+    modules = [
+        Source("user.sql", "CREATE USER somebody WITHOUT LOGIN;\nGO\n"),
+        *(Source(f"module as {user}", MODULE.format(user), ruled=True) for user in USERS),
+    ]
+    (found,) = compile_sets([[Source("tables.sql", TABLES), *samples, *files, *modules]])
     return found
 
 
@@ -154,7 +162,7 @@ def said(findings: list[Finding], path: str) -> list[str]:
 
 
 def test_every_rule_has_a_sample_a_reason_and_a_document():
-    tried = {rule for rule, _, _ in SAMPLES} | {"set_options"}
+    tried = {rule for rule, _, _ in SAMPLES} | {"set_options", "as_owner"}
 
     assert {rule.name for rule in RULES} == tried
     assert all(rule.reason and rule.document for rule in RULES)
@@ -178,6 +186,12 @@ def test_a_file_of_operations_begins_with_the_options_of_its_session(findings):
     refused = [name for name in FILES if said(findings, f"deploy/operations/{name}")]
 
     assert refused == ["set_options wrong", "set_options half"]
+
+
+def test_no_module_runs_as_the_owner_of_the_database(findings):
+    refused = [user for user in USERS if said(findings, f"module as {user}")]
+
+    assert refused == ["OWNER", "SELF", "N'dbo'"]
 
 
 @pytest.mark.parametrize(

@@ -383,6 +383,21 @@ class SetOptions(Rule):
                 yield statements[0], "the first batch of the file must be SET ANSI_NULLS ON; SET QUOTED_IDENTIFIER ON;"
 
 
+class AsOwner(Rule):
+    name = "as_owner"
+    reason = (
+        "the owner's login may be unknown, as after a restore (15517), or its domain silent (15404), and dbo has every "
+        "right: a user WITHOUT LOGIN is in the database and has the rights that it was granted"
+    )
+    document = "EXECUTE AS Clause (Transact-SQL), Remarks; CREATE USER (Transact-SQL), WITHOUT LOGIN"
+
+    def check(self, batch: Batch) -> Wrong:
+        for node in batch.all("ExecuteAsClause"):
+            user = node.Literal.Value if node.Literal else node.ExecuteAsOption
+            if user.casefold() in ("owner", "self", "dbo"):
+                yield node, f"EXECUTE AS {user}"
+
+
 RULES: tuple[Rule, ...] = (
     LiteralOption(),
     BigintLiteral(),
@@ -394,6 +409,7 @@ RULES: tuple[Rule, ...] = (
     OutputInto(),
     ThrowOnly(),
     SetOptions(),
+    AsOwner(),
 )
 
 

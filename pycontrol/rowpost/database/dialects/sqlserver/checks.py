@@ -9,15 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rowpost.database.dialects.protocol import Check
-from rowpost.database.dialects.sqlserver.odbc import load_pyodbc
 from rowpost.errors import UnsupportedServer
 
 if TYPE_CHECKING:
     import pyodbc
 
 __all__ = [
-    "COMPATIBILITY", "DATABASE", "EXECUTABLE", "MISSING", "OWNERS", "OWNER_LOGIN", "check_compatibility", "checks",
-    "describe", "describe_owner",
+    "COMPATIBILITY", "DATABASE", "EXECUTABLE", "INTERNAL", "MISSING", "OWNERS", "check_compatibility", "checks",
+    "describe", "describe_internal",
 ]  # fmt: skip
 
 #: the rendered names of the procedures in a JSON array that the login may execute
@@ -35,13 +34,17 @@ COMPATIBILITY = (
 _LOWEST_LEVEL = 130  # the first with OPENJSON
 #: the schemas with their owners, quoted
 OWNERS = "SELECT s.name, QUOTENAME(USER_NAME(s.principal_id)) FROM sys.schemas AS s;"
-#: whether the owner of the database, dbo, is a login of this server: not on Azure SQL Database, whose logins are in
-#: another database
-OWNER_LOGIN = """
-SELECT CASE WHEN CAST(SERVERPROPERTY('EngineEdition') AS int) <> 5 AND p.sid IS NOT NULL AND SUSER_SNAME(p.sid) IS NULL THEN 0 ELSE 1 END
-FROM sys.database_principals AS p
-WHERE p.name = N'dbo';
-"""  # noqa: E501
+#: how many of the two rights in the database the user of rowpost's procedures has; NULL if rowpost is not deployed, the
+#: login may not see it, or the engine (Babelfish) has no such user
+INTERNAL = """
+SELECT COUNT(p.permission_name)
+FROM (SELECT 1 AS one WHERE SERVERPROPERTY('babelfish') IS NULL AND SCHEMA_ID(N'rowpost') IS NOT NULL) AS d
+LEFT JOIN sys.database_permissions AS p
+    ON p.grantee_principal_id = DATABASE_PRINCIPAL_ID(N'rowpost_internal') AND p.class = 0 AND p.state <> 'D'
+    AND p.permission_name IN (N'VIEW DEFINITION', N'VIEW DATABASE STATE')
+GROUP BY d.one
+HAVING HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', N'CONTROL') = 1;
+"""
 #: the rights that apply needs in the database and the login does not have
 MISSING = """
 SELECT w.name
@@ -66,30 +69,16 @@ def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Ch
     except UnsupportedServer as error:
         yield Check("compatibility level", "bad", str(error))
     yield from describe(updateability, login, missing, owners, schemas)
-    yield from describe_owner(
-        bool(connection.execute(OWNER_LOGIN).fetchval()), connection.getinfo(load_pyodbc().SQL_DATABASE_NAME)
-    )
+    yield from describe_internal(connection.execute(INTERNAL).fetchval())
 
 
-def describe_owner(is_login: bool, database: str) -> Iterator[Check]:
-    """Say what it means if the owner of the database is no login of the server:
-
-    EXECUTE AS OWNER fails with 15517 or 15404.
-    """
-    if is_login:
-        yield Check("owner of the database", "ok", "a login of this server")
-        return
-    found = (
-        "no login of this server, as after a restore or on another replica: queue metrics and maintenance fail with "
-        "error 15517"
-    )
-    name = database.replace("]", "]]")
-    yield Check(
-        "owner of the database",
-        "bad",
-        found,
-        f"an administrator runs: ALTER AUTHORIZATION ON DATABASE::[{name}] TO [sa];",
-    )
+def describe_internal(rights: int | None) -> Iterator[Check]:
+    """Say whether the user that rowpost's procedures run as has its two rights in the database; None: unknown."""
+    if rights == 2:
+        yield Check("user rowpost_internal", "ok", "it may see tables and read the database's state")
+    elif rights is not None:
+        found = "it lacks VIEW DEFINITION or VIEW DATABASE STATE: publishing, metrics and maintenance fail"
+        yield Check("user rowpost_internal", "bad", found, "run rowpost apply, which grants them again")
 
 
 def check_compatibility(level: int | None) -> None:

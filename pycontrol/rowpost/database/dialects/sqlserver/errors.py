@@ -65,9 +65,7 @@ LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
 _SHORTAGE = {701, 1204, 8645}
 TRY_AGAIN = {1205, 1222, 3960, 3961, *_SHORTAGE}
 _ADD_MEMBER = "ALTER ROLE {role} ADD MEMBER [LOGIN]"
-#: EXECUTE AS OWNER fails: the database's owner has no login here, or the domain cannot be asked
-_OWNER = {15404, 15517}
-PERMISSION = {229, 230, 262, 297, 300, 916, 15151, *_OWNER}
+PERMISSION = {229, 230, 262, 297, 300, 916, 15151, 15404, 15517}
 _NO_VALUE, _NO_PLAN, _NO_SCHEMA, _OVERFLOW = 515, 8622, 2760, 8115
 _KINDS: dict[int, type[RowpostError]] = {
     **dict.fromkeys(PERMISSION, PermissionDenied),
@@ -124,11 +122,6 @@ _WHAT_TO_DO: dict[int, str] = {
     1204: (
         "The server has no memory for locks at the moment: run it again. If that lasts, use smaller batches (worker: "
         "batch)."
-    ),
-    **dict.fromkeys(
-        _OWNER,
-        "The owner of the database has no login on this server, as after a restore or on another replica. An "
-        "administrator runs: ALTER AUTHORIZATION ON DATABASE::[DATABASE] TO [sa]; and rowpost doctor checks it.",
     ),
 }
 
