@@ -177,8 +177,11 @@ FROM
             N' the schema rowpost: a login that may only execute procedures is refused.'
         ),
         CASE
-            WHEN s.principal_id = USER_ID(N'dbo') THEN CONCAT(N'ALTER AUTHORIZATION ON OBJECT::', q.table_name, N' TO dbo;')
-            ELSE N'ALTER AUTHORIZATION ON SCHEMA::rowpost TO dbo;'
+            WHEN s.principal_id = USER_ID(N'dbo') THEN CONCAT(
+                N'ALTER AUTHORIZATION ON OBJECT::', q.table_name,
+                N' TO dbo; -- removes all rights on the table: grant those of others again, then run rowpost apply and rowpost queue grant'
+            )
+            ELSE N'ALTER AUTHORIZATION ON SCHEMA::rowpost TO dbo; -- then run rowpost apply'
         END
     FROM queues AS q
     INNER JOIN sys.schemas AS s

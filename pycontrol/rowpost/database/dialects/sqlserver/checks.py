@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyodbc
 
 __all__ = [
-    "COMPATIBILITY", "DATABASE", "EXECUTABLE", "INTERNAL", "MISSING", "OWNERS", "check_compatibility", "checks",
+    "COMPATIBILITY", "CONTROL", "DATABASE", "EXECUTABLE", "INTERNAL", "OWNERS", "check_compatibility", "checks",
     "describe", "describe_internal",
 ]  # fmt: skip
 
@@ -45,14 +45,9 @@ LEFT JOIN sys.database_permissions AS p
 GROUP BY d.one
 HAVING HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', N'CONTROL') = 1;
 """
-#: the rights that apply needs in the database and the login does not have
-MISSING = """
-SELECT w.name
-FROM (VALUES (N'CREATE TABLE'), (N'CREATE PROCEDURE'), (N'CREATE FUNCTION'), (N'CREATE SCHEMA'), (N'CREATE ROLE')) AS w (name)
-WHERE HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', w.name) = 0
-  AND (w.name <> N'CREATE SCHEMA' OR SCHEMA_ID(N'rowpost') IS NULL)
-  AND (w.name <> N'CREATE ROLE' OR DATABASE_PRINCIPAL_ID(N'rowpost_endpoint') IS NULL);
-"""  # noqa: E501
+#: whether the login may do all that apply does: CREATE SCHEMA AUTHORIZATION dbo, EXECUTE AS and GRANT need more than
+#: rights to create
+CONTROL = "SELECT HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', N'CONTROL');"
 
 
 def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Check]:
@@ -62,13 +57,13 @@ def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Ch
         pyodbc.Error: the connection was lost, or the server does not know a function of the queries.
     """
     updateability, login = connection.execute(DATABASE).fetchone()
-    missing = [row[0] for row in connection.execute(MISSING).fetchall()]
+    controls = bool(connection.execute(CONTROL).fetchval())
     owners = {str(name): str(owner) for name, owner in connection.execute(OWNERS).fetchall()}
     try:
         check_compatibility(connection.execute(COMPATIBILITY).fetchval())
     except UnsupportedServer as error:
         yield Check("compatibility level", "bad", str(error))
-    yield from describe(updateability, login, missing, owners, schemas)
+    yield from describe(updateability, login, controls, owners, schemas)
     yield from describe_internal(connection.execute(INTERNAL).fetchval())
 
 
@@ -92,7 +87,7 @@ def check_compatibility(level: int | None) -> None:
 
 
 def describe(
-    updateability: str, login: str, missing: Sequence[str], owners: dict[str, str], schemas: Sequence[str]
+    updateability: str, login: str, controls: bool, owners: dict[str, str], schemas: Sequence[str]
 ) -> Iterator[Check]:
     """Say what the server's answers mean. `login` and the owners of schemas in `owners` are quoted."""
     if updateability == "READ_ONLY":
@@ -101,22 +96,25 @@ def describe(
     else:
         yield Check("writable", "ok", "the database can be written to")
     owner = owners.get("rowpost")
-    if missing:
-        rights = ", ".join(missing)
-        advice = f"an administrator runs: GRANT {rights} TO {login};"
+    if controls:
+        yield Check("rights to deploy", "ok", "this login has CONTROL of the database, which apply needs")
+    else:
         yield Check(
             "rights to deploy",
             "bad" if owner is None else "note",
-            f"this login lacks {rights}, which apply needs",
-            advice,
+            "this login has no CONTROL of the database, which apply needs: dbo becomes the owner of rowpost",
+            f"an administrator runs: ALTER ROLE db_owner ADD MEMBER {login};",
         )
-    else:
-        yield Check("rights to deploy", "ok", "this login may create what apply creates")
     others = [name for name in schemas if owner is not None and owners.get(name, owner) != owner]
     if others:
         found = (
             f"{owner} owns the schema rowpost, and not {', '.join(others)}: a login that may only execute procedures "
             "is refused"
         )
-        advice = f"an administrator runs: ALTER AUTHORIZATION ON SCHEMA::rowpost TO {owners[others[0]]};"
+        advice = (
+            "rowpost queue check names the tables: give each to dbo, which removes all rights on it; then run rowpost "
+            "apply and rowpost queue grant"
+            if owner == "[dbo]"
+            else "an administrator runs: ALTER AUTHORIZATION ON SCHEMA::rowpost TO dbo; then rowpost apply"
+        )
         yield Check("owner of rowpost", "bad", found, advice)
