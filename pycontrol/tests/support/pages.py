@@ -58,6 +58,7 @@ def errors_page() -> str:
         ("`DatabaseUnavailable`: the server is down, restarts, fails over, or has no free connection", sqlserver_errors.UNAVAILABLE,
          postgresql_errors.UNAVAILABLE | {"08xxx"}),
         ("`LoginRefused`", sqlserver_errors.LOGIN_REFUSED, postgresql_errors.LOGIN_REFUSED),
+        ("`SettingsError`: a firewall, or (without a number) a certificate that this machine does not trust", sqlserver_errors.FIREWALL, set()),
         ("`PermissionDenied`", sqlserver_errors.PERMISSION, {"42501"}),
         ("`SchemaMissing`, or `QueueNotFound` for a queue's own procedure or table", {2812, 208}, {"42883", "3F000", "42P01"}),
         ("`InvalidCount`: a number is out of the range of its type", {8115}, {"22003"}),
