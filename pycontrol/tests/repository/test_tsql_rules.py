@@ -109,6 +109,21 @@ SAMPLES = [
         "DECLARE @rows TABLE (due datetime);\nDELETE FROM dbo.heap OUTPUT deleted.due INTO @rows (due) WHERE number = 1;",
     ),
     ("throw_only", "RAISERROR (N'Wrong.', 16, 1);", "THROW 51001, N'Wrong.', 1;"),
+    (
+        "variant_argument",
+        "DECLARE @said nvarchar(max) = @name;\nEXEC tSQLt.AssertEquals @Expected = N'a', @Actual = @said;",
+        "DECLARE @said nvarchar(100) = @name;\nEXEC tSQLt.AssertEquals @Expected = N'a', @Actual = @said;",
+    ),
+    (
+        "variant_argument",
+        "DECLARE @said xml = N'<a/>';\nEXEC tSQLt.AssertEquals @said, 1;",
+        "DECLARE @said nvarchar(max) = @name;\nEXEC tSQLt.AssertEqualsString @Expected = N'a', @Actual = @said;",
+    ),
+    (
+        "later_function",
+        "SELECT STRING_AGG(h.name, N',') AS a FROM dbo.heap AS h;",
+        "SELECT MAX(h.name) AS a FROM dbo.heap AS h;",
+    ),
     ("throw_only", "PRINT N'Done.';", "SELECT N'Done.' AS said;"),
 ]
 ODD = "SELECT TOP (5) h.number FROM dbo.heap AS h ORDER BY h.name;"

@@ -398,6 +398,43 @@ class AsOwner(Rule):
                 yield node, f"EXECUTE AS {user}"
 
 
+class VariantArgument(Rule):
+    name = "variant_argument"
+    reason = "sql_variant takes no (max) type and no xml: error 206, and the text needs AssertEqualsString"
+    document = "sql_variant (Transact-SQL), Restrictions"
+    #: the procedures that take sql_variant
+    PROCEDURES: ClassVar[set[str]] = {"tsqlt.assertequals", "tsqlt.assertnotequals"}
+
+    def check(self, batch: Batch) -> Wrong:
+        large = {
+            n.VariableName.Value.lower()
+            for n in batch.all("DeclareVariableElement", "ProcedureParameter")
+            if kind(n.DataType) == "XmlDataTypeReference"
+            or any(kind(size) == "MaxLiteral" for size in n.DataType.Parameters or [])
+        }
+        for node in batch.all("ExecutableProcedureReference"):
+            reference = node.ProcedureReference and node.ProcedureReference.ProcedureReference
+            if reference is not None and table_name(reference.Name) in self.PROCEDURES:
+                for value in (p.ParameterValue for p in node.Parameters):
+                    if kind(value) == "VariableReference" and value.Name.lower() in large:
+                        yield node, f"{value.Name} is declared as a (max) type or xml"
+
+
+class LaterFunction(Rule):
+    name = "later_function"
+    reason = "SQL Server 2016 is supported and does not have it: error 195, and the batch is not created"
+    document = "the function's page (Transact-SQL), Applies to"
+    LATER: ClassVar[set[str]] = {
+        "STRING_AGG", "CONCAT_WS", "TRANSLATE", "TRIM", "APPROX_COUNT_DISTINCT", "GREATEST", "LEAST", "DATETRUNC",
+        "GENERATE_SERIES", "JSON_OBJECT", "JSON_ARRAY", "JSON_PATH_EXISTS", "BIT_COUNT", "DATE_BUCKET",
+    }  # fmt: skip
+
+    def check(self, batch: Batch) -> Wrong:
+        for node in batch.all("FunctionCall"):
+            if node.CallTarget is None and node.FunctionName.Value.upper() in self.LATER:
+                yield node, f"{node.FunctionName.Value} came after SQL Server 2016"
+
+
 RULES: tuple[Rule, ...] = (
     LiteralOption(),
     BigintLiteral(),
@@ -410,6 +447,8 @@ RULES: tuple[Rule, ...] = (
     ThrowOnly(),
     SetOptions(),
     AsOwner(),
+    VariantArgument(),
+    LaterFunction(),
 )
 
 
