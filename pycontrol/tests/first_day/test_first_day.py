@@ -218,6 +218,7 @@ def test_every_procedure_with_a_rule_and_every_chosen_file_of_tests_exists():
         ((), "", f"set {SERVER}"),
         (("--only", "nothing"), "Server=x", "invalid choice: 'nothing'"),
         (("--tsqlt", "tSQLt.zip"), "Server=x", "--tsqlt and --sha256 belong together"),
+        (("--tsqlt", "tSQLt.zip", "--sha256", "0"), "Server=x", "Installing tSQLt changes the server"),
         (("--database", "shop"), "Server=x", f"The database must be called {NAME}"),
         (("--output", "."), "Server=x", "the folder of the report cannot be created"),
     ],
