@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from deploy.first_day.ended import Failed, NotPossible
-from deploy.first_day.locks import contest_problem, judge_locks, table_locks
+from deploy.first_day.locks import BODY, REMOVERS, contest_problem, judge_locks, table_locks
 from deploy.first_day.plans import RULES
 from deploy.first_day.programs import CONCURRENT, QUICK, count_tests
 from deploy.first_day.report import markdown, write
@@ -201,6 +201,18 @@ MEMBER = {
 )
 def test_an_old_server_and_a_login_with_other_rights_are_found(facts, found):
     assert wrong_facts({**MEMBER, **facts}) == found
+
+
+def test_every_procedure_that_removes_many_wide_rows_is_watched_for_escalation():
+    contract = load_contract()
+
+    found = [contract.find(each.procedure, "queue" if each.of_queue else "database") for each in REMOVERS]
+
+    assert {"send_staged", "drop_spool", "drop_staged"} < {each.name for each in found}
+    assert [set(each.arguments) <= {p.name for p in f.parameters} for each, f in zip(REMOVERS, found, strict=True)] == [
+        True
+    ] * len(REMOVERS)
+    assert "5000" in BODY
 
 
 def test_every_procedure_with_a_rule_and_every_chosen_file_of_tests_exists():

@@ -16,6 +16,12 @@ CREATE TABLE dbo.keyed (name nvarchar(100) NOT NULL, part int NOT NULL, due date
 GO
 CREATE NONCLUSTERED INDEX keyed_due ON dbo.keyed (due);
 GO
+CREATE TABLE dbo.wide (name nvarchar(100) NOT NULL, said nvarchar(max) NOT NULL, PRIMARY KEY CLUSTERED (name));
+GO
+CREATE TABLE dbo.kept (name nvarchar(100) NOT NULL, said nvarchar(max) NOT NULL, PRIMARY KEY CLUSTERED (name));
+GO
+ALTER TABLE dbo.kept SET (LOCK_ESCALATION = DISABLE);
+GO
 """
 TESTS = "sql/tests"
 OPTIONS = "SET ANSI_NULLS ON;\nSET QUOTED_IDENTIFIER ON;\nGO\n"
@@ -124,6 +130,18 @@ SAMPLES = [
         "SELECT STRING_AGG(h.name, N',') AS a FROM dbo.heap AS h;",
         "SELECT MAX(h.name) AS a FROM dbo.heap AS h;",
     ),
+    (
+        "keyed_join",
+        "DECLARE @due TABLE (number bigint NOT NULL);\nDELETE TOP (5) h FROM @due AS d INNER JOIN dbo.heap AS h ON d.number = h.number;",
+        "DECLARE @due TABLE (number bigint NOT NULL PRIMARY KEY);\nDELETE TOP (5) h FROM @due AS d INNER JOIN dbo.heap AS h ON d.number = h.number;",
+    ),
+    (
+        "keyed_join",
+        "UPDATE TOP (5) h SET h.version = 1 FROM dbo.heap AS h INNER JOIN dbo.keyed AS k ON h.name = k.name;",
+        "UPDATE TOP (5) h SET h.version = 1 FROM dbo.heap AS h INNER JOIN dbo.keyed AS k ON h.name = k.name AND k.part = 1;",
+    ),
+    ("lock_escalation", "DELETE TOP (4000) FROM dbo.wide;", "DELETE TOP (4000) FROM dbo.kept;"),
+    ("lock_escalation", "DELETE TOP (5) FROM dbo.wide;", "DELETE FROM dbo.wide WHERE name = @name;"),
     ("throw_only", "PRINT N'Done.';", "SELECT N'Done.' AS said;"),
 ]
 ODD = "SELECT TOP (5) h.number FROM dbo.heap AS h ORDER BY h.name;"

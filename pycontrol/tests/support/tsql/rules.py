@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tests.support.tsql.schema import Table, column_name, read_tables, table_name
+from tests.support.tsql.schema import Table, column_name, read_table, read_tables, table_name
 from tests.support.tsql.tree import Node, kind, walk
 
 __all__ = ["MOST_ROWS", "RULES", "Batch", "Rule", "check_rules"]
@@ -190,9 +190,7 @@ class BoundedChange(Rule):
         for change in _changes(batch):
             fixed = _fixed(change.wheres)
             table = batch.tables.get(change.table)
-            unique = table is not None and (
-                table.identity in fixed or any(i.unique and set(i.keys) <= fixed for i in table.indexes)
-            )
+            unique = table is not None and table.is_unique(fixed)
             if not unique and not any(self._bounded(batch, top) for top in change.tops):
                 yield change.node, f"nothing keeps this change of {change.table} below {MOST_ROWS} rows"
 
@@ -435,6 +433,74 @@ class LaterFunction(Rule):
                 yield node, f"{node.FunctionName.Value} came after SQL Server 2016"
 
 
+class KeyedJoin(Rule):
+    name = "keyed_join"
+    reason = (
+        "if several rows of the other table may match one row, the server sorts or aggregates before it changes that "
+        "row once, and takes the rows in another order"
+    )
+    document = "UPDATE (Transact-SQL), Best practices; Showplan operators reference, Distinct Sort"
+    in_tests = False
+
+    def check(self, batch: Batch) -> Wrong:
+        variables = {
+            f"@{n.Body.VariableName.Value.lstrip('@').lower()}": read_table(n.Body.Definition)
+            for n in batch.all("DeclareTableVariableStatement")
+        }
+        for node in batch.all("DeleteSpecification", "UpdateSpecification"):
+            if kind(node.Target) != "NamedTableReference" or len(_sources(node)) < 2:
+                continue
+            target = node.Target.SchemaObject.Identifiers[-1].Value.lower()
+            for source in _sources(node):
+                if kind(source) == "VariableTableReference":
+                    alias = _alias(source) or source.Variable.Name.lower()
+                    table = variables.get(source.Variable.Name.lower())
+                elif kind(source) == "NamedTableReference":
+                    alias, table = _alias(source), batch.tables.get(table_name(source.SchemaObject))
+                else:
+                    continue
+                fixed = self._equated(node, alias)
+                if alias != target and table is not None and not table.is_unique(fixed):
+                    yield node, f"no key of {alias} makes its rows unique by {', '.join(sorted(fixed)) or 'nothing'}"
+
+    def _equated(self, node: Node, alias: str) -> set[str]:
+        """The columns of a source that a join or the condition compares for equality."""
+        waiting, conditions = list(node.FromClause.TableReferences), []
+        while waiting:
+            each = waiting.pop()
+            if each.FirstTableReference is not None:
+                waiting += [each.FirstTableReference, each.SecondTableReference]
+                conditions.append(each.SearchCondition)
+        if node.WhereClause is not None:
+            conditions.append(node.WhereClause.SearchCondition)
+        equal = [
+            c
+            for condition in conditions
+            for c in _conditions(condition)
+            if kind(c) == "BooleanComparisonExpression" and c.ComparisonType == "Equals"
+        ]
+        sides = [side for c in equal for side in (c.FirstExpression, c.SecondExpression) if column_name(side)]
+        return {column_name(s) for s in sides if s.MultiPartIdentifier.Identifiers[0].Value.lower() == alias}
+
+
+class LockEscalation(Rule):
+    name = "lock_escalation"
+    reason = (
+        f"locks of pages count too: {MOST_ROWS} rows of a page each hold {2 * MOST_ROWS} locks, and 5,000 lock the "
+        "table, which others wait for"
+    )
+    document = (
+        "Transaction locking and row versioning guide, Lock escalation; ALTER TABLE (Transact-SQL), LOCK_ESCALATION"
+    )
+    in_tests = False
+
+    def check(self, batch: Batch) -> Wrong:
+        for change in _changes(batch):
+            table = batch.tables.get(change.table)
+            if table is not None and table.wide and table.escalates and not table.is_unique(_fixed(change.wheres)):
+                yield change.node, f"{change.table} has (max) columns and no LOCK_ESCALATION = DISABLE"
+
+
 RULES: tuple[Rule, ...] = (
     LiteralOption(),
     BigintLiteral(),
@@ -449,6 +515,8 @@ RULES: tuple[Rule, ...] = (
     AsOwner(),
     VariantArgument(),
     LaterFunction(),
+    KeyedJoin(),
+    LockEscalation(),
 )
 
 
