@@ -99,6 +99,11 @@ SAMPLES = [
         "SELECT h.due FROM dbo.heap AS h INNER JOIN sys.columns AS c ON h.name = c.name COLLATE DATABASE_DEFAULT AND c.name = N'a';",
     ),
     (
+        "catalog_collation",
+        "SELECT c.name FROM sys.columns AS c WHERE LEFT(c.name, 3) IN (SELECT h.name FROM dbo.heap AS h);",
+        "SELECT c.name FROM sys.columns AS c WHERE LEFT(c.name, 3) COLLATE DATABASE_DEFAULT IN (SELECT h.name FROM dbo.heap AS h);",
+    ),
+    (
         "throw_percent",
         "DECLARE @message nvarchar(200) = CONCAT(N'No ', @name);\nTHROW 51001, @message, 1;",
         "DECLARE @message nvarchar(200) = CONCAT(N'No ', REPLACE(@name, N'%', N'%%'), @count);\nTHROW 51001, @message, 1;",

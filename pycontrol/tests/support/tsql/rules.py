@@ -269,6 +269,8 @@ class CatalogCollation(Rule):
     reason = "the catalog's names may have another collation than the database: the two do not compare or concatenate"
     document = "Contained database collations, Contained databases; CREATE DATABASE (Transact-SQL), CATALOG_COLLATION"
     TEXTS: ClassVar[set[str]] = {"name", "type_desc", "definition", "program_name", "collation_name"}
+    #: functions whose result has the collation of their arguments
+    KEEP: ClassVar[set[str]] = {"QUOTENAME", "SUBSTRING", "REPLACE", "LOWER", "UPPER", "LTRIM", "RTRIM", "ISNULL"}
 
     def check(self, batch: Batch) -> Wrong:
         aliases = {_alias(r): r for r in batch.all("NamedTableReference")}
@@ -277,17 +279,26 @@ class CatalogCollation(Rule):
                 parts = node.Parameters if node.FunctionName.Value.upper() == "CONCAT" else []
             else:
                 parts = [node.FirstExpression, node.SecondExpression, node.Expression, *(node.Values or [])]
-            columns = [part for part in parts if column_name(part)]
-            catalog = [
-                c
-                for c in columns
-                if self._of_catalog(c, aliases) and column_name(c) in self.TEXTS and c.Collation is None
-            ]
+                if node.Subquery is not None and kind(node.Subquery.QueryExpression) == "QuerySpecification":
+                    parts += [e.Expression for e in node.Subquery.QueryExpression.SelectElements]
+            columns = [column for part in parts for column in self._columns(part)]
+            catalog = [c for c in columns if self._of_catalog(c, aliases) and column_name(c) in self.TEXTS]
             if catalog and any(not self._of_catalog(c, aliases) for c in columns):
                 yield (
                     node,
                     f"{column_name(catalog[0])} of the catalog meets the database's text without COLLATE DATABASE_DEFAULT",
                 )
+
+    def _columns(self, part: Node | None) -> Iterator[Node]:
+        """The columns whose collation an expression has, those with a COLLATE left out."""
+        if part is None or part.Collation is not None:
+            return
+        if column_name(part):
+            yield part
+        elif kind(part) in ("LeftFunctionCall", "RightFunctionCall") or (
+            kind(part) == "FunctionCall" and part.FunctionName.Value.upper() in self.KEEP
+        ):
+            yield from self._columns(part.Parameters[0])
 
     def _of_catalog(self, column: Node, aliases: dict[str, Node]) -> bool:
         source = aliases.get(column.MultiPartIdentifier.Identifiers[0].Value.lower())

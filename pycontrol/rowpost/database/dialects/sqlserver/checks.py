@@ -22,7 +22,8 @@ __all__ = [
 #: the rendered names of the procedures in a JSON array that the login may execute
 EXECUTABLE = (
     "SELECT o.name FROM sys.procedures AS o WHERE o.schema_id = SCHEMA_ID(N'rowpost')"
-    " AND LEFT(o.name, CHARINDEX(N':', o.name + N':') - 1) IN (SELECT j.value FROM OPENJSON(?) AS j)"
+    " AND LEFT(o.name, CHARINDEX(N':', o.name + N':') - 1) COLLATE DATABASE_DEFAULT"
+    " IN (SELECT j.value FROM OPENJSON(?) AS j)"
     " AND HAS_PERMS_BY_NAME(N'rowpost.' + QUOTENAME(o.name), N'OBJECT', N'EXECUTE') = 1;"
 )
 DATABASE = "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(20)), QUOTENAME(USER_NAME());"
