@@ -19,6 +19,7 @@ from deploy.first_day.verdicts import FAILED, NOT_POSSIBLE, PASSED, Step, Verdic
 from rowpost.database.connection import connect_url
 from rowpost.database.contract import load_contract
 from tests.support.documents import ROOT
+from tests.support.logins import with_login
 
 SERVER = "ROWPOST_FIRST_DAY_URL"
 PASSWORD = "S3cret;}x"
@@ -102,6 +103,15 @@ def test_a_connection_string_is_read_with_braces_and_its_parts_are_replaced():
     assert with_parts(url, uid="x", pwd="y", trusted_connection="", database="z") == (
         "driver={ODBC Driver 18};server=tcp:sql01,1433;uid=x;pwd=y;encrypt=no;database=z"
     )
+
+
+@pytest.mark.parametrize(
+    "identity", ["UID=sa;PWD={a;b}", "Trusted_Connection=yes", "Authentication=ActiveDirectoryIntegrated;User ID=x"]
+)
+def test_the_logins_of_the_tests_replace_whatever_the_administrator_authenticates_with(identity):
+    url = with_login(f"Server=sql01;{identity};Encrypt=no", "reader", "secret")
+
+    assert url == "Server=sql01;Encrypt=no;UID=reader;PWD=secret"
 
 
 STEPS = (Step("preflight", "version", len), Step("plans", "seeks", len))
