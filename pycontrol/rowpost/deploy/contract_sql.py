@@ -89,7 +89,7 @@ def drop_empty_table(engine: str, name: str) -> str:
             f"DO $rowpost$\nBEGIN\n    IF EXISTS (SELECT FROM {name}) THEN\n"
             f"        RAISE EXCEPTION USING MESSAGE = '{said}';\n    END IF;\nEND\n$rowpost$;\nDROP TABLE {name};\n"
         )
-    lock = "WITH (TABLOCKX, HOLDLOCK)"
+    lock, said = "WITH (TABLOCKX, HOLDLOCK)", said.replace("%", "%%")  # THROW reads % as the start of a placeholder
     return f"IF EXISTS (SELECT 1 FROM {name} {lock})\n    THROW 50000, N'{said}', 1;\nDROP TABLE {name};\n"  # noqa: S608 -- quoted
 
 

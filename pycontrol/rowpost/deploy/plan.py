@@ -24,7 +24,7 @@ from rowpost.deploy.entries import (
     describe_saga,
     describe_subscriptions,
 )
-from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SESSION_BATCH
+from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SCRIPT_START, SESSION_BATCH
 from rowpost.deploy.scripts import ScriptSet, hash_text, load_scripts
 from rowpost.deploy.sql_text import code_only, split_batches
 from rowpost.deploy.steps import Rendering, ScriptStep
@@ -233,6 +233,7 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
     def call(procedure: str, arguments: Mapping[str, object]) -> str:
         return dialect.script_call(find(procedure, "database"), tuple(arguments.items())) + "\n"
 
+    yield SCRIPT_START[dialect.name]
     yield section(plan.scripts.begin.name, plan.scripts.begin.text)
     for item in plan.items:
         if isinstance(item, ScriptStep):

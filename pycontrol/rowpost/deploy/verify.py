@@ -20,7 +20,7 @@ APPLY = "rowpost apply"
 #: findings of check_queue about a queue's health, which comes and goes, and not about its form
 HEALTH = {"bloated", "dead_rows", "transaction_open"}
 #: findings about tables as NServiceBus's installers make them: true, with a remedy, and no difference from the plan
-REMARKS = {"row_version_32_bit", "recoverable_missing"}
+REMARKS = {"lock_escalation", "row_version_32_bit", "recoverable_missing"}
 #: of these, if another system made the table, because a deployment adds nothing to it
 REMARKS_ELSEWHERE = {"expires_index_missing", "settings_missing"}
 

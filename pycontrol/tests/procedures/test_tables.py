@@ -237,6 +237,57 @@ def test_columns_that_lose_text_are_findings(make_queue, database, sql, not_on_b
 
 
 @pytest.mark.promise("queue-check-findings")
+@pytest.mark.parametrize("column", ["Id", "Expires", "Headers", "Body", "RowVersion"])
+def test_the_remedies_for_a_missing_column_bring_the_queue_back(make_queue, database, sql, column):
+    queue = make_queue()
+    table = sql.table(queue.name)
+    queue.send(b"before")
+    if database.engine == "sqlserver" and column in ("Expires", "RowVersion"):
+        sql.run(f"DROP INDEX Index_{column} ON {table}")
+    name = "seq" if database.engine == "postgresql" and column == "RowVersion" else column
+    sql.run(f"ALTER TABLE {table} DROP COLUMN {name}")
+
+    findings = database.call("check_queue", queue_name=queue.name)
+    for finding in findings:
+        sql.run(finding.remedy)
+    queue.send(b"after")
+
+    assert "column_missing" in {finding.finding for finding in findings}
+    assert database.call("check_queue", queue_name=queue.name) == []
+    assert [message.body for message in queue.receive(2)] == [b"" if column == "Body" else b"before", b"after"]
+
+
+@pytest.mark.promise("queue-check-findings")
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        ("ALTER INDEX Index_RowVersion ON {0} DISABLE", "index_disabled"),
+        ("ALTER INDEX Index_Expires ON {0} DISABLE", "index_disabled"),
+        ("ALTER TABLE {0} SET (LOCK_ESCALATION = TABLE)", "lock_escalation"),
+        ("ALTER TABLE {0} ALTER COLUMN Headers nvarchar(4000) NOT NULL", "column_shrunk"),
+    ],
+)
+def test_the_remedy_of_a_finding_of_sql_server_leaves_no_finding(
+    make_queue, database, sql, damage, expected, not_on_babelfish
+):
+    if database.engine != "sqlserver":
+        pytest.skip("a statement of SQL Server")
+    not_on_babelfish("disables no index, changes no column to NOT NULL, and has no LOCK_ESCALATION in its catalog")
+    queue = make_queue(clustered=False)
+    sql.run(damage.format(sql.table(queue.name)))
+
+    (finding,) = database.call("check_queue", queue_name=queue.name)
+    sql.run(finding.remedy)
+    queue.send(b"x")
+
+    assert finding.finding == expected
+    assert database.call("check_queue", queue_name=queue.name) == []
+    assert [message.body for message in queue.receive()] == [b"x"]
+    assert sql.value("SELECT c.is_nullable FROM sys.columns AS c WHERE c.object_id = OBJECT_ID(?) AND c.name = 'Headers'",
+                     sql.table(queue.name)) == 0  # fmt: skip
+
+
+@pytest.mark.promise("queue-check-findings")
 def test_a_further_column_that_each_insert_must_fill_is_a_finding_with_its_remedy(make_queue, database, sql):
     queue = make_queue()
     text = "text" if database.engine == "postgresql" else "nvarchar(20)"
@@ -305,8 +356,9 @@ def test_a_table_made_by_nservicebus_is_adopted_and_works(target, database, sql,
     assert [message.body for message in queue.receive(5)] == [b'{"$type":"Shop.PlaceOrder"}', b"ours"]
     assert existing
     found = {row[1] for row in database.call("check_queue", queue_name="Legacy")}
+    on_sqlserver = set() if target.babelfish else {"lock_escalation"}
     on_postgresql = {"row_version_32_bit", "expires_index_missing", "settings_missing"}
-    assert found == (on_postgresql if database.engine == "postgresql" else set())
+    assert found == (on_postgresql if database.engine == "postgresql" else on_sqlserver)
 
 
 def test_a_reply_address_nobody_registered_is_served_with_the_callers_own_right(database, sql, not_on_babelfish):

@@ -250,3 +250,41 @@ DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @found;
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
 GO
+CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a disabled index and its remedy mends it]
+AS
+-- Babelfish: has no ALTER INDEX
+CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
+EXEC (N'ALTER INDEX Index_Expires ON dbo.Sample DISABLE;');
+
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+DECLARE @found nvarchar(100) = (SELECT f.finding FROM #findings AS f);
+DECLARE @remedy nvarchar(max) = (SELECT f.remedy FROM #findings AS f);
+EXEC (@remedy);
+DELETE f FROM #findings AS f;
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+
+DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
+EXEC tSQLt.AssertEqualsString @Expected = N'index_disabled', @Actual = @found;
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a table whose locks escalate and its remedy mends it]
+AS
+-- Babelfish: has no LOCK_ESCALATION in its catalog
+CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
+EXEC (N'ALTER TABLE dbo.Sample SET (LOCK_ESCALATION = TABLE);');
+
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+DECLARE @found nvarchar(100) = (SELECT f.finding FROM #findings AS f);
+DECLARE @remedy nvarchar(max) = (SELECT f.remedy FROM #findings AS f);
+EXEC (@remedy);
+DELETE f FROM #findings AS f;
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+
+DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
+EXEC tSQLt.AssertEqualsString @Expected = N'lock_escalation', @Actual = @found;
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+GO

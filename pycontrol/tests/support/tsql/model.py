@@ -30,11 +30,18 @@ DEFINITIONS = (
     "CreateTableStatement",
     "CreateSchemaStatement",
     "CreateRoleStatement",
+    "CreateUserStatement",
     "CreateTypeTableStatement",
     "CreateTypeUddtStatement",
 )
 #: definitions that a loose batch may hold below IF: each becomes part of the model
-NESTED = ("CreateTableStatement", "CreateIndexStatement", "CreateRoleStatement", "GrantStatement")
+NESTED = (
+    "CreateTableStatement",
+    "CreateIndexStatement",
+    "CreateRoleStatement",
+    "CreateUserStatement",
+    "GrantStatement",
+)
 ELEMENT = re.compile(r"(?:Sql\w+: |element )((?:\[(?:[^\]]|\]\])*\]\.?)+)(?: contains| has |: The)")
 #: the server's own, which takes whatever parameters its second argument declares; checked here instead
 OPEN_ENDED = re.compile(r"unresolved reference to object \[sys\]\.\[sp_executesql\]")
