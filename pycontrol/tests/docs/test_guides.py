@@ -384,6 +384,13 @@ def test_the_guides_python_runs(guide: Path, stage: Stage):
     CHECKS.get(guide.name, lambda _: None)(names)
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_block_of_a_page_is_found_where_it_is_part_of_a_list_too(page: Path):
+    fences = re.findall(r"^[ >*-]*```", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert len(fences) == 2 * len(blocks(page))
+
+
 # ---------------------------------------------------------------------------------------------- environments
 YAML = [block for page in pages() for block in blocks(page) if block.language == "yaml"]
 
