@@ -5,6 +5,7 @@ IF OBJECT_ID(N'dbo.SubscriptionRouting', N'U') IS NULL
         QueueAddress nvarchar(200) NOT NULL,
         Endpoint nvarchar(200) NOT NULL,
         Topic nvarchar(200) NOT NULL,
-        PRIMARY KEY CLUSTERED (Endpoint, Topic)
+        PRIMARY KEY CLUSTERED (Endpoint, Topic),
+        UNIQUE NONCLUSTERED (Topic, Endpoint) -- a publisher looks for a topic
     );
 GO

@@ -15,6 +15,7 @@ from benchmarks.suite.workloads import (
     idle,
     latency,
     pinned,
+    publish,
     ramp,
     scaling,
     stale,
@@ -26,6 +27,7 @@ __all__ = ["WORKLOADS"]
 WORKLOADS = {
     "calls": calls,
     "endpoint": endpoint,
+    "publish": publish,
     "idle": idle,
     "latency": latency,
     "ramp": ramp,

@@ -1,4 +1,4 @@
-"""A receive stays on the row-version index whatever the statistics say, and a peek writes nothing."""
+"""Receives and publishes stay on their indexes whatever the statistics say, and a peek writes nothing."""
 
 import pytest
 
@@ -58,3 +58,35 @@ def test_peeking_writes_nothing(postgresql_only, queue, sql):
 
     assert wal_records(sql, '"peek_queue:Sales"(1000)') == 0
     assert wal_records(sql, '"receive_messages:Sales"(1)') > 0
+
+
+def test_an_event_reads_its_own_subscriptions_and_queues_and_no_others(postgresql_only, open_database, sql):
+    database = open_database()
+    for number in range(500):
+        name = f"Crowd{number}"
+        database.call(
+            "register_queue", queue_key=name, queue_name=name, schema_name="public", table_name=name, kind="external",
+            body_string=False, clustered=True, delayed=False,
+        )  # fmt: skip
+        sql.run(
+            'INSERT INTO public."SubscriptionRouting" (endpoint, topic, queueaddress) VALUES (?, ?, ?)',
+            name, f"Shop.Crowd{number}", f'"public"."{name}"',
+        )  # fmt: skip
+    sql.run('ANALYZE public."SubscriptionRouting", rowpost.queue')
+    database.call("publish_message", topics=["Shop.Crowd0", "Shop.Nobody"], headers="{}")
+    before = rows_read(database, sql)
+
+    for _ in range(20):
+        database.call("publish_message", topics=["Shop.Crowd1", "Shop.Nobody"], headers="{}")
+
+    assert rows_read(database, sql) - before <= 20 * 10
+
+
+def rows_read(database, sql) -> int:
+    """Rows of the registry and the table of subscriptions that scans of any kind read so far."""
+    for each in (database.driver_connection, sql.database.driver_connection):
+        each.execute("SELECT pg_stat_force_next_flush()")
+    return sql.value(
+        "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables"
+        " WHERE relid IN ('rowpost.queue'::regclass, 'public.\"SubscriptionRouting\"'::regclass)"
+    )

@@ -59,6 +59,18 @@ def test_a_queue_is_entered_as_given_and_its_options_renewed(database):
     assert [*registered(database)["New"]][:9] == ["New", "New", None, "app", "New", "adopted", True, True, True]
 
 
+def test_an_entry_that_is_right_is_not_written_again(database, sql):
+    if database.engine != "postgresql":
+        pytest.skip("reads the version of a row, which SQL Server does not have")
+    version = "SELECT xmin, ctid FROM rowpost.queue WHERE queue_key = %s"
+    database.call("register_queue", **entry("New"))
+    written = database.driver_connection.execute(version, ["New"]).fetchone()
+
+    database.call("register_queue", **entry("New"))
+
+    assert database.driver_connection.execute(version, ["New"]).fetchone() == written
+
+
 @pytest.mark.parametrize(
     "changed", [{"queue_name": "Other"}, {"queue_name": "Other", "queue_key": "Other"}], ids=["key", "table"]
 )

@@ -10,8 +10,13 @@ CREATE TABLE IF NOT EXISTS rowpost.queue
     body_string boolean NOT NULL,
     clustered boolean NOT NULL,
     delayed boolean NOT NULL,
+    -- the spellings of its address in tables of subscriptions, beside its name
+    bracketed_address text NOT NULL GENERATED ALWAYS AS (table_name || '@[' || replace(schema_name, ']', ']]') || ']') STORED,
+    quoted_address text NOT NULL GENERATED ALWAYS AS ('"' || replace(schema_name, '"', '""') || '"."' || replace(table_name, '"', '""') || '"') STORED,
     CONSTRAINT queue_pk PRIMARY KEY (queue_key),
     CONSTRAINT queue_name_key UNIQUE (queue_name),
+    CONSTRAINT queue_bracketed_key UNIQUE (bracketed_address),
+    CONSTRAINT queue_quoted_key UNIQUE (quoted_address),
     CONSTRAINT queue_kind_check CHECK (kind IN ('own', 'adopted', 'external'))
 );
 

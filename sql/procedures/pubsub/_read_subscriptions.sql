@@ -23,9 +23,9 @@ IF @topics IS NULL
 ELSE
     SET @rows = (
         SELECT s.Topic AS topic, s.Endpoint AS endpoint, s.QueueAddress AS queue_address
-        FROM {subscription_table} AS s
-        INNER JOIN OPENJSON(@topics) AS t
-            ON s.Topic = t.[value]
+        FROM OPENJSON(@topics) WITH (topic nvarchar(400) '$') AS t
+        INNER JOIN {subscription_table} AS s
+            ON t.topic = s.Topic
         FOR JSON PATH, WITHOUT_ARRAY_WRAPPER
     );
 

@@ -11,16 +11,7 @@ Locking:   none that lasts.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-DECLARE @queue_key nvarchar(128) = (
-    SELECT MIN(q.queue_key)
-    FROM rowpost.queue AS q
-    WHERE @queue_address IN
-    (
-        q.queue_name,
-        CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
-        CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
-    )
-);
+DECLARE @queue_key nvarchar(128) = rowpost."_queue_at"(@queue_address);
 
 EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_address;
 GO

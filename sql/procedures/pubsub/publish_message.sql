@@ -23,33 +23,34 @@ DECLARE @others nvarchar(max);
 IF EXISTS (SELECT 1 FROM rowpost.subscription_table AS t)
     EXEC rowpost._read_other_subscriptions @topics = @topics, @found = @others OUTPUT;
 
-DECLARE @destinations nvarchar(max) = ISNULL((
+DECLARE @destinations nvarchar(max);
+-- The hints: a seek for each topic. A scan would wait for every subscription that somebody is making.
+SELECT @destinations = ISNULL((
     SELECT d.queue_address, CASE WHEN rowpost."_has_table"(d.queue_key) = 1 THEN d.queue_key END AS queue_key
     FROM
     (
         -- one row for each queue, also if several spellings of its name are subscribed
-        SELECT MIN(s.queue_address) AS queue_address, q.queue_key
+        SELECT MIN(s.queue_address) AS queue_address, s.queue_key
         FROM
         (
-            SELECT r.QueueAddress AS queue_address
-            FROM dbo.SubscriptionRouting AS r
-            INNER JOIN OPENJSON(@topics) AS t
-                ON r.Topic = t.[value]
-            UNION ALL
-            SELECT o.queue_address
-            FROM OPENJSON(CONCAT(N'[', @others, N']')) WITH (queue_address nvarchar(200)) AS o
-        ) AS s
-        LEFT JOIN rowpost.queue AS q
-            ON s.queue_address IN
+            SELECT a.queue_address, rowpost."_queue_at"(a.queue_address) AS queue_key
+            FROM
             (
-                q.queue_name,
-                CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
-                CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
-            )
-        GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.queue_address END
+                SELECT r.QueueAddress AS queue_address
+                FROM OPENJSON(@topics) WITH (topic nvarchar(400) '$') AS t
+                INNER JOIN dbo.SubscriptionRouting AS r
+                    ON t.topic = r.Topic
+                UNION ALL
+                SELECT o.queue_address
+                FROM OPENJSON(CONCAT(N'[', @others, N']')) WITH (queue_address nvarchar(200)) AS o
+            ) AS a
+        ) AS s
+        GROUP BY s.queue_key, CASE WHEN s.queue_key IS NULL THEN s.queue_address END
     ) AS d
     FOR JSON PATH
-), N'[]');
+), N'[]')
+OPTION (LOOP JOIN, FORCE ORDER);
+
 DECLARE @queue_key nvarchar(128) = N'';
 DECLARE @procedure nvarchar(300);
 

@@ -31,16 +31,7 @@ EXEC rowpost._require_subscriber @queue_address = @publisher;
 
 DECLARE @message nvarchar(2048);
 DECLARE @endpoint_key nvarchar(128) = (SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name = @endpoint);
-DECLARE @subscriber_key nvarchar(128) = (
-    SELECT MIN(q.queue_key)
-    FROM rowpost.queue AS q
-    WHERE @queue_address IN
-    (
-        q.queue_name,
-        CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
-        CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
-    )
-);
+DECLARE @subscriber_key nvarchar(128) = rowpost."_queue_at"(@queue_address);
 DECLARE @send nvarchar(300) = CONCAT(N'rowpost.', QUOTENAME(CONCAT(N'send_message:', @subscriber_key)));
 
 IF @endpoint_key <> ISNULL(@subscriber_key, N'')

@@ -15,7 +15,7 @@ AS
 /*
 Registers a queue, or updates its entry.
 Atomicity: in the caller's transaction.
-Locking:   the registry, until the caller commits; only deployments call it.
+Locking:   the entry if it changes, until the caller commits; only deployments and processes with a queue of their own call it.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
@@ -39,15 +39,22 @@ SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of 
 IF @message IS NOT NULL
     THROW 51005, @message, 1;
 
+-- An entry that is right is not written, so that nobody waits for it.
 UPDATE q
 SET q.kind = @kind,
     q.body_string = @body_string,
     q.[clustered] = @clustered,
     q.delayed = @delayed
 FROM rowpost.queue AS q
-WHERE q.queue_key = @queue_key;
+WHERE q.queue_key = @queue_key
+  AND (q.kind <> @kind OR q.body_string <> @body_string OR q.[clustered] <> @clustered OR q.delayed <> @delayed);
 
-IF @@ROWCOUNT = 0
-    INSERT INTO rowpost.queue (queue_key, queue_name, catalog_name, schema_name, table_name, kind, body_string, [clustered], delayed)
-    VALUES (@queue_key, @queue_name, @catalog_name, @schema_name, @table_name, @kind, @body_string, @clustered, @delayed);
+IF NOT EXISTS (SELECT 1 FROM rowpost.queue AS q WHERE q.queue_key = @queue_key)
+    INSERT INTO rowpost.queue (queue_key, queue_name, catalog_name, schema_name, table_name, address, kind, body_string, [clustered], delayed)
+    VALUES
+    (
+        @queue_key, @queue_name, @catalog_name, @schema_name, @table_name,
+        CONCAT(@table_name, N'@', QUOTENAME(@schema_name), CASE WHEN @catalog_name IS NOT NULL THEN CONCAT(N'@', QUOTENAME(@catalog_name)) END),
+        @kind, @body_string, @clustered, @delayed
+    );
 GO

@@ -5,7 +5,8 @@ IF OBJECT_ID(N'{subscription_table}', N'U') IS NULL
         QueueAddress nvarchar(200) NOT NULL,
         Endpoint nvarchar(200) NOT NULL,
         Topic nvarchar(200) NOT NULL,
-        PRIMARY KEY CLUSTERED (Endpoint, Topic)
+        PRIMARY KEY CLUSTERED (Endpoint, Topic),
+        UNIQUE NONCLUSTERED (Topic, Endpoint) -- a publisher looks for a topic
     );
 GO
 -- Publishers of NServiceBus read only this table: copy what rowpost's own endpoints subscribed to before. The rows stay where
@@ -18,11 +19,6 @@ WHERE NOT EXISTS (SELECT 1 FROM {subscription_table} AS o WHERE o.Endpoint = s.E
   (
       SELECT 1
       FROM rowpost.queue AS q
-      WHERE s.QueueAddress IN
-      (
-          q.queue_name,
-          CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
-          CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
-      )
+      WHERE s.QueueAddress IN (q.queue_name, q.address, CONCAT(q.address, N'@', QUOTENAME(DB_NAME())))
   );
 GO

@@ -3,6 +3,7 @@ GRANT EXECUTE ON rowpost._resolve_queue TO rowpost_endpoint, rowpost_operator, r
 GRANT EXECUTE ON rowpost._is_operator TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost._may_receive TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost._has_table TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost._queue_at TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost._require_receiver TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost._require_subscriber TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost._write_subscriptions TO rowpost_endpoint, rowpost_operator;

@@ -18,35 +18,31 @@ Locking:   only the new rows.
 Order:     by queue.
 */
 DECLARE
-    v_destination record;
-    v_others text[];
+    v_topic text;
+    v_addresses text[] := '{}';
+    v_queue record;
+    v_queue_keys text[] := '{}';
 BEGIN
+    -- one at a time: of an array of topics, the planner expects so many subscribers that it reads all subscriptions
+    FOREACH v_topic IN ARRAY p_topics LOOP
+        v_addresses := v_addresses || ARRAY(SELECT r.queueaddress::text FROM public."SubscriptionRouting" AS r WHERE r.topic = v_topic);
+    END LOOP;
+
     IF EXISTS (SELECT FROM rowpost.subscription_table AS t) THEN
-        SELECT array_agg(o.queue_address) INTO v_others FROM rowpost._read_other_subscriptions(p_topics) AS o;
+        v_addresses := v_addresses || ARRAY(SELECT o.queue_address FROM rowpost._read_other_subscriptions(p_topics) AS o);
     END IF;
 
-    FOR v_destination IN
-        -- one row for each queue, also if several spellings of its name are subscribed
-        SELECT min(s.queue_address) AS queue_address, q.queue_key
-        FROM (
-            SELECT r.queueaddress::text AS queue_address FROM public."SubscriptionRouting" AS r WHERE r.topic = ANY (p_topics)
-            UNION ALL
-            SELECT o.queue_address FROM unnest(v_others) AS o (queue_address)
-        ) AS s
-        LEFT JOIN rowpost.queue AS q
-            ON s.queue_address IN (
-                q.queue_name,
-                q.table_name || '@[' || replace(q.schema_name, ']', ']]') || ']',
-                format('"%s"."%s"', replace(q.schema_name, '"', '""'), replace(q.table_name, '"', '""'))
-            )
-        GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.queue_address END
-        ORDER BY 1
-    LOOP
-        queue_address := v_destination.queue_address;
-        stored := rowpost._has_table(v_destination.queue_key);
+    FOR queue_address IN SELECT DISTINCT a.queue_address FROM unnest(v_addresses) AS a (queue_address) ORDER BY 1 LOOP
+        SELECT q.queue_key, to_regclass(format('%I.%I', q.schema_name, q.table_name)) IS NOT NULL AS has_table INTO v_queue
+        FROM rowpost.queue AS q
+        WHERE q.quoted_address = queue_address OR q.bracketed_address = queue_address OR q.queue_name = queue_address;
+
+        CONTINUE WHEN v_queue.queue_key = ANY (v_queue_keys); -- another spelling of its name is subscribed too
+        v_queue_keys := v_queue_keys || v_queue.queue_key;
+        stored := coalesce(v_queue.has_table, false);
 
         IF stored THEN
-            EXECUTE format('SELECT rowpost.%I($1, $2, p_time_to_be_received_ms => $3)', 'send_message:' || v_destination.queue_key)
+            EXECUTE format('SELECT rowpost.%I($1, $2, p_time_to_be_received_ms => $3)', 'send_message:' || v_queue.queue_key)
             USING p_headers, p_body, p_time_to_be_received_ms;
         END IF;
 

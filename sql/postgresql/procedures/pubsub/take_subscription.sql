@@ -22,7 +22,7 @@ recorded, and a publisher moves and ends nothing else, operators included. A sub
 DECLARE
     v_ends constant boolean := coalesce(p_ends, false);
     v_endpoint_key text;
-    v_subscriber_key text;
+    v_subscriber_key constant text := rowpost._queue_at(p_queue_address);
     v_current text;
     v_own bigint;
     v_others bigint;
@@ -36,14 +36,6 @@ BEGIN
     PERFORM rowpost._require_subscriber(p_publisher);
 
     SELECT q.queue_key INTO v_endpoint_key FROM rowpost.queue AS q WHERE q.queue_name = p_endpoint;
-
-    SELECT min(q.queue_key) INTO v_subscriber_key
-    FROM rowpost.queue AS q
-    WHERE p_queue_address IN (
-        q.queue_name,
-        q.table_name || '@[' || replace(q.schema_name, ']', ']]') || ']',
-        format('"%s"."%s"', replace(q.schema_name, '"', '""'), replace(q.table_name, '"', '""'))
-    );
 
     IF v_endpoint_key <> coalesce(v_subscriber_key, '') THEN
         PERFORM rowpost._require_receiver(v_endpoint_key, p_endpoint);

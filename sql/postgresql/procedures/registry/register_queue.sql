@@ -15,7 +15,7 @@ AS $rowpost$
 /*
 Registers a queue, or updates its entry.
 Atomicity: in the caller's transaction.
-Locking:   the registry, until the caller commits; only deployments call it.
+Locking:   the entry if it changes, until the caller commits; only deployments and processes with a queue of their own call it.
 */
 DECLARE
     v_other text;
@@ -46,6 +46,7 @@ BEGIN
     SET kind = excluded.kind,
         body_string = excluded.body_string,
         clustered = excluded.clustered,
-        delayed = excluded.delayed;
+        delayed = excluded.delayed
+    WHERE (q.kind, q.body_string, q.clustered, q.delayed) <> (excluded.kind, excluded.body_string, excluded.clustered, excluded.delayed);
 END
 $rowpost$;

@@ -4,7 +4,8 @@ CREATE TABLE IF NOT EXISTS {subscription_table}
     queueaddress varchar(200) NOT NULL,
     endpoint varchar(200) NOT NULL,
     topic varchar(200) NOT NULL,
-    PRIMARY KEY (endpoint, topic)
+    PRIMARY KEY (endpoint, topic),
+    UNIQUE (topic, endpoint) -- a publisher looks for a topic
 );
 
 -- Publishers of NServiceBus read only this table: copy what rowpost's own endpoints subscribed to before. The rows stay where
@@ -14,10 +15,6 @@ SELECT s.queueaddress, s.endpoint, s.topic
 FROM public."SubscriptionRouting" AS s
 WHERE EXISTS (
     SELECT FROM rowpost.queue AS q
-    WHERE s.queueaddress IN (
-        q.queue_name,
-        q.table_name || '@[' || replace(q.schema_name, ']', ']]') || ']',
-        format('"%s"."%s"', replace(q.schema_name, '"', '""'), replace(q.table_name, '"', '""'))
-    )
+    WHERE s.queueaddress IN (q.queue_name, q.bracketed_address, q.quoted_address)
 )
 ON CONFLICT (endpoint, topic) DO NOTHING;
