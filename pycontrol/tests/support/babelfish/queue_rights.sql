@@ -1,5 +1,6 @@
 -- Babelfish chains no ownership: the callers of procedures need rights on the tables that these use.
-IF OBJECT_ID(N'{queue_table}', N'U') IS NOT NULL
+-- The table of an external queue may be in another database, whose rights are its owner's.
+IF OBJECT_ID(N'{queue_table}', N'U') IS NOT NULL AND PARSENAME(N'{queue_table}', 3) IS NULL
 BEGIN
     GRANT SELECT, INSERT, UPDATE, DELETE ON {queue_table} TO rowpost_operator;
     GRANT SELECT ON {queue_table} TO rowpost_reader;
