@@ -13,6 +13,14 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.queue import Queue
+from rowpost.wire.address import parse_address
+from rowpost.wire.headers import (
+    CONTROL_MESSAGE,
+    MESSAGE_INTENT,
+    SUBSCRIBER_ADDRESS,
+    SUBSCRIBER_ENDPOINT,
+    SUBSCRIPTION_MESSAGE_TYPE,
+)
 from rowpost.wire.message_types import message_type
 
 AT_ONCE = Recoverability(immediate_retries=0, delayed_retries=0)
@@ -131,8 +139,9 @@ def test_a_route_to_another_database_leads_there_and_the_reply_comes_back(databa
 
 
 @pytest.mark.promise("error-copy-keeps-message")
-def test_a_failed_message_moves_to_an_error_queue_in_another_database(database, queue, other, make_queue):
-    errors = make_queue(in_other(other, "errors"), kind="external").name
+def test_a_failed_message_moves_to_an_error_queue_in_another_database(database, queue, other, target):
+    errors = in_other(other, "errors")
+    target.deploy(QueueSettings(errors, kind="external"))
     sales = Endpoint("Sales", error_queue=errors, recoverability=AT_ONCE)
     sales.handles("Shop.Messages.Ask", Ask)(lambda ask, context: 1 / 0)
     with sales.open(database) as bus:
@@ -140,6 +149,7 @@ def test_a_failed_message_moves_to_an_error_queue_in_another_database(database, 
 
     outcome = sales.process_one(database)
 
+    database.call("unregister_queue", queue_name=errors)
     assert outcome.kind is Kind.MOVED_TO_ERROR, outcome.error
     assert len(Queue("errors", other).browse(10)) == 1
 
@@ -156,3 +166,26 @@ def test_an_event_reaches_a_subscriber_in_another_database(database, queue, othe
 
     database.call("unsubscribe", endpoint="Orders", topic="Shop.Messages.Answered")
     assert (outcome.kind, seen) == (Kind.HANDLED, [Answered(42)])
+
+
+def test_a_subscriber_asks_a_publisher_in_another_database_for_its_events(database, queue, other):
+    sales, seen = Endpoint("Sales"), []
+    sales.handles("Shop.Messages.Answered", Answered)(lambda event, context: seen.append(event))
+    asks = {
+        CONTROL_MESSAGE: "True",
+        MESSAGE_INTENT: "Subscribe",
+        SUBSCRIPTION_MESSAGE_TYPE: "Shop.Messages.Answered",
+        SUBSCRIBER_ENDPOINT: "Sales",
+        SUBSCRIBER_ADDRESS: database.canonical(parse_address("Sales")),
+    }
+
+    with sales.open(database) as bus:
+        bus.send(b"", to=in_other(other, "Orders"), headers=asks)
+    (asked,) = Queue("Orders", other).receive(10)
+    with Endpoint("Orders").open(other) as publisher:  # keeps a list of its own
+        publisher.send(Answered(42), to=asked.headers["NServiceBus.SubscriberAddress"])
+    outcome = sales.process_one(database)
+
+    assert (asked.headers["SubscriptionMessageType"], outcome.kind, seen) == (
+        "Shop.Messages.Answered", Kind.HANDLED, [Answered(42)]
+    )  # fmt: skip
