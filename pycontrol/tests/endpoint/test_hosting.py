@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from rowpost.errors import HandlerNotFound, LoginRefused, SettingsError
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.recoverability.outcome import Kind
+from rowpost.sagas import Saga, handles, starts
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.testing import temporary_database
 from rowpost.transport.delayed import move_due
@@ -39,6 +41,13 @@ from tests.support.workers import Running
 
 HERE = "tests.support.endpoints"
 TYPE = "NServiceBus.EnclosedMessageTypes"
+
+
+@dataclass
+class Placed:
+    """The state of a saga."""
+
+    order_id: int
 
 
 class Desk:
@@ -80,6 +89,15 @@ def test_an_audit_copy_says_from_when_to_when_a_message_was_processed(desk):
     assert copy.headers["NServiceBus.ProcessingEndpoint"] == "Sales"
     assert copy.headers["Shop.Unknown"] == "é/\U0001f680"
     assert copy.body == b'{"OrderId":42,"Wish":""}'
+
+
+def test_an_endpoint_without_an_audit_queue_leaves_no_copy(desk):
+    desk.sales.audit_queue = None
+
+    outcome = desk.order()
+
+    assert outcome.kind is Kind.HANDLED
+    assert desk.queues["audit"].peek() == 0
 
 
 @pytest.mark.promise("audit-copy")
@@ -233,6 +251,39 @@ def test_an_endpoint_that_makes_no_sense_is_refused(options):
 
 
 # ------------------------------------------------------------------ publish and subscribe
+def test_an_endpoint_subscribes_to_what_says_so_and_to_nothing_else(desk):
+    class Policy(Saga[Placed], correlate={OrderPlaced: "order_id", VipOrderPlaced: "order_id"}):
+        @starts(OrderPlaced)
+        def start(self, message, context): ...
+
+        @handles(VipOrderPlaced, subscribe=True)
+        def add(self, message, context): ...
+
+    endpoint = Endpoint("Chosen")
+    endpoint.saga(Policy)
+    for name, options in (("Shop.Chosen", {"subscribe": True}), ("Shop.Other", {})):
+        endpoint.handles(name, bytes, **options)(lambda message, context: None)
+
+    subscribe(endpoint, desk.database)
+
+    rows = [row.topic for row in desk.database.call("list_subscriptions") if row.endpoint == "Chosen"]
+    for topic in rows:
+        desk.database.call("unsubscribe", endpoint="Chosen", topic=topic)
+    assert sorted(rows) == ["Shop.Chosen", "Shop.Messages.VipOrderPlaced"]
+
+
+def test_each_subscriber_gets_an_event_with_the_headers_of_its_publisher(desk):
+    for endpoint in ("Sales", "Billing"):
+        desk.database.call("subscribe", endpoint=endpoint, topic="Shop.Messages.OrderPlaced", queue_address=endpoint)
+
+    with desk.sales.open(desk.database) as bus:
+        bus.publish(OrderPlaced(1), headers={"Shop.Region": "north"})
+
+    for endpoint in ("Sales", "Billing"):
+        desk.database.call("unsubscribe", endpoint=endpoint, topic="Shop.Messages.OrderPlaced")
+    assert [desk.only(name).headers["Shop.Region"] for name in ("Sales", "Billing")] == ["north", "north"]
+
+
 @pytest.mark.promise("derived-events")
 def test_a_derived_event_reaches_a_subscriber_of_its_base_once(desk):
     subscribe(desk.sales, desk.database)
