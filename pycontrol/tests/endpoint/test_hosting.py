@@ -29,9 +29,11 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.message import parse_timestamp
 from rowpost.workers import events
 from tests.support.endpoints import (
+    AT_ONCE,
     OrderPlaced,
     PlaceOrder,
     VipOrderPlaced,
+    fail,
     handled_table,  # noqa: F401 -- a fixture
     make_sales,
 )
@@ -107,6 +109,19 @@ def test_a_failed_handler_leaves_no_audit_copy_and_nothing_else(desk):
     assert outcome.kind is Kind.MOVED_TO_ERROR
     assert (desk.queues["audit"].peek(), desk.queues["Billing"].peek(), desk.handled()) == (0, 0, [])
     assert desk.only("error").headers["NServiceBus.ExceptionInfo.Message"] == "no such order"
+
+
+def test_a_failed_message_goes_to_the_error_queue_that_the_endpoint_names(desk):
+    named_in_code = Endpoint("Sales", error_queue="Billing", recoverability=AT_ONCE)
+    named_in_code.handles("Shop.Messages.PlaceOrder", PlaceOrder)(fail)
+    with desk.sales.open(desk.database) as bus:
+        bus.send(PlaceOrder(42), to="Sales")
+
+    outcome = named_in_code.process_one(desk.database)
+
+    assert outcome.kind is Kind.MOVED_TO_ERROR
+    assert desk.only("Billing").headers["NServiceBus.ExceptionInfo.Message"] == "no such order"
+    assert desk.queues["error"].peek() == 0
 
 
 @pytest.mark.promise("audit-copy")
