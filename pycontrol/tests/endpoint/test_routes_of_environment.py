@@ -27,12 +27,6 @@ class Bill(Base):
     pass
 
 
-@message_type("Shop.Routed.Refund")
-@dataclass(frozen=True)
-class Refund(Base):
-    pass
-
-
 @message_type("Shop.Routed.Deep.Ship")
 @dataclass(frozen=True)
 class Ship:
@@ -76,19 +70,6 @@ def test_a_type_counts_more_than_its_namespace_and_its_own_type_more_than_its_ba
     endpoint = routed(load('{"Shop.Routed.*": Rest, Shop.Routed.Base: Stock, "Shop.Routed.Deep.*": Deep}'))
 
     assert (endpoint.route_of(Base), endpoint.route_of(Bill), endpoint.route_of(Ship)) == ("Stock", "Stock", "Deep")
-
-
-def test_classes_of_one_base_go_each_to_its_own_route(database, sql):
-    for name in ("Sales", "Billing"):
-        sql.empty(name)
-    endpoint = Endpoint("Web", send_only=True)
-    endpoint.route(Bill, to="Billing")
-    endpoint.route(Refund, to="Sales")
-
-    with endpoint.open(database) as bus:
-        bus.send(Bill(1))
-
-    assert [Queue(name, database).peek() for name in ("Billing", "Sales")] == [1, 0]
 
 
 def test_a_route_in_code_counts_more_than_a_namespace_in_the_file(load):

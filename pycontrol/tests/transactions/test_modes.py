@@ -22,9 +22,6 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from tests.support.crashing import TYPE, Order, endpoint_of, pipeline_of, write
 from tests.support.pipelines import pipeline_with
-from tests.support.sagas import GATES, Add, Open, make_desk
-
-__all__ = ["make_desk"]
 
 TRANSACTIONAL = [mode for mode in MODES if mode != "none"]
 ATOMIC = ["sends_atomic_with_receive", "transaction_scope"]
@@ -688,26 +685,6 @@ def test_what_cannot_be_prepared_undoes_everything(run, business, two_phase, dat
         ([], {}),
         [],
     )
-
-
-def test_a_sagas_change_and_what_a_participant_stored_are_undone_together(make_desk, business, two_phase, in_shop):
-    desk = make_desk(mode="transaction_scope", participants={"shop": two_phase})
-    desk.handle(Open("A", 1))
-
-    def cannot_be_prepared(saga, context):
-        context.enlist("shop").execute("CREATE TEMPORARY TABLE scratch (number integer)")
-
-    def cannot_be_stored(saga, context):
-        write(context.enlist("shop"), 1)
-        saga.state.total = object()
-
-    GATES.update({"prepare": cannot_be_prepared, "store": cannot_be_stored})
-    unprepared = desk.handle(Add("A", 2, "prepare"))
-    desk.sql.empty("Sales")
-    unstored = desk.handle(Add("A", 2, "store"))
-
-    assert ("ParticipantFailed" in unprepared.error, "InvalidSagaState" in unstored.error) == (True, True)
-    assert ([row[1:] for row in desk.rows], in_shop()) == ([(1, {"Account": "A", "Total": 1, "Seen": [1]})], [])
 
 
 # ------------------------------------------------------------------ what a handler must not do with its connection
