@@ -122,6 +122,21 @@ def test_the_subscriber_gets_the_events(database, queue, subscriptions):
     assert copy.headers["NServiceBus.EnclosedMessageTypes"] == TOPIC
 
 
+def test_a_subscriber_asks_a_publisher_that_keeps_its_own_subscriptions(database, queue, subscriptions):
+    publisher, subscriber, seen = Endpoint("Sales", takes_subscriptions=True), Endpoint("Billing"), []
+    subscriber.handles(TOPIC, OrderTaken)(lambda message, context: seen.append(message))
+    for intent in ("Subscribe", "Unsubscribe"):
+        with subscriber.open(database) as bus:
+            bus.send(b"", to="Sales", headers=asks(database, intent, reply_to=None))
+        process(database, publisher)
+        with publisher.open(database) as bus:
+            bus.publish(OrderTaken(42))
+
+    kinds = [subscriber.process_one(database).kind for _ in range(2)]
+
+    assert (kinds, seen) == ([Kind.HANDLED, Kind.EMPTY], [OrderTaken(42)])
+
+
 def test_several_in_one_batch_are_all_taken(database, queue, subscriptions):
     sales = Endpoint("Sales", takes_subscriptions=True)
     for endpoint in ("Billing", "Shipping", "Stock"):

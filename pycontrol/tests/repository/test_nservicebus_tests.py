@@ -22,7 +22,7 @@ suites:
     names: 0123456789ab
     folders:
       .:
-        When_sold: {holds: a/test_a.py::test_sold}
+        When_sold: {holds: a/test_a.py::test_sold, note: "Sold by hand."}
         .NET only: [When_disposed]
       Core:
         When_gone: {absent: "Nothing goes.", test: [a/test_a.py::test_gone]}
@@ -68,8 +68,14 @@ def test_a_class_that_holds_names_a_test():
     assert [entry.path for entry in ENTRIES if entry.verdict == "holds" and not entry.tests] == []
 
 
-def test_a_reason_is_a_sentence():
-    assert [e.path for e in ENTRIES if e.verdict in ("differs", "absent") and not e.reason.endswith(".")] == []
+def test_a_reason_or_a_note_is_a_sentence():
+    needed = {"differs", "absent"}
+
+    assert [
+        entry.path
+        for entry in ENTRIES
+        if entry.verdict != "later" and (entry.reason or entry.verdict in needed) and not entry.reason.endswith(".")
+    ] == []
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
@@ -85,7 +91,7 @@ def test_the_data_are_read():
 
     assert later == {"mutators": "Functions around messages."}
     assert suite.entries == (
-        Entry(".", "When_sold", "holds", ("a/test_a.py::test_sold",)),
+        Entry(".", "When_sold", "holds", ("a/test_a.py::test_sold",), "Sold by hand."),
         Entry("Core", "When_gone", "absent", ("a/test_a.py::test_gone",), "Nothing goes."),
     )
     assert suite.paths() == ["When_sold", "Core/When_gone", "When_disposed"]
@@ -100,7 +106,8 @@ def test_the_data_are_read():
             "more than one entry for When_sold",
         ),
         ("holds:", "stays:", "one of holds"),
-        ("holds:", "hold: true, holds:", "'test' is allowed"),
+        ("holds:", "test: a, holds:", "'note' is allowed"),
+        ("absent:", "note: No., absent:", "'test' is allowed"),
         ("absent:", "differs: And it differs., absent:", "one of holds"),
         ("absent:", "later: webhooks, test:", "more than one entry for test"),
         ('absent: "Nothing goes."', "later: webhooks", "names no feature that the file lists: webhooks"),

@@ -52,7 +52,7 @@ worst verdict of its methods.
 
 @dataclass(frozen=True)
 class Entry:
-    """One test class of NServiceBus: a verdict with tests, a reason, or the key of a feature that is planned."""
+    """One test class of NServiceBus: a verdict with tests, and a note, a reason, or the key of a feature that is planned."""
 
     folder: str
     name: str
@@ -124,14 +124,16 @@ def _suite(name: str, fields: dict[str, Any]) -> Suite:
 
 def _entry(folder: str, name: str, fields: dict[str, Any]) -> Entry:
     verdicts = fields.keys() & VERDICTS.keys()
-    if len(verdicts) != 1 or fields.keys() - verdicts - {"test"}:
+    beside = "note" if "holds" in verdicts else "test"
+    if len(verdicts) != 1 or fields.keys() - verdicts - {beside}:
         raise ValueError(
-            f"{folder}/{name}: one of {', '.join(VERDICTS)} is needed, and 'test' is allowed: {list(fields)}"
+            f"{folder}/{name}: one of {', '.join(VERDICTS)} is needed, and '{beside}' is allowed: {list(fields)}"
         )
     (verdict,) = verdicts
-    tests = fields[verdict] if verdict == "holds" else fields.get("test", ())
-    listed = (tests,) if isinstance(tests, str) else tuple(tests)
-    return Entry(folder, name, verdict, listed, "" if verdict == "holds" else fields[verdict])
+    tests, reason = fields[verdict], fields.get(beside, "")
+    if verdict != "holds":
+        tests, reason = reason, tests
+    return Entry(folder, name, verdict, (tests,) if isinstance(tests, str) and tests else tuple(tests), reason)
 
 
 def _check_keys(where: str, fields: dict[str, Any], keys: set[str]) -> None:
