@@ -48,8 +48,9 @@ def test_an_endpoint_in_a_schema_with_an_at_sign_sends_to_itself(make_queue, dat
 
 
 @pytest.fixture
-def odd_database(target):
+def odd_database(target, not_on_babelfish):
     """A connection to a database with blanks and other characters in its name, with the queues of the target."""
+    not_on_babelfish("does not find the sequences of a database whose name has a dot")
     name = "n service.bus&#"
     with target.connect() as admin:
         quoted = admin.dialect.quote(name)

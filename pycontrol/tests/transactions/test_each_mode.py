@@ -1,5 +1,6 @@
 """What holds in each transaction mode: what a handler and a policy get, and what becomes of a row that no handler sees."""
 
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -75,6 +76,25 @@ def test_a_policy_gets_the_error_the_number_of_the_attempt_and_the_headers_as_th
     assert [failure.attempts for failure in failures] == [1, 2, 3]
     assert {failure.error for failure in failures} == {ERROR}
     assert [dict(failure.headers) for failure in failures] == [HEADERS] * 3
+
+
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_what_a_handler_gives_its_error_reaches_the_policy(process, queue, mode):
+    queue.send(b"{}", HEADERS)
+    seen = []
+
+    def fail_with_more(body, context):
+        error = ValueError("busy")
+        error.retry_after = timedelta(minutes=5)
+        raise error
+
+    def policy(failure):
+        seen.append(failure.error.retry_after)
+        return Decision.RETRY
+
+    process(mode, fail_with_more, recoverability=Recoverability(policy=policy))
+
+    assert seen == [timedelta(minutes=5)]
 
 
 def test_none_asks_no_policy_and_the_error_queue_has_the_error_and_the_headers_as_they_arrived(
