@@ -25,12 +25,12 @@ ERROR = KeyError("no such order")
 
 @pytest.fixture
 def process(database, queue, sql):
-    """Handles messages of Sales in a mode: `process(mode, handler, times)`. Returns the outcomes."""
+    """Handles messages of Sales in a mode: `process(mode, handler, times)`. Returns the outcomes. Nothing is retried."""
     sql.empty("error")
     opened = []
 
     def run(mode, handler, times=1, recoverability=None):
-        endpoint = Endpoint("Sales", transaction_mode=mode, recoverability=recoverability or Recoverability(1, 0))
+        endpoint = Endpoint("Sales", transaction_mode=mode, recoverability=recoverability or Recoverability(0, 0))
         endpoint.handles(TYPE)(handler)
         opened.append(pipeline_of(database, endpoint))
         return [opened[-1].process_one() for _ in range(times)]
@@ -55,10 +55,13 @@ def test_a_handler_gets_the_id_the_headers_and_the_body_of_its_row(process, queu
     row = queue.send(b"\x01\x02\x03", HEADERS)
     seen = []
 
-    (outcome,) = process(mode, lambda body, context: seen.append((context.incoming.id, dict(context.headers), body)))
+    def see(body, context):
+        seen.append((context.endpoint.queue, context.incoming.id, dict(context.headers), body))
+
+    (outcome,) = process(mode, see)
 
     assert outcome.kind is Kind.HANDLED
-    assert seen == [(row, HEADERS, b"\x01\x02\x03")]
+    assert seen == [("Sales", row, HEADERS, b"\x01\x02\x03")]
     assert isinstance(row, UUID)
 
 
@@ -103,7 +106,7 @@ def test_none_asks_no_policy_and_the_error_queue_has_the_error_and_the_headers_a
     queue.send(b"{}", HEADERS)
     failures = []
 
-    (outcome,) = process("none", fail, recoverability=Recoverability(policy=failures.append))
+    (outcome,) = process("none", fail, recoverability=Recoverability(0, 0, policy=failures.append))
 
     assert (outcome.kind, outcome.attempts, failures) == (Kind.MOVED_TO_ERROR, 1, [])
     (error,) = errors(database)

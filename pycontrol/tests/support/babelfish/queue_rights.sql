@@ -1,6 +1,7 @@
--- Babelfish chains no ownership: the callers of procedures need rights on the tables that these use.
--- The table of an external queue may be in another database, whose rights are its owner's.
-IF OBJECT_ID(N'{queue_table}', N'U') IS NOT NULL AND PARSENAME(N'{queue_table}', 3) IS NULL
+-- Babelfish chains no ownership: the callers of procedures need rights on the tables that these use. Those of another database
+-- are granted there.
+IF OBJECT_ID(N'{queue_table}', N'U') IS NOT NULL
+   AND EXISTS (SELECT 1 FROM rowpost.queue AS q WHERE q.queue_key = N'{queue_key}' AND q.catalog_name IS NULL)
 BEGIN
     GRANT SELECT, INSERT, UPDATE, DELETE ON {queue_table} TO rowpost_operator;
     GRANT SELECT ON {queue_table} TO rowpost_reader;
