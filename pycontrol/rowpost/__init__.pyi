@@ -14,6 +14,7 @@ from rowpost.errors import QueueNotFound as QueueNotFound
 from rowpost.errors import RowpostError as RowpostError
 from rowpost.errors import SchemaMissing as SchemaMissing
 from rowpost.errors import SettingsError as SettingsError
+from rowpost.errors import UnexpectedReply as UnexpectedReply
 from rowpost.handling.context import Bus as Bus
 from rowpost.handling.context import Context as Context
 from rowpost.outbox.declaration import Outbox as Outbox
@@ -26,6 +27,7 @@ from rowpost.sagas.declaration import starts as starts
 from rowpost.sagas.scatter_gather import ScatterGather as ScatterGather
 from rowpost.settings.environment import Settings as Settings
 from rowpost.settings.environment import load_settings as load_settings
+from rowpost.testing import RequestTest as RequestTest
 from rowpost.testing import SagaTest as SagaTest
 from rowpost.transport.error_queue import ErrorQueue as ErrorQueue
 from rowpost.transport.queue import Queue as Queue

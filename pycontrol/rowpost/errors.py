@@ -18,7 +18,8 @@
      │    ├── SagaInstanceMissing a message for a saga that has no such instance (SagaInstanceRequired: no retry helps)
      │    ├── DelayNotSupported   a delayed message that no delayed table can hold
      │    ├── MessageNotFound     a message that is not in its queue, or that somebody holds
-     │    └── NoReply             a request whose reply did not come in time
+     │    ├── NoReply             a request whose reply did not come in time
+     │    └── UnexpectedReply     a reply of another class than the request expects
      ├── DatabaseError            carries what the server said
      │    ├── DatabaseUnavailable down, restarting, unreachable (PasswordUnavailable: the password's file or program cannot be read)
      │    ├── UnsupportedServer   too old, or behind a pooler that shares sessions
@@ -59,7 +60,7 @@ __all__ = [
     "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused", "RowpostError",
     "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing",
     "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken",
-    "SubscriptionRefused", "Unrecoverable", "UnsupportedServer",
+    "SubscriptionRefused", "UnexpectedReply", "Unrecoverable", "UnsupportedServer",
 ]  # fmt: skip
 
 
@@ -163,6 +164,10 @@ class MessageNotFound(MessageError):
 
 class NoReply(MessageError):
     """A request whose reply did not come in time, or that was given up because its receiver was closed."""
+
+
+class UnexpectedReply(MessageError):
+    """A reply of another class than the request expects. Its handler has answered, and does not answer again."""
 
 
 class DatabaseError(RowpostError):

@@ -16,11 +16,14 @@ An endpoint is tested on a database of its own:
         with sales.open(database) as bus:
             bus.send(PlaceOrder(42), to="Sales")
         outcome = sales.process_one(database)
+
+`RequestTest` answers the requests of an endpoint, without a database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from datetime import timedelta
@@ -30,9 +33,10 @@ from rowpost.database import embedded
 from rowpost.database.connection import Connection, connect_url
 from rowpost.database.dialects.protocol import Commit
 from rowpost.deploy.sagas import drop_saga
+from rowpost.endpoint.callbacks import Callbacks
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import open_temporary, prepare, registered_sagas
-from rowpost.errors import InvalidMessage, SchemaMissing
+from rowpost.errors import InvalidMessage, NoReply, SchemaMissing, UnexpectedReply
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas.correlation import correlation_text
@@ -44,7 +48,7 @@ from rowpost.wire.headers import IS_SAGA_TIMEOUT, REPLY_TO_ADDRESS
 from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.outgoing import AddressedMessage, Call, Outgoing
 
-__all__ = ["SagaTest", "Sent", "temporary_database"]
+__all__ = ["RequestTest", "SagaTest", "Sent", "temporary_database"]
 
 _PAGE = 1000
 
@@ -184,6 +188,59 @@ class SagaTest:
     def _decoded(self, text: str) -> Any:
         declared = self._saga.declaration
         return decode_state(text, declared.state, declared.name, declared.renamed, declared.removed)
+
+
+class RequestTest(Callbacks):
+    """Answers the requests of an endpoint's callbacks while the block runs, at once and without a database.
+
+        with RequestTest(web) as requests:
+            requests.when(PlaceOrder, OrderAccepted(42))
+            page = render(web)                  # calls web.callbacks().request(PlaceOrder(42), …)
+
+        assert requests.sent == [PlaceOrder(42)]
+
+    `request` raises NoReply for what has no answer; the future of `submit` waits, and can be cancelled.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint, endpoint._own_database)
+        self._endpoint, self._replaced = endpoint, endpoint._callbacks
+        self._answers: list[tuple[type, Callable[[Any], object], Any]] = []
+        #: the requests, in order
+        self.sent: list[Any] = []
+
+    def __enter__(self) -> RequestTest:
+        self._endpoint._callbacks = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._endpoint._callbacks = self._replaced
+
+    def when(self, cls: type, reply: Any, matches: Callable[[Any], object] = lambda message: True) -> None:
+        """Answer requests of a class that match with a reply; an exception is raised. The first answer counts."""
+        self._answers.append((cls, matches, reply))
+
+    def request(self, message: Any, to: str | None = None, *, timeout: timedelta, **options: Any) -> Any:
+        """Return the answer to a request. Raises NoReply: there is none."""
+        future = self.submit(message, to, **options)
+        if not future.done():
+            raise NoReply(f"The test has no answer to {message!r:.100}. Give it one: requests.when(…).")
+        return future.result()
+
+    def submit(self, message: Any, to: str | None = None, *, reply: type | None = None, **_: Any) -> Future[Any]:
+        """Record a request, and answer it if there is an answer. Raises UnexpectedReply as `Callbacks.submit`."""
+        self.sent.append(message)
+        future: Future[Any] = Future()
+        found = [answer for cls, matches, answer in self._answers if isinstance(message, cls) and matches(message)]
+        for answer in found[:1]:
+            if isinstance(answer, BaseException):
+                future.set_exception(answer)
+            elif reply is not None and not isinstance(answer, reply):
+                text = f"The request expects a reply of {reply.__qualname__}, and got {type(answer).__qualname__}."
+                future.set_exception(UnexpectedReply(text))
+            else:
+                future.set_result(answer)
+        return future
 
 
 class _Recording(Endpoint):

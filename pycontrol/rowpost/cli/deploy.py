@@ -22,6 +22,7 @@ from rowpost.deploy.diff import PlanDiff
 from rowpost.deploy.features import Kept
 from rowpost.deploy.parts import parts_by_queue
 from rowpost.deploy.plan import Plan, plan
+from rowpost.deploy.reading import read_entry, read_plan
 from rowpost.deploy.release import go_back, open_release, undo_scripts, write_release_archive
 from rowpost.deploy.review import Review, compare_releases, read_definition, review
 from rowpost.deploy.taken import dotted
@@ -74,6 +75,13 @@ def show_plan(
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the complete script for review, without connecting to the database.")
     ] = False,
+    to_read: Annotated[
+        bool,
+        typer.Option("--review", help="With --sql: print each template once, and each queue's names with its hash."),
+    ] = False,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="Q", help="With --sql --review: print the scripts of one queue.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="With --sql: write the script to this file.", dir_okay=False)
     ] = None,
@@ -103,6 +111,8 @@ def show_plan(
     ] = None,
 ) -> ExitCode:
     """Show what apply would change in the database and in the business databases of outboxes."""
+    if (to_read and not (sql or output is not None)) or (queue is not None and not to_read):
+        raise typer.BadParameter("--review is an option of plan --sql, and --queue one of plan --sql --review.")
     session.offline = sql or any(each is not None for each in (output, archive, earlier))
     session, *others = session.databases(outbox)
     planned = _planned(session)
@@ -110,7 +120,9 @@ def show_plan(
         session.note(f"Wrote {write_release_archive(archive)} scripts of rowpost {__version__} to {archive}.")
         return ExitCode.OK
     if sql or output is not None:
-        _print_script(session, planned, output)
+        _print_script(
+            session, planned, output, (read_entry(planned, queue) if queue else read_plan(planned)) if to_read else None
+        )
         for each in others:
             session.note(
                 f"The business database {each.outbox} needs a separate script: rowpost plan --sql --outbox "
@@ -140,15 +152,19 @@ def _show_difference(session: Session) -> bool:
     return not diff.is_empty
 
 
-def _print_script(session: Session, planned: Plan, output: Path | None) -> None:
+def _print_script(session: Session, planned: Plan, output: Path | None, to_read: str | None) -> None:
+    """Print or write the plan's script, or the text `to_read` in its place."""
+    text = planned.script if to_read is None else to_read
     if output is not None:
-        output.write_text(planned.script, encoding="utf-8")
+        output.write_text(text, encoding="utf-8")
         session.note(f"Wrote {len(planned.steps)} scripts for {len(planned.queues)} queues to {output}.")
-    elif session.as_json:
+    elif session.as_json and to_read is None:
         steps = [{"name": step.script_name, "kind": step.kind, "hash": step.hash} for step in planned.steps]
-        session.document({"hash": planned.hash, "engine": planned.engine, "steps": steps, "script": planned.script})
+        session.document({"hash": planned.hash, "engine": planned.engine, "steps": steps, "script": text})
+    elif session.as_json:
+        session.document({"hash": planned.hash, "engine": planned.engine, "review": text})
     else:
-        typer.echo(planned.script, nl=False)
+        typer.echo(text, nl=False)
 
 
 def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Review) -> None:

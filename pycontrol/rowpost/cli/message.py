@@ -22,6 +22,7 @@ from rowpost.cli.printing import message_document, print_message, visible
 from rowpost.cli.session import Session
 from rowpost.errors import MessageCorrupt
 from rowpost.transport.queue import Queue
+from rowpost.wire.address import parse_address
 from rowpost.wire.headers import (
     CONTENT_TYPE,
     CONVERSATION_ID,
@@ -85,6 +86,9 @@ def send(
 ) -> None:
     """Send a message with the headers that an NServiceBus endpoint needs. With --raw, send only the given headers."""
     given = {**(read_headers_file(headers) if headers else {}), **read_header_options(header or ())}
+    if reply_to is not None:
+        with session.connected() as database:
+            reply_to = database.canonical(parse_address(session.name(reply_to)))
     envelope = Envelope(
         given, raw=raw, type_name=type_name, sender=sender, reply_to=reply_to, machine=socket.gethostname()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -24,6 +25,7 @@ from rowpost.outbox.cleanup import (
     send_left_behind,
     why_unsent,
 )
+from rowpost.recoverability.policy import Host
 
 __all__ = ["app"]
 
@@ -73,7 +75,7 @@ def clean_outboxes(session: Session) -> ExitCode:
                     business,
                     queues,
                     error_queue=session.settings.supervisor.error_queue,
-                    host_of=session.settings.host_of,
+                    host_of=partial(Host.of_queue, settings=session.settings),
                 )
                 removed = clean(business, retention[name])
             forgotten = clean_dispatches(database, retention[name])

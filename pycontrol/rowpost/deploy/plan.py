@@ -33,7 +33,16 @@ from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.version import __version__
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE
 
-__all__ = ["Plan", "build_plan", "business_settings", "count_by_feature", "declared_features", "plan"]
+__all__ = [
+    "Plan",
+    "build_plan",
+    "business_settings",
+    "count_by_feature",
+    "declared_features",
+    "heading",
+    "plan",
+    "title_of",
+]
 
 HOW_TO_RUN = {
     "sqlserver": "sqlcmd -S <server> -d <database> -b -x -f 65001 -i <this file>",
@@ -219,9 +228,8 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
     find = plan.scripts.contract.find
 
     def section(title: str, text: str, guard: str = BATCH_GUARD[dialect.name]) -> str:
-        rule = "-- " + "=" * 100
         body = _guarded_batches(text, guard) if dialect.name == "sqlserver" else text.rstrip() + "\n"
-        return f"\n{rule}\n-- {title}\n{rule}\n{body}"
+        return f"{heading(title)}{body}"
 
     def call(procedure: str, arguments: Mapping[str, object]) -> str:
         return dialect.script_call(find(procedure, "database"), tuple(arguments.items())) + "\n"
@@ -229,8 +237,7 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
     yield section(plan.scripts.begin.name, plan.scripts.begin.text)
     for item in plan.items:
         if isinstance(item, ScriptStep):
-            purpose = plan.scripts.contract.feature_of(item.script_name)
-            yield section(f"{item.script_name} ({item.kind}, for {purpose})", item.text)
+            yield section(title_of(plan, item), item.text)
         else:
             kind = f" ({item.kind})" if isinstance(item, QueueEntry) else ""
             yield section(" ".join(item.title.split()) + kind, call(item.register, item.record))
@@ -244,6 +251,17 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
     version = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}
     yield section("the version", call("record_version", version))
     yield section(plan.scripts.commit.name, plan.scripts.commit.text, guard="") + SCRIPT_END[dialect.name]
+
+
+def heading(title: str) -> str:
+    """Return the lines above a section of a script."""
+    rule = "-- " + "=" * 100
+    return f"\n{rule}\n-- {title}\n{rule}\n"
+
+
+def title_of(plan: Plan, step: ScriptStep) -> str:
+    """Return the title of a script's section."""
+    return f"{step.script_name} ({step.kind}, for {plan.scripts.contract.feature_of(step.script_name)})"
 
 
 def _guarded_batches(text: str, guard: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,10 @@ __all__ = ["Rendering", "ScriptStep"]
 
 @dataclass(frozen=True)
 class ScriptStep:
-    """One script as it runs: rendered, with the object that it makes, and the entry it belongs to, by title."""
+    """One script as it runs: rendered, with the object that it makes, and the entry it belongs to, by title.
+
+    `template` is the text before the entry's names were filled in; None of what every database has once.
+    """
 
     script_name: str
     kind: str
@@ -28,6 +31,7 @@ class ScriptStep:
     object_kind: str | None = None
     object_name: str | None = None
     owner: str | None = None
+    template: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def title(self) -> str:
@@ -92,24 +96,16 @@ class Rendering:
         names = entry.placeholders(self._dialect)
         made = entry.objects(self._dialect, names)
         tables = [
-            ScriptStep(f"{each.name}:{entry.key}", each.kind, self._render(each, names), *made[each.stem], entry.title)
+            self._of_entry(each, entry, *made[each.stem], entry.title)
             for each in self._templates(entry).tables
             if each.stem in made
         ]
         return tables + self._procedures(entry, entry.title)
 
     def _procedures(self, entry: Entry, owner: str | None) -> list[ScriptStep]:
-        names = entry.placeholders(self._dialect)
         wanted = {each.name for each in entry.procedures(self._contract, self._features)}
         return [
-            ScriptStep(
-                f"{each.name}:{entry.key}",
-                each.kind,
-                self._render(each, names),
-                "procedure",
-                self._object(each.stem, entry),
-                owner,
-            )
+            self._of_entry(each, entry, "procedure", self._object(each.stem, entry), owner)
             for each in self._templates(entry).procedures
             if each.stem in wanted or each.stem.startswith("_")
         ]
@@ -119,16 +115,22 @@ class Rendering:
         granted = {
             "procedure_grants": role_grants(self._scripts.engine, entry.procedures(self._contract, self._features))
         }
-        names = entry.placeholders(self._dialect)
         return [
-            ScriptStep(
-                f"{each.name}:{entry.key}",
-                each.kind,
-                self._render(Script(each.name, expand(each.text, granted)), names),
-                owner=entry.title,
-            )
+            self._of_entry(Script(each.name, expand(each.text, granted)), entry, owner=entry.title)
             for each in self._templates(entry).grants
         ]
+
+    def _of_entry(
+        self,
+        script: Script,
+        entry: Entry,
+        object_kind: str | None = None,
+        object_name: str | None = None,
+        owner: str | None = None,
+    ) -> ScriptStep:
+        text = self._render(script, entry.placeholders(self._dialect))
+        name = f"{script.name}:{entry.key}"
+        return ScriptStep(name, script.kind, text, object_kind, object_name, owner, script.text)
 
     def removal(self, entry: Entry, stem: str, **names: str) -> Script:
         """Return the script of this name that removes something of an entry. Raises DeployError."""

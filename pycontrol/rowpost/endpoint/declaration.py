@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from rowpost.endpoint.options import EndpointOptions
-from rowpost.errors import InvalidMessage, SettingsError
+from rowpost.errors import InvalidMessage, SettingsError, UnexpectedReply
 from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
@@ -22,11 +22,19 @@ from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
 from rowpost.settings.environment import EndpointSettings, SagaSettings, Settings
-from rowpost.wire.address import Address, Naming, parse_address
+from rowpost.wire.address import Address, Naming, endpoint_name, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
-from rowpost.wire.message_types import find_class, named_types, split_enclosed_types, type_key, type_name, type_names
-from rowpost.wire.return_codes import read_return_code
+from rowpost.wire.message_types import (
+    check_kind,
+    find_class,
+    named_types,
+    split_enclosed_types,
+    type_key,
+    type_name,
+    type_names,
+)
+from rowpost.wire.return_codes import as_expected, read_return_code
 from rowpost.wire.serialization import Serializers
 
 __all__ = ["EndpointDeclaration"]
@@ -37,7 +45,7 @@ class EndpointDeclaration:
 
     def __init__(self, options: EndpointOptions) -> None:
         self.options = options
-        self.name, self.instance, self.send_only = options.name, options.instance, options.send_only
+        self.name, self.instance, self.send_only = endpoint_name(options.name), options.instance, options.send_only
         self.default_schema: str | None = None
         self.transaction_mode = options.transaction_mode
         self.participants: Mapping[str, str] = dict(options.participants or {})
@@ -55,6 +63,7 @@ class EndpointDeclaration:
         )
         self.recoverability = options.recoverability or Recoverability()
         self.serializers = Serializers(*options.serializers)
+        self.headers: Mapping[str, str | None] = dict(options.headers or {})
         self.host = Host.here(self.name)
         self._handlers = HandlerRegistry(self.name, self.serializers)
         self._sagas = HostedSagas(self.name, self.transaction_mode, has_outbox=self.outbox is not None)
@@ -79,8 +88,8 @@ class EndpointDeclaration:
             subscribe: the type is another endpoint's event. The endpoint subscribes to it when it starts.
 
         Raises:
-            SettingsError: the name is no text, or the function does not take a message and a context, or is async or a
-                generator, which is never run.
+            SettingsError: the name is no text, the function does not take a message and a context, or is async or a
+                generator, which is never run, or `subscribe` is given for a command.
         """
         if not isinstance(type_name, str):
             raise SettingsError(
@@ -89,12 +98,26 @@ class EndpointDeclaration:
 
         def declare(function: Handle) -> Handle:
             check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
-            self._handlers.add(RegisteredHandler(type_name, cls, function))
             if subscribe:
-                self._subscriptions.add(type_name)
+                self._subscribe(type_name, cls)
+            self._handlers.add(RegisteredHandler(type_name, cls, function))
             return function
 
         return declare
+
+    def handles_everything(self, function: Handle) -> Handle:
+        """Declare a handler for the messages of all types, which the endpoint then handles. Used as a decorator.
+
+        It gets an instance of the message's class if the program knows the class: by `message_type`, or because the
+        endpoint has a handler of it. Otherwise it gets the body as `bytes`. Control messages are not handled. Nothing
+        is subscribed to.
+
+        Raises:
+            SettingsError: as `handles`.
+        """
+        check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
+        self._handlers.add(RegisteredHandler("", object, function))
+        return function
 
     def check(
         self, name: str, *, every: timedelta | None = None, category: str = ""
@@ -136,13 +159,19 @@ class EndpointDeclaration:
         """Host a saga: its methods handle their messages in this endpoint. Also used as a decorator of the class.
 
         Raises:
-            SettingsError: its table belongs to another saga, or the endpoint's mode cannot keep its state.
+            SettingsError: its table belongs to another saga, the endpoint's mode cannot keep its state, or the saga
+                subscribes to a command.
         """
         for handler, topic in self._sagas.host(saga):
-            self._handlers.add(handler)
             if topic is not None:
-                self._subscriptions.add(topic)
+                self._subscribe(topic, handler.cls)
+            self._handlers.add(handler)
         return saga
+
+    def _subscribe(self, topic: str, cls: type) -> None:
+        for each in (cls, find_class(topic)):
+            check_kind(each or cls, "Subscribe", SettingsError)
+        self._subscriptions.add(topic)
 
     def _take_names(self, naming: Naming | None) -> None:
         """Give the names of the declaration the schema that an environment means; None for the engine's own default."""
@@ -150,8 +179,9 @@ class EndpointDeclaration:
         self.default_schema = None if naming is None else naming.schema
         error, audit = self.options.error_queue, self.options.audit_queue
         #: the endpoint's queue
-        self.queue = self.resolve(self.name)
-        vars(self).pop("address", None)  # it is computed when it is asked for
+        self.queue = self.resolve(self.options.queue or self.options.name)
+        for computed in ("address", "reply_address"):  # when they are asked for
+            vars(self).pop(computed, None)
         self.error_queue = self.resolve(error)
         self.audit_queue = None if audit is None else self.resolve(audit)
 
@@ -182,6 +212,19 @@ class EndpointDeclaration:
     def address(self) -> Address:
         """The address of the endpoint's queue. Raises InvalidQueueName."""
         return parse_address(self.queue)
+
+    @cached_property
+    def reply_address(self) -> Address | None:
+        """The address that gets replies; None if the endpoint only sends and names none. Raises InvalidQueueName."""
+        given = self.options.reply_address
+        if given is not None:
+            return parse_address(self.resolve(given))
+        return None if self.send_only else self.address
+
+    @property
+    def instance_queue(self) -> str | None:
+        """The name of the queue that belongs to this process alone; None without an `instance`."""
+        return self.instance and replace(self.address, table=f"{self.address.table}.{self.instance}").format()
 
     @property
     def sagas(self) -> tuple[SagaSettings, ...]:
@@ -223,6 +266,7 @@ class EndpointDeclaration:
             if name in self._all_routes:
                 return self._all_routes[name]
         named_types(cls)
+        check_kind(cls, "Send")
         raise InvalidMessage(
             f"{self.name} cannot send a {type_name(cls)}: it has no destination. Give one with to=…, or declare a "
             f"route: endpoint.route({cls.__name__}, …), or endpoints.{self.name}.routes in the environment's file."
@@ -233,16 +277,24 @@ class EndpointDeclaration:
         """The topics that the endpoint subscribes to when it starts."""
         return tuple(sorted(self._subscriptions))
 
-    def typed(self, message: Message) -> Any:
+    def typed(self, message: Message, expected: type | None = None) -> Any:
         """Return a reply decoded to its class, an int if it is a number or an enum, or its bytes.
 
-        Raises MessageNotDeserialized.
+        Raises MessageNotDeserialized, and UnexpectedReply if it is not of the class `expected`.
         """
         code = read_return_code(message.headers)
         if code is not None:
-            return code
-        for name in split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES)):
-            cls = self._expected.get(type_key(name)) or find_class(name)
-            if cls is not None:
+            return as_expected(code, expected)
+        if expected is bytes:
+            return message.body
+        names = [*split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))]
+        own = {} if expected is None else {type_key(type_name(expected)): expected}
+        for key, name in zip(map(type_key, names), names, strict=True):
+            cls = own.get(key) or self._expected.get(key) or find_class(name)
+            if cls is not None and issubclass(cls, expected or object):
                 return self._handlers.decode(message, cls)
-        return message.body
+        if expected is None:
+            return message.body
+        raise UnexpectedReply(
+            f"The request expects a reply of {type_name(expected)}, and got {', '.join(names) or 'one without a type'}."
+        )

@@ -35,6 +35,7 @@ from rowpost.handling.context import Bus, Context
 from rowpost.handling.observer import SendObserver
 from rowpost.handling.processor import Caused, control_message
 from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused, take_subscription
+from rowpost.pipeline.modes import OtherDatabases, others_of
 from rowpost.pipeline.observer import EndpointObserver
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Outcome
@@ -129,13 +130,22 @@ class Endpoint(EndpointDeclaration):
         with self._lock:
             database = database or self._own_database()
             if self._pipeline is None or self._pipeline.database is not database:
-                observers = [] if self._observer is None else [self._observer.pipeline(self.name, self.instance or "")]
-                self._pipeline = Pipeline(
-                    database, self.queue, self, reconnect=database.open_second, host=self.host, observers=observers
-                )
-            if self._directory.find(database, self.queue).delays:
-                move_due(database, self.queue, error_queue=self.error_queue, directory=self._directory, host=self.host)
-            return self._pipeline.process_one()
+                self._pipeline = self.pipeline(database, self.queue)
+            return self.process_next(self._pipeline)
+
+    def pipeline(self, database: Connection, queue: str, others: OtherDatabases | None = None) -> Pipeline:
+        """Return a pipeline that handles messages of the endpoint's queue, or of its instance's, in this process."""
+        observers = [] if self._observer is None else [self._observer.pipeline(self.name, self.instance or "")]
+        return Pipeline(
+            database, queue, self, reconnect=database.open_second, others=others, host=self.host, observers=observers
+        )
+
+    def process_next(self, pipeline: Pipeline) -> Outcome:
+        """Move due delayed messages of a pipeline's queue, then receive and handle at most one message."""
+        database, queue = pipeline.database, pipeline.queue
+        if self._directory.find(database, queue).delays:
+            move_due(database, queue, error_queue=self.error_queue, directory=self._directory, host=self.host)
+        return pipeline.process_one()
 
     def callbacks(self, where: Settings | Connection | None = None) -> Callbacks:
         """Return the receiver of replies to this process's requests. The first call creates it; `close` ends it.
@@ -152,7 +162,8 @@ class Endpoint(EndpointDeclaration):
             if isinstance(where, Settings):
                 self.configure(where)
             if self._callbacks is None or self._callbacks.closed:
-                self._callbacks = Callbacks(self, opener(self._own_database() if where is None else where, self.name))
+                opened = opener(self._own_database() if where is None else where, self.name)
+                self._callbacks = Callbacks(self, opened, others_of(where) if isinstance(where, Settings) else None)
             return self._callbacks
 
     def subscribe(self, database: Connection, table: str = SUBSCRIPTION_TABLE) -> None:
@@ -161,6 +172,9 @@ class Endpoint(EndpointDeclaration):
         Args:
             database: the connection.
             table: the address of the environment's table of subscriptions, `Settings.subscription_table`.
+
+        Raises:
+            SettingsError: the endpoint only sends, so that it has no queue for events.
         """
         subscribe(self, database, table)
 
@@ -194,13 +208,11 @@ class Endpoint(EndpointDeclaration):
     def close(self) -> None:
         """Stop the receiver of replies, and close the connections that `process_one` and `open` opened."""
         with self._lock:
-            if self._callbacks is not None:
-                self._callbacks.close()
-            if self._sessions is not None:
-                self._sessions.close()
-            if self._embedded is not None:
-                self._embedded.close()
+            opened = (self._callbacks, self._sessions, self._embedded)
             self._callbacks = self._embedded = self._pipeline = None
+        for each in opened:  # without the lock, because a handler that ends first may need it
+            if each is not None:
+                each.close()
 
     def _sessions_of(self) -> Sessions:
         with self._lock:
@@ -227,11 +239,11 @@ class Endpoint(EndpointDeclaration):
         started = datetime.now(UTC) if self.audit_queue is not None else None
         headers = message.headers
         destination = headers.get(FORWARD_DESTINATION)
-        destination = destination and self.resolve(destination)
-        if destination and database.local(parse_address(destination)) != database.local(self.address):
-            return Caused(
-                [forwarded(message, headers, destination)]
-            )  # a delayed message that NServiceBus's mover brought here on its way
+        if destination:  # of a delayed message: NServiceBus's mover may have brought it here on its way
+            destination = self.resolve(destination)
+            own = [database.local(parse_address(each)) for each in (self.queue, self.instance_queue) if each]
+            if database.local(parse_address(destination)) not in own:
+                return Caused([forwarded(message, headers, destination)])
         if headers.get(CONTROL_MESSAGE) == "True":
             return self._control(headers, database)
         context = Context(self, database, message, scope)

@@ -10,6 +10,7 @@ functions here skip it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ __all__ = [
     "subscribe_all",
     "undeclared_queues",
     "with_endpoints",
+    "with_instances",
     "with_needs",
     "with_sagas",
 ]  # fmt: skip
@@ -48,7 +50,7 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
     for name in names:
         endpoint = _resolve(name)
         endpoint.configure(settings)
-        queue = queue_name(settings, endpoint.name)
+        queue = queue_name(settings, endpoint.queue)
         if queue in taken:
             raise SettingsError(
                 f"{name} and {taken[queue]} cannot both run: they are endpoints of the same queue {queue!r}. Run one "
@@ -60,7 +62,35 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
             replace(declared, worker=_worker(settings, name, endpoint, _worker_of(declared, before)))
         )
         queues.update((each.name, each) for each in worked)
-    return with_sagas(replace(settings, queues=tuple(queues.values())))
+    return with_sagas(with_instances(replace(settings, queues=tuple(queues.values()))))
+
+
+def with_instances(settings: Settings, *, imported: bool = False) -> Settings:
+    """Return the settings with the names of the endpoints, and with workers for the queues of their instances.
+
+    Workers of an instance's queue have the settings of the endpoint's workers, unless the environment declares them.
+
+    With `imported`, no module is imported, and endpoints of such modules are skipped.
+
+    Raises:
+        SettingsError: the queue of an instance has a worker with another handler.
+    """
+    queues, named = {queue.name: queue for queue in settings.queues}, {}
+    known = [each for each in settings.queues if each.worker and each.worker.handler.partition(":")[0] in sys.modules]
+    for queue, endpoint in endpoints_of(replace(settings, queues=tuple(known)) if imported else settings):
+        named[queue.name] = endpoint.name
+        if endpoint.instance is None or queue.worker is None:
+            continue
+        own = queue_name(settings, str(endpoint.instance_queue))
+        declared = queues.get(own, QueueSettings(own))
+        if declared.worker is not None and declared.worker.handler != queue.worker.handler:
+            raise SettingsError(
+                f"The queue {own!r} belongs to the instance {endpoint.instance!r} of {queue.worker.handler}, and also "
+                f"has the handler {declared.worker.handler}. Rename the instance or the other endpoint."
+            )
+        queues[own] = replace(declared, worker=declared.worker or queue.worker)
+        named[own] = endpoint.name
+    return replace(settings, queues=tuple(queues.values()), named=tuple(named.items()))
 
 
 def with_sagas(settings: Settings, unknown: Callable[[HandlerNotFound], None] = lambda error: None) -> Settings:
@@ -125,7 +155,7 @@ def needed_queues(settings: Settings) -> tuple[str, ...]:
         if endpoint is None:
             names[settings.supervisor.error_queue] = None
         else:
-            copies = (endpoint.error_queue, endpoint.audit_queue)
+            copies = (endpoint.instance_queue, endpoint.error_queue, endpoint.audit_queue)
             names.update(dict.fromkeys(queue_name(settings, copy) for copy in copies if copy is not None))
     return tuple(names)
 

@@ -14,6 +14,7 @@ from functools import update_wrapper
 from typing import Any, Concatenate, Literal, ParamSpec
 
 from rowpost.errors import SettingsError
+from rowpost.handling.arguments import check_headers
 from rowpost.handling.audit import NotAudited
 from rowpost.handling.handlers import check_runs
 from rowpost.outbox.declaration import Outbox
@@ -21,12 +22,15 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.compat import StrategyName
 from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
+from rowpost.wire.headers import W3C_TRACE
 from rowpost.wire.serialization import Serializer
 
 __all__ = ["EndpointOptions", "takes_options"]
 
 _Options = ParamSpec("_Options")
 
+#: how the names begin of headers that mean something to NServiceBus and ServiceControl
+_RESERVED = ("NServiceBus.", "ServiceControl.", "$.diagnostics.")
 #: why a mode needs no outbox, or cannot have one
 _NO_OUTBOX = {
     "none": (
@@ -44,7 +48,8 @@ class EndpointOptions:
     """What the author of an endpoint decides.
 
     Attributes:
-        name: the name of the endpoint and its queue, also in subscriptions and diagnostics.
+        name: the name of the endpoint and its queue, also in subscriptions and diagnostics. With a schema, as in
+            `Billing@[nsb]`, it is the queue's: the endpoint's name is `Billing`.
         transaction_mode: one of MODES.
         participants: for mode `transaction_scope`: URLs by name of databases that may take part, `${VARIABLE}` for
             secrets. On SQL Server: names of databases, see `transactions.scope`. The environment's participants are
@@ -56,13 +61,19 @@ class EndpointOptions:
         audit_time_to_be_received: copies in the audit queue expire after this time; None if they do not.
         not_audited: messages without such a copy: full names of their types, or a function of the headers that returns
             True for them.
+        queue: name or address of the endpoint's queue; None for that of its name.
+        reply_address: name or address of the queue that gets the replies to all that the endpoint sends; None for its
+            own queue. `send(…, reply_to=…)` names another one for a message.
         recoverability: how often and when a failing message is retried.
         serializers: by content type. The first one is the default; JSON if none is given.
+        headers: are added to each message that the endpoint sends, publishes or replies, also delayed and by its sagas;
+            not to forwarded messages and copies. Those of the call come first. Names that rowpost or a trace writes
+            are refused.
         send_only: the endpoint has no queue; it only sends and publishes.
         limit: how many messages are handled at the same time at most; None uses the environment's setting.
         strategy: how workers are started and stopped: fixed, adaptive or peek; None uses the environment's setting.
-        instance: names this process among those of the endpoint. Replies to its requests arrive in the queue
-            `<name>.<instance>`, see `endpoint.callbacks`.
+        instance: names this process among those of the endpoint. Its own queue, `<queue>.<instance>`, is received from
+            with all handlers, see `endpoint.callbacks`.
         time_limit: a handler that runs longer is killed together with its worker process, which is a failed attempt.
             None uses the environment's setting.
         batch: how many messages may share a transaction, see `pipeline.batch_size`; None uses the environment's
@@ -75,6 +86,7 @@ class EndpointOptions:
     Raises:
         SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or two options
             contradict each other.
+        InvalidMessage: the headers are no mapping of text to text or None.
     """
 
     name: str
@@ -84,10 +96,13 @@ class EndpointOptions:
     outbox: Outbox | str | None = None
     error_queue: str = "error"
     audit_queue: str | None = None
+    queue: str | None = None
+    reply_address: str | None = None
     audit_time_to_be_received: timedelta | None = None
     not_audited: Iterable[str] | NotAudited | None = None
     recoverability: Recoverability | None = None
     serializers: Iterable[Serializer] = ()
+    headers: Mapping[str, str | None] | None = None
     send_only: bool = False
     limit: int | None = None
     strategy: StrategyName | None = None
@@ -121,16 +136,23 @@ class EndpointOptions:
                 f"The endpoint {name!r} has an outbox and the transaction mode {mode}, in which {_NO_OUTBOX[mode]}. "
                 "An outbox needs transaction_mode='receive_only'. Without an outbox, omit outbox=."
             )
-        if self.takes_subscriptions and self.send_only:
-            raise SettingsError(
-                f"The endpoint {name!r} cannot take subscriptions: it only sends and has no queue. Leave out one of "
-                "the two."
-            )
+        for option, given in (("takes_subscriptions", self.takes_subscriptions), ("queue", self.queue is not None)):
+            if given and self.send_only:
+                raise SettingsError(
+                    f"The endpoint {name!r} is send-only and cannot have {option}=: it only sends and has no queue. "
+                    "Leave out one of the two."
+                )
         if isinstance(self.reply_to, str) and self.reply_to != "registered":
             raise SettingsError(
                 f'The endpoint {name!r} cannot have reply_to={self.reply_to!r}. Write "registered", or a list: '
                 f"[{self.reply_to!r}]."
             )
+        for header in check_headers(self.headers or {}):
+            if header.startswith(_RESERVED) or header in W3C_TRACE:
+                raise SettingsError(
+                    f"The endpoint {name!r} cannot add the header {header!r} to all its messages: rowpost writes it "
+                    "for each message. Use a name of your own, such as Shop.Tenant."
+                )
         if self.recoverability is not None and self.recoverability.policy is not None:
             check_runs(
                 self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",)

@@ -44,7 +44,8 @@ def prepare(endpoint: EndpointDeclaration, database: Connection) -> None:
     settings = Settings(
         f"endpoint {endpoint.name}", database.engine, default_schema=default_schema, features=features_of(endpoint)
     )
-    queues = [] if endpoint.send_only else [QueueSettings(endpoint.queue)]
+    own = () if endpoint.send_only else (endpoint.queue, endpoint.instance_queue)
+    queues = [QueueSettings(name) for name in own if name is not None]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
     wanted = {queue_name(settings, queue.name): queue for queue in queues}
     missing = set(wanted) - _deployed_queues(database)
@@ -64,7 +65,14 @@ def subscribe(endpoint: EndpointDeclaration, database: Connection, table: str = 
     """Subscribe an endpoint to what its handlers declare, in one round trip. All its processes share the subscription.
 
     `table` is the environment's table of subscriptions, `Settings.subscription_table`.
+
+    Raises SettingsError: the endpoint only sends.
     """
+    if endpoint.send_only:
+        raise SettingsError(
+            f"The endpoint {endpoint.name!r} cannot subscribe: it is send-only and has no queue that events could be "
+            "copied to. Remove send_only=True, or let another endpoint subscribe."
+        )
     subscriber = {
         "endpoint": endpoint.name,
         "queue_address": database.canonical(endpoint.address),

@@ -10,11 +10,20 @@ from enum import Enum
 from typing import Any
 
 from rowpost.errors import InvalidDelay, InvalidMessage
-from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
+from rowpost.wire.headers import CONVERSATION_ID, ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import encode_headers, time_until
-from rowpost.wire.message_types import named_types
+from rowpost.wire.message_types import named_types, time_to_be_received_of, type_name
 
-__all__ = ["check_delay", "check_flag", "check_headers", "check_named", "check_text", "check_time"]
+__all__ = [
+    "check_conversation",
+    "check_delay",
+    "check_flag",
+    "check_headers",
+    "check_lifetime",
+    "check_named",
+    "check_text",
+    "check_time",
+]
 
 #: would be sent as JSON
 _BUFFERS = frozenset({bytearray, memoryview})
@@ -60,6 +69,27 @@ def check_delay(name: str, value: Any) -> timedelta:
     if not isinstance(value, datetime):
         raise InvalidDelay(f"The argument {name} is {_shown(value)}. Pass a timedelta, or a datetime with a time zone.")
     return time_until(value)
+
+
+def check_lifetime(cls: type, given: timedelta | None) -> None:
+    """Check a delayed message. Raises InvalidMessage if a time to be received is given, or its class has one."""
+    time = time_to_be_received_of(cls) if given is None else given
+    if time is not None:
+        raise InvalidMessage(
+            f"A {type_name(cls)} cannot have both delay and time_to_be_received={time!r}"
+            f"{' of its @message_type' if given is None else ''}, because it is undefined from when the time would "
+            "count. Leave one of them out."
+        )
+
+
+def check_conversation(given: str | None, current: str | None) -> None:
+    """Check a header ConversationId that a caller gives. Raises InvalidMessage if it is not that of the message."""
+    if given != current:
+        raise InvalidMessage(
+            f"The header {CONVERSATION_ID} cannot be {given!r:.100}, because the message belongs to the conversation "
+            f"{current!r:.100}. To start another conversation, pass new_conversation={given!r:.100} to send or publish "
+            "instead of the header."
+        )
 
 
 def check_time(name: str, value: Any) -> None:

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import HandlerEnded, InvalidMessage, ReplyRefused, SettingsError
-from rowpost.handling.arguments import check_delay, check_flag, check_headers, check_named, check_text, check_time
+from rowpost.handling.arguments import (
+    check_conversation,
+    check_delay,
+    check_flag,
+    check_headers,
+    check_lifetime,
+    check_named,
+    check_text,
+    check_time,
+)
 from rowpost.handling.observer import SendSpan
 from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
@@ -36,6 +45,7 @@ from rowpost.wire.headers import (
     ORIGINATING_ENDPOINT,
     ORIGINATING_HOST_ID,
     ORIGINATING_MACHINE,
+    PREVIOUS_CONVERSATION_ID,
     RELATED_TO,
     REPLY_TO_ADDRESS,
     START_NEW_TRACE,
@@ -46,7 +56,7 @@ from rowpost.wire.headers import (
     saga_of_the_request,
 )  # fmt: skip
 from rowpost.wire.message import Message, format_timestamp, moment_after, new_id, timestamp_now
-from rowpost.wire.message_types import enclosed_type_names, named_types, time_to_be_received_of
+from rowpost.wire.message_types import KIND, check_kind, enclosed_type_names, named_types, time_to_be_received_of
 from rowpost.wire.outgoing import AddressedMessage, Outgoing
 from rowpost.wire.return_codes import as_return_code
 
@@ -71,6 +81,8 @@ class Bus:
 
     #: the endpoint's name, after the end
     _ended: str | None = None
+    #: what is sent belongs to this conversation; None: each message starts one
+    _conversation: str | None = None
 
     def __init__(self, endpoint: Sender, database: Connection) -> None:
         self.endpoint = endpoint
@@ -95,6 +107,7 @@ class Bus:
         reply_to: str | None = None,
         message_id: str | None = None,
         headers: Mapping[str, str | None] | None = None,
+        new_conversation: bool | str = False,
         immediate: bool = False,
     ) -> str:
         """Send a message to a queue, and return its message id.
@@ -104,18 +117,21 @@ class Bus:
             to: name or address of the destination. None uses the endpoint's route for the message's class.
             delay: the message is handled no earlier than after this time, by the server's clock, or at this moment,
                 which has a time zone. A negative delay counts as 0.
-            time_to_be_received: the message expires after this time. Not together with `delay`. None uses that of the
-                message's class.
+            time_to_be_received: the message expires after this time. None uses that of the message's class. Neither of
+                them together with `delay`.
             instance: the process of the destination that gets the message: its queue is `<destination>.<instance>`.
-            reply_to: name or address of the queue that gets the replies; None for the endpoint's own queue.
+            reply_to: name or address of the queue that gets the replies; None for the endpoint's `reply_address`.
             message_id: the message's own id, if not a new one.
-            headers: are added to the standard headers and replace those of the same name.
+            headers: are added to the standard headers and replace those of the same name. In a handler, this excludes
+                the ConversationId.
+            new_conversation: True, or the id of a conversation: the message does not belong to the conversation of the
+                message that is handled, and names that one as the previous one.
             immediate: send the message now, in a transaction of its own. It stays sent if the handler fails.
 
         Raises:
-            InvalidMessage: no route leads to a destination, both `delay` and `time_to_be_received` were given, an
-                argument has another type, another message with this id was sent to this destination, or the message's
-                class has no name that a receiver can know, such as dict.
+            InvalidMessage: no route leads to a destination, there are both a delay and a time to be received, an
+                argument has another type, another message with this id was sent to this destination, the message is an
+                event, or its class has no name that a receiver can know, such as dict.
             InvalidDelay: the delay is longer than the calendar, or the moment has no time zone.
             InvalidQueueName: an address cannot be read.
         """
@@ -132,19 +148,13 @@ class Bus:
             headers = {REPLY_TO_ADDRESS: self.database.canonical(parse_address(reply_to)), **(headers or {})}
         if message_id is not None:
             headers = {MESSAGE_ID: check_text("message_id", message_id, may_be_empty=True), **(headers or {})}
-        if delay is None:
-            if time_to_be_received is None:
-                time_to_be_received = time_to_be_received_of(type(message))
-        elif time_to_be_received is not None:
-            raise InvalidMessage(
-                "A message cannot have both a delay and a time to be received, because it is undefined from when the "
-                "time would count. Leave one of them out."
-            )
-        else:
+        if delay is not None:
             delay = check_delay("delay", delay)
+        elif time_to_be_received is None:
+            time_to_be_received = time_to_be_received_of(type(message))
         return self._collect(
-            message, "Send", headers, immediate,
-            destination=destination, delay=delay, time_to_be_received=time_to_be_received,
+            message, "Send", headers, immediate, destination=destination, delay=delay,
+            time_to_be_received=time_to_be_received, new_conversation=new_conversation,
         )  # fmt: skip
 
     def send_local(self, message: Any, **options: Any) -> str:
@@ -167,6 +177,7 @@ class Bus:
         time_to_be_received: timedelta | None = None,
         message_id: str | None = None,
         headers: Mapping[str, str | None] | None = None,
+        new_conversation: bool | str = False,
         immediate: bool = False,
     ) -> str:
         """Publish an event to the subscribers of its type and of its base types, and return its message id.
@@ -175,11 +186,13 @@ class Bus:
             event: an instance of a message class.
             time_to_be_received: each copy expires after this time. None uses that of the event's class.
             message_id: the event's own id, if not a new one.
-            headers: are added to the standard headers and replace those of the same name.
+            headers: as for `send`.
+            new_conversation: as for `send`.
             immediate: publish the event now, in a transaction of its own. It stays published if the handler fails.
 
         Raises:
-            InvalidMessage: an argument has another type, or another event with this id was published.
+            InvalidMessage: an argument has another type, another event with this id was published, or the message is a
+                command.
         """
         time = time_to_be_received if time_to_be_received is not None else time_to_be_received_of(type(event))
         if headers is not None:
@@ -187,24 +200,18 @@ class Bus:
         if message_id is not None:
             headers = {MESSAGE_ID: check_text("message_id", message_id, may_be_empty=True), **(headers or {})}
         return self._collect(
-            event, "Publish", headers, immediate, topics=named_types(type(event)), time_to_be_received=time
-        )
+            event, "Publish", headers, immediate, topics=named_types(type(event)), time_to_be_received=time,
+            new_conversation=new_conversation,
+        )  # fmt: skip
 
-    def request(
-        self,
-        message: Any,
-        to: str | None = None,
-        *,
-        timeout: timedelta,
-        headers: Mapping[str, str | None] | None = None,
-    ) -> Any:
+    def request(self, message: Any, to: str | None = None, *, timeout: timedelta, **options: Any) -> Any:
         """Send a request now, in a transaction of its own, wait for the reply, and return it.
 
         Args:
             message: as for `send`.
             to: as for `send`.
             timeout: how long to wait.
-            headers: as for `send`.
+            options: `headers`, `reply` and `on_interim`, see `endpoint.callbacks.Callbacks.submit`.
 
         Returns:
             The reply as an instance of its class, if this program declares the class; an int, if it is a number or an
@@ -212,11 +219,12 @@ class Bus:
 
         Raises:
             NoReply: no reply arrived in time. A later reply is logged and dropped.
+            UnexpectedReply: the reply is of another class than `reply`.
             SettingsError: the endpoint has no `instance`, so that no queue receives its replies.
             PermissionDenied: the queue for replies is missing, and the login may not create it.
         """
         check_time("timeout", timeout)
-        return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, headers=headers)
+        return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, **options)
 
     def _collect(
         self,
@@ -229,28 +237,24 @@ class Bus:
         topics: tuple[str, ...] = (),
         delay: timedelta | None = None,
         time_to_be_received: timedelta | None = None,
+        new_conversation: bool | str = False,
         span: SendSpan | None = None,
     ) -> str:
         if span is None and self.endpoint.tracing is not None:
             with self.endpoint.tracing.sending(intent) as started:
                 return Bus._collect(
                     self, message, intent, extra, immediate, destination=destination, topics=topics, delay=delay,
-                    time_to_be_received=time_to_be_received, span=started,
+                    time_to_be_received=time_to_be_received, new_conversation=new_conversation, span=started,
                 )  # fmt: skip
         if intent == "Reply":
             message, extra = as_return_code(message, extra)
+        if getattr(type(message), KIND, None) is not None:
+            check_kind(type(message), intent)
         headers = self._headers(message, intent)
         if span is not None:
             span.write(headers)
-        if extra:
-            if MESSAGE_ID in extra:
-                if not extra[MESSAGE_ID]:
-                    raise InvalidMessage("A message cannot have an empty id. Leave message_id out for a new one.")
-                if (
-                    headers[CORRELATION_ID] == headers[MESSAGE_ID]
-                ):  # outside of handlers, a message is the first of its correlation
-                    headers[CORRELATION_ID] = extra[MESSAGE_ID]
-            headers.update(extra)
+        if extra or new_conversation is not False:
+            self._add_headers(headers, extra or {}, new_conversation)
         if intent != "Reply":
             starts = intent == "Publish" or (delay is not None and TRACE_PARENT in headers)
             headers.setdefault(START_NEW_TRACE, "True" if starts else "False")
@@ -263,6 +267,7 @@ class Bus:
             else self.endpoint.serializers.default.encode(check_named(message, headers))
         )
         if delay is not None:
+            check_lifetime(type(message), time_to_be_received)
             headers.setdefault(DELIVER_AT, format_timestamp(moment_after(delay)))
         addressed = AddressedMessage(headers, body, destination, topics, delay, time_to_be_received)
         if immediate is False:
@@ -272,12 +277,31 @@ class Bus:
             self.endpoint.dispatch(self.database.second_connection(), [[addressed]], begin=True, commit=True)
         return str(headers[MESSAGE_ID])
 
+    def _add_headers(
+        self, headers: dict[str, str | None], extra: Mapping[str, str | None], new_conversation: bool | str
+    ) -> None:
+        """Add what the caller gives to the headers of a message."""
+        if new_conversation is not False:
+            given = check_text("new_conversation", new_id() if new_conversation is True else new_conversation)
+            headers[CONVERSATION_ID] = given
+            if self._conversation:
+                headers[PREVIOUS_CONVERSATION_ID] = self._conversation
+        if CONVERSATION_ID in extra and (self._conversation or new_conversation is not False):
+            check_conversation(extra[CONVERSATION_ID], headers[CONVERSATION_ID])
+        if MESSAGE_ID in extra:
+            if not extra[MESSAGE_ID]:
+                raise InvalidMessage("A message cannot have an empty id. Leave message_id out for a new one.")
+            if headers[CORRELATION_ID] == headers[MESSAGE_ID]:  # outside of handlers, the first of its correlation
+                headers[CORRELATION_ID] = extra[MESSAGE_ID]
+        headers.update(extra)
+
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
         endpoint, message_id = self.endpoint, new_id()
         headers: dict[str, str | None] = {
+            **endpoint.headers,
             MESSAGE_ID: message_id,
             MESSAGE_INTENT: intent,
-            CONVERSATION_ID: self._conversation(),
+            CONVERSATION_ID: self._conversation or new_id(),
             CORRELATION_ID: message_id,
             ORIGINATING_ENDPOINT: endpoint.name,
             ORIGINATING_MACHINE: endpoint.host.machine,
@@ -287,14 +311,11 @@ class Bus:
         if not isinstance(message, bytes):
             headers[ENCLOSED_MESSAGE_TYPES] = enclosed_type_names(type(message))
             headers[CONTENT_TYPE] = endpoint.serializers.default.content_type
-        if not endpoint.send_only:
-            headers[REPLY_TO_ADDRESS] = self.database.canonical(endpoint.address)
+        if endpoint.reply_address is not None:
+            headers[REPLY_TO_ADDRESS] = self.database.canonical(endpoint.reply_address)
         if endpoint.metrics_instance is not None:
             headers[METRIC_INSTANCE_ID] = endpoint.metrics_instance
         return headers
-
-    def _conversation(self) -> str:
-        return new_id()
 
     # -------------------------------------------------------------- what was collected
     def end(self) -> list[Outgoing]:
@@ -316,7 +337,7 @@ class Bus:
         """Collect a message.
 
         Raises:
-            InvalidMessage: another message has the same id and the same destination.
+            InvalidMessage: another message has the same id and the same destination, or one of the two is an event.
             HandlerEnded: the handler or the block has ended meanwhile, in another thread.
         """
         outgoing = self.outgoing
@@ -326,15 +347,15 @@ class Bus:
             if known is None:
                 self._collected[message_id] = [addressed]
             else:
-                for each in known:
-                    if self._place(each) == self._place(addressed):
+                for each in known:  # the subscribers of an event are not known yet
+                    if each.topics or addressed.topics or self._place(each) == self._place(addressed):
                         check_same(each, addressed)
                 known.append(addressed)
         outgoing.append(addressed)
         self.outgoing  # noqa: B018 -- raises if `end` came between: then nobody may have seen the message in the list
 
     def _place(self, addressed: AddressedMessage) -> Any:
-        return None if addressed.destination is None else self.database.local(parse_address(addressed.destination))
+        return self.database.local(parse_address(addressed.destination or ""))
 
     if not TYPE_CHECKING:  # a type checker would accept every name
 
@@ -352,23 +373,27 @@ class Context(Bus):
         incoming: the message.
         audit_headers: headers that only the audit copy gets.
         discards: why handlers of the message discarded it, so far.
+        handlers_stopped: whether no other handler of the message is called.
     """
+
+    handlers_stopped = False
 
     def __init__(self, endpoint: Sender, database: Connection, message: Message, scope: Scope | None = None) -> None:
         super().__init__(endpoint, database)
         self.scope = scope
         self.incoming = message
         self._incoming_headers = message.headers
+        self._conversation = self._incoming_headers.get(CONVERSATION_ID)
         self.audit_headers: dict[str, str | None] = {}
         self.discards: list[Discard] = []
 
     @cached_property
     def headers(self) -> dict[str, str | None]:
-        """A copy of the message's headers.
+        """A copy of the message's headers, with the id that it got if it came without one.
 
         Changes are not visible to retries, to the error queue or to the audit copy.
         """
-        return dict(self._incoming_headers)
+        return {**self._incoming_headers, MESSAGE_ID: self.incoming.message_id}
 
     @property
     def connection(self) -> Any:
@@ -407,6 +432,14 @@ class Context(Bus):
         """
         self.discards.append(Discard(check_text("reason", reason), expected))
 
+    def stop_handlers(self) -> None:
+        """Call no other handler of the message, and no saga, when this handler returns. The message is handled.
+
+        What this handler and those before it did and sent commits. The log names the handlers that were not called.
+        """
+        self.discards  # noqa: B018 -- raises HandlerEnded after the end
+        self.handlers_stopped = True
+
     def enlist(self, participant: Any) -> Any:
         """Return a connection to another database, in a transaction that commits or rolls back with this message.
 
@@ -432,7 +465,8 @@ class Context(Bus):
         NServiceBus.
 
         Raises:
-            InvalidMessage: the message names no reply address, or an enum's value is no whole number.
+            InvalidMessage: the message names no reply address, an enum's value is no whole number, or the reply is a
+                command or an event.
             ReplyRefused: the endpoint does not reply to that address.
         """
         address = self.incoming.reply_to
@@ -467,7 +501,8 @@ class Context(Bus):
         """Send a copy of the message, with its original headers and body, to another queue."""
         destination = self.endpoint.resolve(check_text("destination", destination))
         parse_address(destination)
-        self._add(AddressedMessage(dict(self._incoming_headers), self.incoming.body, destination))
+        headers = {**self._incoming_headers, MESSAGE_ID: self.incoming.message_id}
+        self._add(AddressedMessage(headers, self.incoming.body, destination))
 
     def _used_late(self, endpoint: str) -> HandlerEnded:
         return used_late("The context", self.incoming, endpoint)
@@ -481,6 +516,3 @@ class Context(Bus):
             if name in incoming:
                 headers[name] = incoming[name]
         return headers
-
-    def _conversation(self) -> str:
-        return self._incoming_headers.get(CONVERSATION_ID) or new_id()

@@ -23,7 +23,7 @@ from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.policy import describe
 from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message, format_timestamp, timestamp_now
-from rowpost.wire.message_types import split_enclosed_types, type_key
+from rowpost.wire.message_types import find_class, split_enclosed_types, type_key
 from rowpost.wire.serialization import Serializers, named_in_body
 
 __all__ = [
@@ -126,12 +126,29 @@ def name_of(function: Any) -> str:
 
 
 class RegisteredHandler:
-    """One handler: its message type, the class that bodies are decoded to, and the function."""
+    """One handler: its message type, the class that bodies are decoded to, and the function.
+
+    A handler of all types has the type "", until `HandlerRegistry.find` has found the type of a message.
+    """
 
     def __init__(self, type_name: str, cls: type, function: Handle) -> None:
         self.type_name, self.cls, self.function = type_name, cls, function
         self.name = name_of(function)
         self._warned = False
+
+    def for_message(self, names: list[str], known: list[tuple[str, type]]) -> RegisteredHandler | None:
+        """Return the handler with a message's own type and class; None if it does not handle the message.
+
+        `names` are the message's types, the most derived one first, and `known` those whose classes this program knows.
+        """
+        if not self.type_name:
+            return RegisteredHandler(*(known or [(next(iter(names), ""), bytes)])[0], self.function)
+        for name, cls in known if self.cls.__module__ != "builtins" else ():
+            if cls is self.cls:
+                break
+            if self.cls in getattr(cls, "__mro__", ()):
+                return RegisteredHandler(name, cls, self.function)
+        return self if type_key(self.type_name) in map(type_key, names) else None
 
     @property
     def full_name(self) -> str:
@@ -194,6 +211,8 @@ class HandlerRegistry:
     def run(self, message: Message, context: Context) -> Discard | None:
         """Run all handlers of a message, in the order of their registration. Return why, if all of them discarded it.
 
+        The body is decoded once for each class, so that handlers may get the same object.
+
         Raises:
             NoHandler: no handler is registered for its types.
             MessageNotDeserialized: the body cannot be decoded to a handler's class.
@@ -201,22 +220,33 @@ class HandlerRegistry:
         """
         handled, discards, observer = False, context.discards, self.observer
         found = self.find(message)
+        bodies: dict[type, Any] = {}
         if observer is not None:
             observer.found(found)
-        for handler in found:
+        for place, handler in enumerate(found):
+            if context.handlers_stopped:
+                self._log_stop(context, found[place - 1], found[place:])
+                break
             before = len(discards)
-            decoded = self.decode(message, handler.cls)
+            if handler.cls not in bodies:
+                bodies[handler.cls] = self.decode(message, handler.cls)
             start = time.time()
             try:
                 if observer is None:
-                    handler.call(decoded, context)
+                    handler.call(bodies[handler.cls], context)
                 else:
-                    observer.invoke(handler, decoded, context)
+                    observer.invoke(handler, bodies[handler.cls], context)
             except Exception as error:
                 describe(error, handler.facts(start))
                 raise
             handled |= len(discards) == before
         return self._discarded(context, handled) if discards else None
+
+    def _log_stop(self, context: Context, by: RegisteredHandler, others: list[RegisteredHandler]) -> None:
+        logger.info(
+            "The handler %s of %s stopped the handlers of message %s. Not called: %s.",
+            by.name, self._endpoint, context.message_id, ", ".join(each.name for each in others),
+        )  # fmt: skip
 
     def _discarded(self, context: Context, handled: bool) -> Discard | None:
         """Return why the message was discarded; None if another handler handled it. Then each reason is logged."""
@@ -244,7 +274,10 @@ class HandlerRegistry:
             yield handler, self.decode(message, handler.cls)
 
     def find(self, message: Message) -> list[RegisteredHandler]:
-        """Return the handlers of all types that the message encloses: its own type first, then its base types.
+        """Return the handlers of all types that the message encloses, in the order of their registration.
+
+        A handler of a class also gets messages of the classes that derive from it, as the derived class, if this
+        program knows that class: by `message_type`, or because the endpoint handles it.
 
         Raises:
             NoHandler: there is none.
@@ -252,23 +285,32 @@ class HandlerRegistry:
         types = message.headers.get(ENCLOSED_MESSAGE_TYPES)
         found = self._found.get(types)
         if found is None:
-            found = self._find_by_names(message)
-            if types and len(self._found) < REMEMBERED_TYPES:
+            names = list(split_enclosed_types(types))
+            found = self._find_by_names(names or named_in_body(message.body, self._serializers.default))
+            if names and len(self._found) < REMEMBERED_TYPES:
                 self._found[types] = found
         return found
 
-    def _find_by_names(self, message: Message) -> list[RegisteredHandler]:
-        names = list(split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))) or named_in_body(
-            message.body, self._serializers.default
-        )
-        found = [each for name in names for each in self._all if type_key(each.type_name) == type_key(name)]
+    def _find_by_names(self, names: list[str]) -> list[RegisteredHandler]:
+        known = list(self._classes(names))
+        found = [each for one in self._all if (each := one.for_message(names, known)) is not None]
         if not found:
-            known = ", ".join(sorted({each.type_name for each in self._all})) or "none"
+            handled = ", ".join(sorted({each.type_name for each in self._all})) or "none"
             raise NoHandler(
                 f"{self._endpoint} has no handler for {', '.join(names) or 'a message without a type'}. It handles: "
-                f"{known}. Register a handler for this type, or send the message to the endpoint that handles it."
+                f"{handled}. Register a handler for this type, or send the message to the endpoint that handles it."
             )
         return found
+
+    def _classes(self, names: list[str]) -> Iterator[tuple[str, type]]:
+        """Yield those types of a message whose classes this program knows, with the classes, in their order."""
+        for name in names:
+            for each in self._all:
+                if type_key(each.type_name) == type_key(name) and each.cls is not bytes:
+                    yield name, each.cls
+            named = find_class(name)
+            if named is not None:
+                yield name, named
 
     def decode(self, message: Message, cls: type) -> Any:
         """Return the body decoded to a class. Raises MessageNotDeserialized."""

@@ -23,14 +23,7 @@ __all__ = ["Requests", "Sender"]
 class Requests(Protocol):
     """Sends requests and waits for their replies."""
 
-    def request(
-        self,
-        message: Any,
-        to: str | None = None,
-        *,
-        timeout: timedelta,
-        headers: Mapping[str, str | None] | None = None,
-    ) -> Any:
+    def request(self, message: Any, to: str | None = None, *, timeout: timedelta, **options: Any) -> Any:
         """Send a request and return its reply."""
 
 
@@ -40,6 +33,7 @@ class Sender(Protocol):
     Attributes:
         name: the endpoint's name, for headers.
         host: the machine, for headers.
+        headers: are added to all messages.
         serializers: the first one encodes messages.
         send_only: whether the endpoint has no queue, so that it gets no replies.
         metrics_instance: names the instance that metrics are reported of, on each message; None if messages do not name
@@ -49,6 +43,7 @@ class Sender(Protocol):
 
     name: str
     host: Host
+    headers: Mapping[str, str | None]
     serializers: Serializers
     send_only: bool
     metrics_instance: str | None
@@ -70,6 +65,10 @@ class Sender(Protocol):
     @property
     def address(self) -> Address:
         """The address of the endpoint's queue."""
+
+    @property
+    def reply_address(self) -> Address | None:
+        """The address that gets replies to what the endpoint sends; None for none."""
 
     def route_of(self, cls: type) -> str:
         """Return the destination of a message class. Raises InvalidMessage if there is none."""

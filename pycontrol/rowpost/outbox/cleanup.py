@@ -21,9 +21,9 @@ from rowpost.database.connection import Connection
 from rowpost.errors import AlreadyDispatched, DatabaseUnavailable, Deadlock, RowpostError
 from rowpost.outbox.declaration import decode_outgoing
 from rowpost.recoverability.policy import Host
-from rowpost.settings.endpoint import HostSettings
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
+from rowpost.wire.address import endpoint_name
 from rowpost.wire.outgoing import Call
 
 __all__ = [
@@ -61,7 +61,7 @@ def send_left_behind(
     *,
     error_queue: str | None = None,
     older_than: int = LEFT_BEHIND_AFTER_SECONDS,
-    host_of: Callable[[str], HostSettings] = lambda queue: HostSettings(),
+    host_of: Callable[[str], Host] = lambda queue: Host.here(endpoint_name(queue)),
     goes_on: Callable[[], bool] = lambda: True,
 ) -> SentLeftBehind:
     """Send the outgoing messages of all handled messages that were not sent in time, the oldest first.
@@ -75,7 +75,7 @@ def send_left_behind(
         queues: the queues whose messages are looked at.
         error_queue: gets copies of events for subscribers whose tables are gone; see `dispatch`.
         older_than: seconds since a message was handled.
-        host_of: returns the host of a queue's endpoint, as `Settings.host_of`.
+        host_of: returns the host of a queue's endpoint, as `Host.of_queue`.
         goes_on: is asked before each message; it returns False to stop.
 
     Raises:
@@ -93,7 +93,7 @@ def send_left_behind(
                 directory,
                 {"endpoint": queue, "message_id": message_id},
                 error_queue,
-                Host.here(queue, host_of(queue)),
+                host_of(queue),
             )
         except (DatabaseUnavailable, Deadlock):
             raise

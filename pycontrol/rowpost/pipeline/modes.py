@@ -24,6 +24,7 @@ from rowpost.handling.processor import Caused, Receiver
 from rowpost.outbox.processing import OutboxProcessing
 from rowpost.pipeline.within_transaction import ReceiveOnly, SendsAtomicWithReceive, WithinTransaction
 from rowpost.recoverability.outcome import Outcome, RowState
+from rowpost.settings.environment import Settings
 from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.coordinator import Coordinator
 from rowpost.transactions.guard import broken_transaction, connection_guard
@@ -31,7 +32,7 @@ from rowpost.transactions.scope import NamedDatabases, OneDatabase, Scope, begin
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Outgoing
 
-__all__ = ["Mode", "NoTransaction", "OtherDatabases", "TransactionScope", "choose_mode"]
+__all__ = ["Mode", "NoTransaction", "OtherDatabases", "TransactionScope", "choose_mode", "others_of"]
 
 
 class Mode(Protocol):
@@ -73,6 +74,11 @@ class OtherDatabases:
 
     participants: Mapping[str, str] = field(default_factory=dict)
     outboxes: Mapping[str, str] = field(default_factory=dict)
+
+
+def others_of(settings: Settings) -> OtherDatabases:
+    """Return the other databases of an environment."""
+    return OtherDatabases(dict(settings.participants), {each.name: each.url for each in settings.outboxes})
 
 
 def choose_mode(receiver: Receiver, others: OtherDatabases) -> Mode:

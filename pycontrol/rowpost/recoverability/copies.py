@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Failure, Host, delayed_headers, describe, failure_headers, in_words
+from rowpost.wire.address import endpoint_name
 from rowpost.wire.headers import MESSAGE_ID
 from rowpost.wire.message import Message, decode_headers, encode_headers
 from rowpost.wire.outgoing import Call
@@ -47,7 +48,7 @@ class FailedCopies:
 
     def __init__(self, queue: str, address: str, error_queue: str, host: Host | None = None) -> None:
         self._queue, self._address, self._error_queue = queue, address, error_queue
-        self._host = host or Host.here(queue)
+        self._host = host or Host.here(endpoint_name(queue))
 
     def for_error_queue(self, message: Message, failure: Failure) -> Copy:
         """Return the copy for the error queue, with headers that describe the failure."""

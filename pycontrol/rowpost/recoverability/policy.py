@@ -27,6 +27,7 @@ from rowpost.errors import (
     Unrecoverable,
 )
 from rowpost.settings.endpoint import HostSettings
+from rowpost.settings.environment import Settings
 from rowpost.wire.headers import (
     DELIVER_AT,
     EXCEPTION_DATA,
@@ -158,6 +159,11 @@ class Host:
     def here(cls, endpoint: str, named: HostSettings | None = None) -> Host:
         """Return the host of an endpoint on this machine."""
         return cls(endpoint, socket.gethostname(), named or HostSettings())
+
+    @classmethod
+    def of_queue(cls, queue: str, settings: Settings) -> Host:
+        """Return the host of the endpoint that receives from a queue on this machine."""
+        return cls.here(settings.endpoint_name(queue), settings.host_of(queue))
 
     @property
     def display_name(self) -> str:

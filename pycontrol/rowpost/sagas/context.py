@@ -43,9 +43,15 @@ class SagaContext(Context):
         super().__init__(outer.endpoint, outer.database, outer.incoming, outer.scope)
         self.outgoing, self.headers, self.discards = outer.outgoing, outer.headers, outer.discards
         self._collected, self.audit_headers = outer._collected, outer.audit_headers
+        self._outer = outer
         self._saga_id, self._saga_type = saga_id, saga_type
         self._metadata = metadata
         self._sent = sent
+
+    def stop_handlers(self) -> None:
+        """Call no other handler of the message, and no other saga. See `Context.stop_handlers`."""
+        super().stop_handlers()
+        self._outer.stop_handlers()
 
     def request_timeout(self, after: timedelta | datetime, message: Any) -> str:
         """Send the instance a delayed message; return its message id.

@@ -40,7 +40,7 @@ from rowpost.settings.telemetry import TelemetrySettings, read_telemetry
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
 from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, user_path, with_password
 from rowpost.settings.yaml_node import LONGEST_S, Node, Seconds, Texts, decode
-from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Naming, parse_address
+from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Naming, endpoint_name
 from rowpost.wire.message_types import type_key
 
 __all__ = [
@@ -155,6 +155,7 @@ class Settings:
         endpoints: what the environment says about single endpoints.
         message_types: what people should know about message types.
         business_of: the outbox whose business database these settings lead to; empty for the database of the queues.
+        named: names of endpoints by their queues, as `endpoint.hosting` has found them: a queue may have another name.
     """
 
     environment: str = "local"
@@ -173,6 +174,7 @@ class Settings:
     outboxes: tuple[OutboxSettings, ...] = ()
     features: tuple[str, ...] = FEATURES
     business_of: str = ""
+    named: tuple[tuple[str, str], ...] = ()
     service_control: ServiceControlSettings | None = None
     telemetry: TelemetrySettings | None = None
     host: HostSettings = field(default_factory=HostSettings)
@@ -209,8 +211,12 @@ class Settings:
 
     def endpoint(self, name: str) -> EndpointSettings:
         """Return what the environment says about an endpoint, by its name or its queue's."""
-        names = (name, parse_address(name).table)
+        names = (name, self.endpoint_name(name))
         return next((each for each in self.endpoints if each.name in names), EndpointSettings(name))
+
+    def endpoint_name(self, queue: str) -> str:
+        """Return the name of the endpoint that receives from a queue."""
+        return dict(self.named).get(queue) or endpoint_name(queue)
 
     def host_of(self, name: str) -> HostSettings:
         """Return the host of an endpoint, by its name or its queue's."""

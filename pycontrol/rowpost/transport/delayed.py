@@ -24,6 +24,7 @@ from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
 from rowpost.recoverability.policy import Host, failure_headers
 from rowpost.transport.directory import Directory, canonical_or_as_given
+from rowpost.wire.address import endpoint_name
 from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
 from rowpost.wire.message import decode_headers, encode_headers
 from rowpost.wire.outgoing import Call
@@ -120,7 +121,9 @@ def move_due(
         if more is None:
             database.commit()
             return done
-        forwarder = _Forwarder(database, queue, error_queue, directory or Directory(), host or Host.here(queue))
+        forwarder = _Forwarder(
+            database, queue, error_queue, directory or Directory(), host or Host.here(endpoint_name(queue))
+        )
         rest = _forward(database, forwarder, more, min(forwards, batch))
         return replace(rest, moved=rest.moved + moved)
 

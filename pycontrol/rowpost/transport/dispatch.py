@@ -12,7 +12,7 @@ A destination may be a queue's name, or an address in any spelling that occurs i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.errors import DelayNotSupported, RowpostError
 from rowpost.recoverability.policy import Host
-from rowpost.transport.directory import Directory, Place, send_unregistered
+from rowpost.transport.directory import Directory, Place, local_or_as_given, send_unregistered
 from rowpost.transport.duplicates import check_same
 from rowpost.transport.queue import Row, legacy_values, split
 from rowpost.transport.subscriber_copies import SubscriberCopies
@@ -48,9 +48,10 @@ def dispatch(
 ) -> None:
     """Send what one or several messages caused in one round trip.
 
-    Within a group, a message id is sent to the same destination, or published, only once. Each queue receives its
-    messages in the order of the group. An event with subscribers whose queues are not registered in this database takes
-    a second round trip.
+    Within a group, each destination gets a message id once: the last message, in the place of the first one, or the
+    copy of an event. Each queue receives its messages in the order of the group, but a message whose id is published
+    too is stored last. That takes a second round trip, as does an event with a subscriber whose queue is not registered
+    in this database.
 
     Args:
         database: the connection to send on.
@@ -68,7 +69,7 @@ def dispatch(
     Raises:
         QueueNotFound: a destination does not exist. No message of the batch is stored.
         DelayNotSupported: no delayed table can keep a delayed message.
-        InvalidMessage: two different messages of a group have the same id and the same destination.
+        InvalidMessage: two messages of a group, which differ in type or body, have the same id and destination.
     """
     batch = _Batch(also)
     for group in groups:
@@ -85,25 +86,41 @@ def dispatch(
 def _add_group(
     batch: _Batch, database: Connection, group: Iterable[Outgoing], directory: Directory, own_queue: str | None
 ) -> None:
-    seen: dict[tuple[str, str], AddressedMessage] = {}
-    for outgoing in group:
+    kept: dict[Any, tuple[Place | None, Outgoing]] = {}
+    events: dict[str | None, AddressedMessage] = {}
+    for number, outgoing in enumerate(group):
         if isinstance(outgoing, Call):
-            batch.add(outgoing)
+            kept[number] = None, outgoing
             continue
         place = None if outgoing.topics else directory.find(database, outgoing.destination or "")
-        key = ("" if place is None else place.name, outgoing.headers.get(MESSAGE_ID) or "")
-        if key[1] and key in seen:
-            check_same(seen[key], outgoing)
-            continue
-        seen[key] = outgoing
-        if place is None:
+        message_id = outgoing.headers.get(MESSAGE_ID)
+        key = (None if place is None else place.name, message_id) if message_id else number
+        if key in kept:
+            check_same(kept[key][1], outgoing)  # type: ignore[arg-type]  # calls have numbers
+        kept[key] = place, outgoing
+        if place is None and message_id:
+            events[message_id] = outgoing
+    for place, outgoing in kept.values():
+        if isinstance(outgoing, Call):
+            batch.add(outgoing)
+        elif place is None:
             batch.publish(outgoing)
-        elif outgoing.delay is not None:
-            batch.add(_delay(database, outgoing, place, directory, own_queue))
-        elif place.registered:
+        elif event := events.get(outgoing.headers.get(MESSAGE_ID)):
+            batch.held.append((event, place, outgoing, _call(database, outgoing, place, directory, own_queue)))
+        elif place.registered and outgoing.delay is None:
             batch.add_row(place.name, _row(database, outgoing))
         else:
-            batch.add(_send_unregistered(place.table, outgoing))
+            batch.add(_call(database, outgoing, place, directory, own_queue))
+
+
+def _call(
+    database: Connection, addressed: AddressedMessage, place: Place, directory: Directory, own_queue: str | None
+) -> Call:
+    if addressed.delay is not None:
+        return _delay(database, addressed, place, directory, own_queue)
+    if place.registered:
+        return _send_one(place.name, _row(database, addressed))
+    return _send_unregistered(place.table, addressed)
 
 
 def _publish_and_send(
@@ -122,14 +139,25 @@ def _publish_and_send(
             for row in rows[place]
             if not row[1]
         ]
-        if calls or commit == "commit_guarded":
-            copies.warn(database.call_all(calls, commit=commit))
+        held = list(_not_published(database, batch, rows))
+        if held or calls or commit == "commit_guarded":
+            copies.warn(database.call_all([*held, *calls], commit=commit)[len(held) :])
         elif commit:
             database.commit()
     except RowpostError:
         if begin:
             database.rollback()
         raise
+
+
+def _not_published(database: Connection, batch: _Batch, rows: Sequence[Sequence[Any]]) -> Iterator[Call]:
+    """Yield the calls for held messages whose destinations are no subscribers of the event with their id."""
+    for event, place, addressed, call in batch.held:
+        (number,) = (number for number, each in batch.events if each is event)
+        if place.name in {local_or_as_given(database, row[0]) for row in rows[number]}:
+            check_same(event, addressed)
+        else:
+            yield call
 
 
 class _Batch:
@@ -142,6 +170,8 @@ class _Batch:
     def __init__(self, also: Iterable[Call]) -> None:
         #: events with the index of their call
         self.events: list[tuple[int, AddressedMessage]] = []
+        #: messages whose ids are published too: the event, where the message goes, the message, and its call
+        self.held: list[tuple[AddressedMessage, Place, AddressedMessage, Call]] = []
         self._calls: list[Call] = list(also)
         self._rows: dict[str, list[Row]] = {}
 
@@ -205,7 +235,8 @@ def _delay(
             f"in this database, and {sender}: write `delayed: true` at one of them below `queues:` in the "
             "environment's file and run rowpost apply, or send without a delay."
         )
-    headers = {**addressed.headers, FORWARD_DESTINATION: addressed.destination}
+    destination = database.canonical(place.table)  # also movers of .NET endpoints, with other defaults, read it
+    headers = {**addressed.headers, FORWARD_DESTINATION: destination}
     return Call("delay_message", own.name, {**arguments, "headers": encode_headers(headers)})
 
 

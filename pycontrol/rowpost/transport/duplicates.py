@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from rowpost.errors import InvalidMessage
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from rowpost.wire.outgoing import AddressedMessage
 
 __all__ = ["check_same"]
 
-#: two delays to the same moment differ by the time between the two calls
-_ABOUT_THE_SAME = timedelta(seconds=1)
-
 
 def check_same(first: AddressedMessage, second: AddressedMessage) -> None:
     """Check that two outgoing messages with the same message id and the same destination are the same message.
 
+    They may differ in their headers, delay and time to be received: the last one is stored.
+
     Raises:
-        InvalidMessage: they differ in type, body, delay or time to be received: dropping one of them would lose a
-            message.
+        InvalidMessage: they differ in type or body: dropping one of them would lose a message.
     """
     different = _difference(first, second)
     if different is None:
@@ -37,9 +33,4 @@ def _difference(first: AddressedMessage, second: AddressedMessage) -> str | None
         return "type"
     if first.body != second.body:
         return "body"
-    if first.time_to_be_received != second.time_to_be_received:
-        return "time to be received"
-    delays = first.delay, second.delay
-    if delays.count(None) == 1 or (None not in delays and abs(first.delay - second.delay) > _ABOUT_THE_SAME):  # type: ignore[operator]
-        return "delay"
     return None

@@ -18,6 +18,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import InvalidQueueName, QueueNotFound
 from rowpost.recoverability.policy import Host, failure_headers
 from rowpost.transport.directory import Directory, canonical_or_as_given, names_of, table_of
+from rowpost.wire.address import endpoint_name
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from rowpost.wire.message import encode_headers
 from rowpost.wire.outgoing import Call
@@ -101,7 +102,7 @@ class SubscriberCopies:
             headers,
             gone,
             queue=canonical_or_as_given(self._database, subscriber),
-            host=self._host or Host.here(self._own_queue or place.name),
+            host=self._host or Host.here(endpoint_name(self._own_queue or place.name)),
             at=datetime.now(UTC),
             message_id=headers.get(MESSAGE_ID) or str(uuid4()),
         )

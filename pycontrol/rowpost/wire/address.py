@@ -19,6 +19,7 @@ __all__ = [
     "TEMPLATE_NAME_LIMIT",
     "Address",
     "Naming",
+    "endpoint_name",
     "parse_address",
     "queue_key",
 ]
@@ -177,6 +178,18 @@ def parse_address(text: str) -> Address:
         if position < len(rest):
             raise InvalidQueueName(f"The address {text!r} has more parts than table@[schema]@[catalog].")
     return Address(table, schema or None, catalog or None)
+
+
+def endpoint_name(queue: str) -> str:
+    """Return the name of an endpoint by that of its queue: without schema and catalog; as it is if it cannot be read.
+
+    >>> endpoint_name("Billing@[receiver]"), endpoint_name("Shop.Web")
+    ('Billing', 'Shop.Web')
+    """
+    try:
+        return parse_address(queue).table
+    except InvalidQueueName:
+        return queue
 
 
 @dataclass(frozen=True, slots=True)

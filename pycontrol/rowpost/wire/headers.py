@@ -75,6 +75,7 @@ __all__ = [
     "TRACE_PARENT",
     "TRACE_STATE",
     "W3C_TRACE",
+    "is_reply",
     "saga_of_the_request",
 ]
 
@@ -151,6 +152,16 @@ HOST_DISPLAY_NAME = "$.diagnostics.hostdisplayname"
 HOST_ID = "$.diagnostics.hostid"
 LICENSE_EXPIRED = "$.diagnostics.license.expired"
 ORIGINATING_HOST_ID = "$.diagnostics.originating.hostid"
+
+
+def is_reply(headers: Mapping[str, str | None]) -> bool:
+    """Return whether a message replies to another one: NServiceBus before version 5 wrote no intent that says so.
+
+    >>> is_reply({MESSAGE_INTENT: "Reply"}), is_reply({MESSAGE_INTENT: "Send"}), is_reply({NSERVICEBUS_VERSION: "4.7"})
+    (True, False, True)
+    """
+    major = (headers.get(NSERVICEBUS_VERSION) or "").partition(".")[0]
+    return (headers.get(MESSAGE_INTENT) or "").casefold() == "reply" or major in ("2", "3", "4")
 
 
 def saga_of_the_request(headers: Mapping[str, str | None]) -> dict[str, str | None]:

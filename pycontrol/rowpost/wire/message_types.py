@@ -16,12 +16,15 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from itertools import pairwise
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
-from rowpost.errors import InvalidMessage
+from rowpost.errors import InvalidMessage, SettingsError
 
 __all__ = [
     "FULL_NAME",
+    "KIND",
+    "MessageKind",
+    "check_kind",
     "enclosed_type_names",
     "find_class",
     "first_type",
@@ -46,19 +49,37 @@ _brackets = re.compile(r"([\[\]])").split
 _names = re.compile(r"[^\[\],]+")
 _NAME = "__rowpost_type__"
 _TIME = "__rowpost_time_to_be_received__"
+#: the attribute of a class that has a kind, or derives from one that has it
+KIND = "__rowpost_kind__"
+MessageKind = Literal["message", "command", "event"]
+#: why a message of a kind has no such intent, and what to do
+_NOT_FOR = {
+    ("command", "Publish"): "published: it is a command, which has one receiver. Send it with send(…)",
+    ("command", "Reply"): "a reply: it is a command, which goes to the endpoint that handles it. Send it with send(…)",
+    ("command", "Subscribe"): "subscribed to: it is a command, which is sent to one endpoint. Omit subscribe=True",
+    ("event", "Send"): "sent: it is an event, which goes to its subscribers. Publish it with publish(…)",
+    ("event", "Reply"): "a reply: it is an event, which goes to its subscribers. Publish it with publish(…)",
+}
 _OWN_MODULES = ("builtins", "__main__")
 _classes: dict[str, type] = {}
 #: what `enclosed_type_names` found, for each message that is sent
 _enclosed: dict[type, str] = {}
 
 
-def message_type(name: str, *, time_to_be_received: timedelta | None = None) -> Callable[[T], T]:
+def message_type(
+    name: str, *, kind: MessageKind | None = None, time_to_be_received: timedelta | None = None
+) -> Callable[[T], T]:
     """Name a class on the wire, for sending and for receiving.
 
     Args:
         name: the full name of the type.
+        kind: a "command" can only be sent, an "event" only be published, and neither can be a reply. Everything can be
+            done with a "message". None takes that of the class that this one derives from, else "message".
         time_to_be_received: its messages expire after this time, unless a send names another. None takes that of the
             class that this one derives from, as NServiceBus does.
+
+    Raises:
+        SettingsError: there is no such kind.
 
     >>> @message_type("Shop.Messages.OrderPlaced")
     ... class OrderPlaced: ...
@@ -66,8 +87,16 @@ def message_type(name: str, *, time_to_be_received: timedelta | None = None) -> 
     'Shop.Messages.OrderPlaced'
     """
 
+    if kind not in (None, *get_args(MessageKind)):
+        raise SettingsError(
+            f"The message type {name!r} cannot have the kind {kind!r}: there is no such kind. Use one of: "
+            f"{', '.join(get_args(MessageKind))}."
+        )
+
     def decorate(cls: T) -> T:
         setattr(cls, _NAME, name)
+        if kind is not None:
+            setattr(cls, KIND, kind)
         if time_to_be_received is not None:
             setattr(cls, _TIME, time_to_be_received)
         _classes[type_key(name)] = cls
@@ -90,6 +119,17 @@ def type_name(cls: type) -> str:
 def time_to_be_received_of(cls: type) -> timedelta | None:
     """Return the time after which messages of a class expire; None if they do not."""
     return getattr(cls, _TIME, None)
+
+
+def check_kind(cls: type, intent: str, error: type[Exception] = InvalidMessage) -> None:
+    """Check that messages of a class may have an intent: "Send", "Publish", "Reply" or "Subscribe".
+
+    Raises:
+        error: its kind excludes that.
+    """
+    reason = _NOT_FOR.get((getattr(cls, KIND, ""), intent))
+    if reason is not None:
+        raise error(f"The message type {type_name(cls)} cannot be {reason}.")
 
 
 def type_names(cls: type) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from rowpost.errors import InvalidMessage, MessageNotDeserialized
+from rowpost.errors import InvalidMessage, MessageNotDeserialized, UnexpectedReply
 from rowpost.wire.headers import CONTROL_MESSAGE, RETURN_CODE
 
-__all__ = ["as_return_code", "read_return_code"]
+__all__ = ["as_expected", "as_return_code", "read_return_code"]
 
 #: the numbers of .NET's long, the largest type that NServiceBus.Callbacks reads
 _RANGE = range(-(2**63), 2**63)
@@ -38,6 +38,15 @@ def as_return_code(reply: Any, headers: Mapping[str, str | None] | None) -> tupl
             "a number, with an enum whose values are such numbers, or with a message."
         )
     return b"", {**(headers or {}), RETURN_CODE: str(int(number)), CONTROL_MESSAGE: "True"}
+
+
+def as_expected(code: int, expected: type | None) -> Any:
+    """Return the number of a reply, or its member of an expected enum. Raises UnexpectedReply: it is none of these."""
+    if expected is None or issubclass(int, expected):
+        return code
+    if issubclass(expected, Enum) and code in (each.value for each in expected):
+        return expected(code)
+    raise UnexpectedReply(f"The request expects a reply of {expected.__qualname__}, and got the number {code}.")
 
 
 def read_return_code(headers: Mapping[str, str | None]) -> int | None:

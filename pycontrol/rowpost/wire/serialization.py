@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from rowpost.errors import MessageNotDeserialized
+from rowpost.errors import MessageNotDeserialized, SettingsError
 from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.message_types import without_assembly
 
@@ -24,9 +24,12 @@ class Serializer(Protocol):
 
 
 class Serializers:
-    """Serializers by content type; the first is the default, for messages that name none."""
+    """Serializers by content type; the first is the default. Raises SettingsError if one has no content type."""
 
     def __init__(self, *serializers: Serializer) -> None:
+        for each in serializers:
+            if not each.content_type:
+                raise SettingsError(f"The serializer {type(each).__name__} has no content_type. Give it one.")
         self.default = serializers[0] if serializers else JsonSerializer()
         self._by_type = {s.content_type: s for s in (serializers or (self.default,))}
 

@@ -283,6 +283,21 @@ def test_plan_prints_one_script_offline_and_the_difference_online(rowpost: Progr
     assert "Complaints" in pending.out
 
 
+def test_plan_to_be_read_is_shorter_than_the_script_and_has_its_hash(rowpost: Program, tmp_path: Path):
+    script = rowpost("plan", "--sql", "--json").json
+    read = rowpost("plan", "--sql", "--review", "--json").json
+    written = rowpost("plan", "--review", "-o", tmp_path / "read.sql")
+    sales = rowpost("plan", "--sql", "--review", "--queue", "Sales")
+    refused = rowpost("plan", "--review")
+
+    assert read["hash"] == script["hash"]
+    assert len(read["review"]) < len(script["script"])
+    assert (written.code, (tmp_path / "read.sql").read_text()) == (0, read["review"])
+    assert "send_message:Sales" in sales.out
+    assert "send_message:error" not in sales.out
+    assert (refused.code, "plan --sql" in refused.err) == (2, True)
+
+
 def test_apply_says_what_it_did_and_a_second_one_does_nothing(rowpost: Program):
     again = rowpost("apply", "--json")
 

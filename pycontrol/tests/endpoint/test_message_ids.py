@@ -1,4 +1,4 @@
-"""One message id that is used twice in one block: the same message is stored once, another one is refused at the call."""
+"""One message id that is used twice in one block: the last one is stored, and another message is refused at the call."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -7,6 +7,8 @@ import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import InvalidMessage
+from rowpost.pipeline.batch_size import BatchSize
+from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.transport.queue import Queue
@@ -14,6 +16,7 @@ from rowpost.wire.address import parse_address
 from rowpost.wire.message_types import message_type
 from rowpost.wire.outgoing import AddressedMessage
 from tests.support.crashing import TYPE, Order
+from tests.support.schema import named
 
 HEADERS = {"NServiceBus.EnclosedMessageTypes": TYPE}
 HOUR = timedelta(hours=1)
@@ -44,6 +47,16 @@ def to_billing(bus, number, **options):
     bus.send(Order(number), **{"to": "Billing", "message_id": "m1", **options})
 
 
+def shipped_to(bus, to, number=1, **options):
+    bus.send(OrderShipped(number), to=to, message_id="e1", **options)
+
+
+def delays(sql):
+    """Return how long the delayed messages of Sales wait."""
+    now = sql.utc_now().replace(tzinfo=None)
+    return [due.replace(tzinfo=None) - now for (due,) in sql.run(f"SELECT Due FROM {sql.table('Sales.Delayed')}")]
+
+
 def spelt(database):
     return database.canonical(parse_address("Billing"))
 
@@ -55,8 +68,7 @@ TWICE = {
     "type": lambda bus: bus.send(
         b'{"Number":1}', to="Billing", message_id="m1", headers={"NServiceBus.EnclosedMessageTypes": "Shop.Other"}
     ),
-    "delay": lambda bus: to_billing(bus, 1, delay=HOUR),
-    "time to be received": lambda bus: to_billing(bus, 1, time_to_be_received=HOUR),
+    "body of a delayed one": lambda bus: to_billing(bus, 2, delay=HOUR),
 }
 
 
@@ -72,15 +84,113 @@ def test_another_message_under_the_same_id_is_refused_at_the_call(sales, databas
 
 
 @pytest.mark.promise("duplicates-in-batch-collapse")
-def test_the_same_delayed_message_twice_is_stored_once(sales, database, sql):
+def test_of_a_delayed_message_that_is_sent_several_times_the_last_one_is_stored(sales, database, sql):
     due = datetime.now(UTC) + HOUR
     with sales.open(database) as bus:
-        for delay in (HOUR, HOUR, due):
+        for delay in (HOUR, 2 * HOUR, due):
             to_billing(bus, 1, to="Sales", delay=delay)
-        with pytest.raises(InvalidMessage, match="delay"):
-            to_billing(bus, 1, to="Sales", delay=2 * HOUR)
 
-    assert sql.value(f"SELECT COUNT(*) FROM {sql.table('Sales.Delayed')}") == 1
+    (left,) = delays(sql)
+    assert left < 1.5 * HOUR
+
+
+@pytest.mark.promise("duplicates-in-batch-collapse")
+@pytest.mark.parametrize(
+    ("first", "last", "stored"),
+    [({"delay": HOUR}, {}, (1, 0)), ({}, {"delay": HOUR}, (0, 1)), ({"time_to_be_received": HOUR}, {}, (1, 0))],
+    ids=["delayed, then at once", "at once, then delayed", "expiring, then not"],
+)
+def test_of_a_delayed_and_an_immediate_message_of_one_id_the_last_is_stored(
+    sales, database, queue, sql, first, last, stored
+):
+    with sales.open(database) as bus:
+        for options in (first, last):
+            to_billing(bus, 1, to="Sales", **options)
+
+    found = queue.browse()
+    assert (len(found), len(delays(sql))) == stored
+    assert [each.expires for each in found] == [None] * len(found)
+
+
+@pytest.mark.promise("duplicates-in-batch-collapse")
+def test_the_last_message_of_an_id_is_stored_in_the_place_of_the_first_one(sales, database):
+    with sales.open(database) as bus:
+        to_billing(bus, 1, headers={"Shop.Try": "1"})
+        to_billing(bus, 2, message_id="m2")
+        to_billing(bus, 1, headers={"Shop.Try": "2"})
+
+    first, second = Queue("Billing", database).browse()
+    assert (first.message_id, first.headers["Shop.Try"], second.message_id) == ("m1", "2", "m2")
+
+
+SENDS_TOO = {
+    "sent after it": (lambda bus: bus.publish(OrderShipped(1), message_id="e1"), lambda bus: shipped_to(bus, "Billing")),
+    "sent before it": (lambda bus: shipped_to(bus, "Billing"), lambda bus: bus.publish(OrderShipped(1), message_id="e1")),
+    "by another spelling": (
+        lambda bus: bus.publish(OrderShipped(1), message_id="e1"), lambda bus: shipped_to(bus, spelt(bus.database))
+    ),
+    "delayed": (
+        lambda bus: shipped_to(bus, "Billing", delay=HOUR), lambda bus: bus.publish(OrderShipped(1), message_id="e1")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.promise("duplicates-in-batch-collapse")
+@pytest.mark.parametrize("acts", SENDS_TOO)
+def test_an_event_that_is_sent_to_its_subscriber_too_is_stored_there_once(sales, database, queue, subscribed, acts):
+    with sales.open(database) as bus:
+        for act in SENDS_TOO[acts]:
+            act(bus)
+        shipped_to(bus, "Sales")
+
+    (row,) = Queue("Billing", database).browse()
+    assert (row.message_id, row.headers["NServiceBus.MessageIntent"]) == ("e1", "Publish")
+    assert [each.headers["NServiceBus.MessageIntent"] for each in queue.browse()] == ["Send"]
+
+
+@pytest.mark.promise("duplicates-in-batch-collapse")
+@pytest.mark.parametrize("first", ["event", "message"])
+def test_an_event_and_another_message_of_its_id_are_refused_at_the_call_whoever_subscribes(sales, database, first):
+    acts = [
+        lambda bus: bus.publish(OrderShipped(1), message_id="e1"),
+        lambda bus: shipped_to(bus, "Billing", number=2),
+    ]
+    one, other = acts if first == "event" else reversed(acts)
+    with sales.open(database) as bus:
+        one(bus)
+        with pytest.raises(InvalidMessage, match=r"'e1' are sent .*, and they differ in their body"):
+            other(bus)
+
+        assert len(bus.outgoing) == 1
+
+
+@pytest.mark.parametrize("registered", [True, False], ids=["registered", "unregistered"])
+def test_in_a_handler_an_event_that_is_sent_too_commits_with_its_message_and_once(
+    sales, database, queue, subscribed, make_queue, sql, registered
+):
+    name = make_queue().name
+    if not registered:
+        like, name = name, named(f"{parse_address(name).table}Unregistered")
+        sql.make_table_like(like, name)
+    topic = {"endpoint": "Other", "topic": "Shop.Messages.OrderShipped"}
+    database.call_atomically("subscribe", **topic, queue_address=name)
+
+    @sales.handles(TYPE, Order)
+    def handle(order, context):
+        context.publish(OrderShipped(1), message_id="e1")
+        shipped_to(context, "Billing")
+        shipped_to(context, name)
+
+    queue.send(b'{"Number":1}', HEADERS)
+    queue.send(b'{"Number":1}', HEADERS)
+    batches = Batches(Pipeline(database, "Sales", sales), BatchSize(2, None, now=2))
+    outcomes = batches.process()
+    database.call_atomically("unsubscribe", **topic)
+
+    counts = [sql.value(f"SELECT COUNT(*) FROM {sql.table(each)}") for each in (name, "Billing")]
+    if not registered:
+        sql.run(f"DROP TABLE {sql.table(name)}")
+    assert ([each.kind for each in outcomes], counts, queue.peek()) == ([Kind.HANDLED] * 2, [2, 2], 0)
 
 
 def test_the_id_that_a_send_has_returned_is_known_too(sales, database):
@@ -104,6 +214,11 @@ def test_an_event_is_published_once_and_another_one_under_its_id_is_refused(sale
 def test_a_handler_hears_of_it_whatever_it_sends_by(sales, queue, database):
     heard = []
 
+    @sales.handles("Shop.Messages.Before", Order)
+    def before(order, context):
+        context.reply(Order(1), headers={"NServiceBus.MessageId": "m1"})
+        context.forward_current_message_to("Billing")
+
     @sales.handles(TYPE, Order)
     def handle(order, context):
         for again in (
@@ -114,11 +229,6 @@ def test_a_handler_hears_of_it_whatever_it_sends_by(sales, queue, database):
                 again()
             heard.append(str(refused.value))
 
-    @sales.handles("Shop.Messages.Before", Order)
-    def before(order, context):
-        context.reply(Order(1), headers={"NServiceBus.MessageId": "m1"})
-        context.forward_current_message_to("Billing")
-
     types = {"NServiceBus.EnclosedMessageTypes": f"Shop.Messages.Before;{TYPE}"}
     queue.send(b'{"Number":1}', {**types, "NServiceBus.ReplyToAddress": "Billing", "NServiceBus.MessageId": "in"})
     outcome = Pipeline(database, "Sales", sales).process_one()
@@ -126,13 +236,15 @@ def test_a_handler_hears_of_it_whatever_it_sends_by(sales, queue, database):
     assert (outcome.kind, ["'m1'" in heard[0], "'in'" in heard[1]]) == (Kind.HANDLED, [True, True])
 
 
-def test_what_no_call_has_seen_fails_its_message_and_nothing_is_dropped(sales, queue, open_database):
+@pytest.mark.parametrize("where", [{"destination": "Billing"}, {"topics": ("Shop.Messages.OrderShipped",)}])
+def test_what_no_call_has_seen_fails_its_message_and_nothing_is_dropped(sales, queue, open_database, subscribed, where):
     database = open_database()
 
     @sales.handles(TYPE, Order)
     def handle(order, context):
         context.outgoing += [
-            AddressedMessage({"NServiceBus.MessageId": "m1"}, body, "Billing") for body in (b"1", b"2")
+            AddressedMessage({"NServiceBus.MessageId": "m1"}, b"1", **where),
+            AddressedMessage({"NServiceBus.MessageId": "m1"}, b"2", "Billing"),
         ]
 
     queue.send(b'{"Number":1}', HEADERS)

@@ -8,6 +8,8 @@ import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import InvalidDelay, InvalidMessage, InvalidQueueName
+from rowpost.sagas import Saga, handles, starts
+from rowpost.testing import SagaTest
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
@@ -20,6 +22,13 @@ from tests.support.schema import named
 @dataclass
 class Go:
     """A command."""
+
+    number: int = 1
+
+
+@dataclass
+class Waiting:
+    number: int
 
 
 @message_type("Shop.Quote", time_to_be_received=timedelta(minutes=1))
@@ -216,13 +225,29 @@ def test_a_command_expires_as_its_class_or_its_sender_says(bus, only, message, g
     )
 
 
-def test_a_delayed_command_of_such_a_class_does_not_expire(bus, database, only):
+@pytest.mark.promise("delay-excludes-expiry")
+@pytest.mark.parametrize("cls", [Quote, BetterQuote])
+@pytest.mark.parametrize("delay", [timedelta(0), timedelta(days=1), datetime.now(UTC)], ids=["zero", "day", "moment"])
+def test_a_command_of_such_a_class_cannot_be_delayed_and_the_error_names_the_type_and_both_options(bus, cls, delay):
+    refused = r"A Shop\.\w*Quote cannot have both delay and time_to_be_received=.*@message_type"
     with bus() as sales:
-        sales.send(Quote(), "Billing", delay=timedelta(0))
+        with pytest.raises(InvalidMessage, match=refused):
+            sales.send(cls(), "Billing", delay=delay)
 
-    move_due(database, "Billing")
+        assert sales.outgoing == []
 
-    assert seconds_left(only()) is None
+
+def test_a_timeout_of_such_a_class_cannot_be_requested():
+    class Waits(Saga[Waiting], correlate={Go: "number"}):
+        @starts(Go)
+        def go(self, message, context):
+            context.request_timeout(timedelta(hours=1), Quote())
+
+        @handles(Quote)
+        def late(self, message, context): ...
+
+    with SagaTest(Waits) as saga, pytest.raises(InvalidMessage, match=r"Shop\.Quote cannot have both delay"):
+        saga.handle(Go())
 
 
 @pytest.mark.parametrize("registered", [True, False])

@@ -991,3 +991,21 @@ def test_many_messages_use_one_business_connection_and_are_settled_along_the_way
     assert Counter(kinds) == {Kind.HANDLED: 50}
     assert (ledger(business), sent(database), left_behind(business)) == (list(range(50)), list(range(50)), [])
     assert (len(connections), sql.run("SELECT message_id FROM rowpost.dispatch")) == (1, [])
+
+
+def test_a_handler_that_stops_the_others_is_handled_once_and_what_it_sent_is_sent(
+    business, business_url, open_database, order
+):
+    database, seen = open_database(), []
+    endpoint = endpoint_of("Sales", business_url, then=lambda context: context.stop_handlers())
+    endpoint.handles_everything(lambda message, context: seen.append(message))
+    order(1)
+    order(1)
+
+    pipeline = pipeline_of(database, endpoint)
+    kinds = handle_all(pipeline)
+    pipeline.close()
+
+    assert (kinds, seen) == ([Kind.HANDLED, Kind.HANDLED], [])
+    assert business.value("SELECT COUNT(*) FROM business") == 1
+    assert Queue("Billing", open_database()).peek() == 1

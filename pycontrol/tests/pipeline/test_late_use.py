@@ -80,6 +80,7 @@ USES = {
     "reply": lambda context: context.reply(Order(99)),
     "forward": lambda context: context.forward_current_message_to("Billing"),
     "discard": lambda context: context.discard("late"),
+    "stop_handlers": lambda context: context.stop_handlers(),
     "send_local": lambda context: context.send_local(Order(99)),
     "connection": lambda context: context.connection,
     "database": lambda context: context.database,

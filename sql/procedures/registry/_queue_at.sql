@@ -4,9 +4,9 @@ GO
 CREATE OR ALTER FUNCTION rowpost._queue_at(@address nvarchar(400)) RETURNS nvarchar(128)
 AS
 /*
-Returns the key of the registered queue that an address means, as tables of subscriptions spell it: the queue's name, or table@[schema],
-also with @[catalog]; NULL if no queue is registered there.
-Both reads are seeks, so that without READ_COMMITTED_SNAPSHOT they wait for no entry but the queue's own.
+Returns the key of the registered queue that an address in a table of subscriptions means, or nothing.
+The address is the queue's name, or table@[schema], also with @[catalog]. Both reads are seeks, so that without
+READ_COMMITTED_SNAPSHOT they wait for no entry but the queue's own.
 Atomicity: reads only.
 Locking:   none that lasts.
 */

@@ -30,6 +30,7 @@ from rowpost.endpoint.hosting import (
     check_sagas,
     needed_queues,
     subscribe_all,
+    with_instances,
     with_needs,
     with_sagas,
 )
@@ -71,12 +72,15 @@ def work(
         CommandInterrupted: Ctrl-C was pressed.
     """
     import_from_current_folder()
-    settings = load(session)
+    settings = with_instances(load(session))
     if install:
         _install(session, settings)
     queued: SimpleQueue[Event] = SimpleQueue()
     supervisor = Supervisor(
-        settings, on_event=queued.put, load=lambda: load(Session(session.environment, session.as_json))
+        settings,
+        on_event=queued.put,
+        # the supervisor imports no module that is new: it would have to live with it
+        load=lambda: with_instances(load(Session(session.environment, session.as_json)), imported=True),
     )
     _prepare(session, settings)
     as_json, live = _as_json(session), not plain and session.out.is_terminal and not session.out.is_dumb_terminal

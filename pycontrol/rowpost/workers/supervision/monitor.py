@@ -304,7 +304,7 @@ class QueueMonitor:
             address=database.canonical(address),
             recoverability=Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase),
             error_queue=policy.error_queue,
-            host=Host.here(crash.queue, self._settings.host_of(crash.queue)),
+            host=Host.of_queue(crash.queue, self._settings),
         )
         return [
             Answer(

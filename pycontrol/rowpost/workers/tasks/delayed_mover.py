@@ -24,7 +24,7 @@ def make_delayed_mover(settings: Settings, emit: events.Emit) -> Work:
     supervisor, directory = settings.supervisor, Directory()
 
     def move(database: Connection, queue: str) -> float:
-        host = Host.here(queue, settings.host_of(queue))
+        host = Host.of_queue(queue, settings)
         done = move_due(database, queue, error_queue=supervisor.error_queue, directory=directory, host=host)
         if done.moved or done.forwarded or done.failed:
             emit(events.DelayedMoved(queue=queue, count=done.moved, forwarded=done.forwarded, failed=done.failed))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rowpost.database.connection import Connection
@@ -102,10 +102,11 @@ def _none() -> _Values:
 
 
 class MetricsReports:
-    """What the supervisor has to report about its endpoints."""
+    """What the supervisor has to report about its endpoints: the names of the endpoints are those of `queues`."""
 
-    def __init__(self, where: ServiceControlSettings, monitoring: str, queues: Iterable[str]) -> None:
+    def __init__(self, where: ServiceControlSettings, monitoring: str, queues: dict[str, str]) -> None:
         self._interval, self._monitoring, self._instance = where.metrics_interval, monitoring, where.instance
+        self._names, self._main = queues, {name: queue for queue, name in reversed(queues.items())}
         self._waiting = {queue: _Waiting() for queue in queues}
         self._metadata_at = dict.fromkeys(self._waiting, float("-inf"))
         self._directory = Directory()
@@ -116,7 +117,8 @@ class MetricsReports:
         where = settings.service_control
         if where is None or where.monitoring is None:
             return None
-        return cls(where, where.monitoring, [queue.name for queue in settings.queues if queue.worker is not None])
+        names = {each.name: settings.endpoint_name(each.name) for each in settings.queues if each.worker is not None}
+        return cls(where, where.monitoring, names)
 
     @property
     def queues(self) -> list[str]:
@@ -134,7 +136,7 @@ class MetricsReports:
         """
         waiting, now = self._waiting[queue], time.monotonic()
         taken = waiting.take()
-        host = Host.here(parse_address(queue).table)
+        host = Host.here(self._names[queue])
         source = Source(host.endpoint, host.machine, host.id, self._instance)
         outgoing = list(self._metadata(database, queue, source, now))
         outgoing += self._values(taken, source, waiting.types)
@@ -152,7 +154,7 @@ class MetricsReports:
         return self._waiting[queue].take_dropped()
 
     def _metadata(self, database: Connection, queue: str, source: Source, now: float) -> Iterator[AddressedMessage]:
-        if now >= self._metadata_at[queue]:
+        if self._main[source.endpoint] == queue and now >= self._metadata_at[queue]:
             yield metadata_report(source, database.canonical(parse_address(queue)), queue=self._monitoring)
 
     def _values(self, taken: _Values, source: Source, types: dict[int, str]) -> Iterator[AddressedMessage]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, ParticipantFailed, PermissionDenied, RowpostError
 from rowpost.outbox.cleanup import clean, clean_dispatches, send_left_behind
 from rowpost.outbox.declaration import named, open_business
+from rowpost.recoverability.policy import Host
 from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
@@ -36,7 +38,7 @@ class OutboxCleaner:
         self._outboxes = {each.name: each for each in settings.outboxes}
         self._queues = {queue.name for queue in settings.queues if queue.kind != "external"}
         self._error_queue, self._emit = settings.supervisor.error_queue, emit
-        self._host_of = settings.host_of
+        self._host_of = partial(Host.of_queue, settings=settings)
         self._open: dict[str, Connection] = {}
         self._elections = {name: Election("outbox") for name in self._outboxes}
         #: the messages that could not be sent in the last round, by outbox; each has had its event

@@ -52,7 +52,7 @@ class _Reports:
 
     def host(self, queue: str) -> tuple[Host, UUID]:
         """Return the host of a queue's endpoint, and its id."""
-        host = Host.here(parse_address(queue).table, self._settings.host_of(queue))
+        host = Host.of_queue(queue, self._settings)
         return host, UUID(host.id)
 
     def send(self, database: Connection, queue: str, *messages: Any, interval: timedelta | None) -> None:
@@ -122,9 +122,9 @@ def make_heartbeats(
     """Return the task that sends the heartbeats of the endpoints that this supervisor runs."""
     where = settings.service_control
     names = (
-        [queue.name for queue in settings.queues if queue.worker is not None]
+        {settings.endpoint_name(queue.name): queue.name for queue in reversed(settings.queues) if queue.worker}.values()
         if where is not None and where.heartbeat > 0
-        else []
+        else ()
     )
     action = _Heartbeats(settings, where or ServiceControlSettings(""))
     return PeriodicTask(
@@ -199,4 +199,7 @@ def _declared(settings: Settings) -> list[tuple[str, CustomCheck]]:
 
     A handler that cannot be imported is reported by its own worker.
     """
-    return [(queue.name, check) for queue, endpoint in endpoints_of(settings) for check in endpoint.checks]
+    queues = {
+        endpoint: queue.name for queue, endpoint in reversed([*endpoints_of(settings)])
+    }  # not that of an instance
+    return [(queue, check) for endpoint, queue in queues.items() for check in endpoint.checks]

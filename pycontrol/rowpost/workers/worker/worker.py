@@ -29,11 +29,11 @@ from rowpost.pipeline.batch_size import BatchSize, batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.histograms import TypedStopwatch
 from rowpost.pipeline.measurements import Recorder
-from rowpost.pipeline.modes import OtherDatabases
+from rowpost.pipeline.modes import others_of
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.recoverability.outcome import InterruptedAttempt, Kind, Outcome
-from rowpost.recoverability.policy import Host, in_words
+from rowpost.recoverability.policy import in_words
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
 from rowpost.workers.protocol import (
@@ -281,10 +281,8 @@ class Worker:
             assignment.queue,
             self._endpoint,
             reconnect=self._connect,
-            others=OtherDatabases(
-                dict(assignment.settings.participants), {each.name: each.url for each in assignment.settings.outboxes}
-            ),
-            host=Host.here(assignment.queue, assignment.settings.host_of(assignment.queue)),
+            others=others_of(assignment.settings),
+            host=self._endpoint.host,
             exclusive=assignment.exclusive,
             observers=[each for each in observers if each is not None],
         )

@@ -20,7 +20,7 @@ Order:     by queue.
 DECLARE
     v_topic text;
     v_addresses text[] := '{}';
-    v_queue record;
+    v_queue_key text;
     v_queue_keys text[] := '{}';
 BEGIN
     -- one at a time: of an array of topics, the planner expects so many subscribers that it reads all subscriptions
@@ -33,16 +33,13 @@ BEGIN
     END IF;
 
     FOR queue_address IN SELECT DISTINCT a.queue_address FROM unnest(v_addresses) AS a (queue_address) ORDER BY 1 LOOP
-        SELECT q.queue_key, to_regclass(format('%I.%I', q.schema_name, q.table_name)) IS NOT NULL AS has_table INTO v_queue
-        FROM rowpost.queue AS q
-        WHERE q.quoted_address = queue_address OR q.bracketed_address = queue_address OR q.queue_name = queue_address;
-
-        CONTINUE WHEN v_queue.queue_key = ANY (v_queue_keys); -- another spelling of its name is subscribed too
-        v_queue_keys := v_queue_keys || v_queue.queue_key;
-        stored := coalesce(v_queue.has_table, false);
+        v_queue_key := rowpost._queue_at(queue_address);
+        CONTINUE WHEN v_queue_key = ANY (v_queue_keys); -- another spelling of its name is subscribed too
+        v_queue_keys := v_queue_keys || v_queue_key;
+        stored := rowpost._has_table(v_queue_key);
 
         IF stored THEN
-            EXECUTE format('SELECT rowpost.%I($1, $2, p_time_to_be_received_ms => $3)', 'send_message:' || v_queue.queue_key)
+            EXECUTE format('SELECT rowpost.%I($1, $2, p_time_to_be_received_ms => $3)', 'send_message:' || v_queue_key)
             USING p_headers, p_body, p_time_to_be_received_ms;
         END IF;
 

@@ -4,16 +4,17 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Returns the key of the registered queue that an address means, as tables of subscriptions spell it: the queue's name, table@[schema]
-or "schema"."table"; null if no queue is registered there.
+Returns the key of the registered queue that an address in a table of subscriptions means, or nothing.
+The address is the queue's name, table@[schema] or "schema"."table".
 Atomicity: reads only.
 Locking:   none that lasts.
 */
 BEGIN
-    RETURN (
-        SELECT q.queue_key
-        FROM rowpost.queue AS q
-        WHERE q.quoted_address = p_address OR q.bracketed_address = p_address OR q.queue_name = p_address
+    -- one after the other: for an OR, the planner reads the whole registry
+    RETURN coalesce(
+        (SELECT q.queue_key FROM rowpost.queue AS q WHERE q.quoted_address = p_address),
+        (SELECT q.queue_key FROM rowpost.queue AS q WHERE q.bracketed_address = p_address),
+        (SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name = p_address)
     );
 END
 $rowpost$;
