@@ -8,6 +8,11 @@ GO
 -- check_queue, list_queues, list_scripts and list_unmanaged_objects would find nothing.
 GRANT VIEW DEFINITION ON SCHEMA::rowpost TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GO
+-- For the procedures that run as this user: to see each queue's table, to read its counters and sizes, and to find out
+-- whether a table of rowpost has rows.
+GRANT VIEW DEFINITION, VIEW DATABASE STATE TO rowpost_internal;
+GRANT SELECT ON SCHEMA::rowpost TO rowpost_internal;
+GO
 -- Rendered from the roles in contract.yml. The dispatchers send_message and receive_messages run as the caller, so that
 -- they give access to no queue whose own procedures refuse the caller. publish_message stores an event in the queue of
 -- every subscriber: to subscribe is to agree to that.

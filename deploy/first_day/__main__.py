@@ -17,6 +17,7 @@ from deploy.first_day import locks, plans, programs, server
 from deploy.first_day.report import write
 from deploy.first_day.scratch import NAME, Refused, scratch
 from deploy.first_day.verdicts import Step, Verdict, exit_code, judge
+from deploy.tsqlt.run import CHANGES
 
 __all__ = ["STEPS", "main"]
 
@@ -78,6 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--sha256", metavar="SUM", help="with --tsqlt: the checksum that the file must have")
     parser.add_argument(
+        "--install-framework",
+        action="store_true",
+        help="with --tsqlt: change the server for it, and take that back at the end; without it, the changes are printed",
+    )
+    parser.add_argument(
         "--output", type=Path, metavar="FOLDER", help="a new folder for the report (first-day-DATE-TIME)"
     )
     return parser
@@ -92,6 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"set {SERVER} to an ODBC connection string, with a login that may create databases and logins")
     if bool(options.tsqlt) != bool(options.sha256):
         parser.error("--tsqlt and --sha256 belong together")
+    if options.tsqlt and not options.install_framework:
+        print(CHANGES, end="", file=sys.stderr)
+        return 2
     at = datetime.now(UTC)
     folder = options.output or Path(f"first-day-{at:%Y%m%d-%H%M%S}")
     try:
@@ -99,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         parser.error(f"the folder of the report cannot be created: {error}")
     steps = [step for step in STEPS if step.name in options.only and step.name not in options.skip]
-    tsqlt = ["--tsqlt", options.tsqlt, "--sha256", options.sha256] if options.tsqlt else []
+    tsqlt = ["--tsqlt", options.tsqlt, "--sha256", options.sha256, "--install-framework"] if options.tsqlt else []
     verdicts: list[Verdict] = []
     facts: dict[str, str] = {}
     try:

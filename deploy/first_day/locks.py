@@ -6,6 +6,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -28,13 +29,46 @@ MESSAGES = 4000
 GIVE_UP_SECONDS = 120
 #: modes of locks on a table that leave its rows to others
 INTENT = {"IS", "IU", "IX", "Sch-S"}
-#: the procedures that remove many rows, with the most that one call may remove
-REMOVERS = {
-    "receive_messages": {"count": 500},
-    "purge_queue": {"count": 4000},
-    "purge_expired": {"count": 4000},
-    "move_to_spool": {"owner": "first day", "count": 4000, "take_over": True},
-}
+#: wide rows, of which a page of 8 KB holds one: locks of pages count as those of rows do
+BODY = "CAST(REPLICATE(CAST('x' AS varchar(max)), 5000) AS varbinary(max))"
+MANY = f"FROM (SELECT TOP ({ROWS}) 1 AS one FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b) AS n;"
+STAGED = (
+    "INSERT INTO rowpost.staged_message (job_key, attempt, headers, body, staged_at)"
+    f" SELECT N'first day', N'1', N'', {BODY}, SYSUTCDATETIME() {MANY}"
+)
+SPOOLED = (
+    "INSERT INTO rowpost.spool (queue_key, owned_by, confirmed, taken_at) VALUES (N'{0}', N'first day', 1, SYSUTCDATETIME());"
+    " INSERT INTO rowpost.spooled_message (queue_key, id, recoverable, headers, body, row_version)"
+    f" SELECT N'{{0}}', NEWID(), 1, N'', {BODY}, 1 {MANY}"
+)
+
+
+@dataclass(frozen=True)
+class Remover:
+    """A procedure that removes many rows, with the arguments of a call that removes the most that one may.
+
+    Attributes:
+        table: from which it removes them; empty for the queue.
+        fill: what to run before, in the same transaction; `{0}` is the queue.
+        of_queue: whether it is a procedure of one queue.
+    """
+
+    procedure: str
+    arguments: Mapping[str, object]
+    table: str = ""
+    fill: str = ""
+    of_queue: bool = True
+
+
+REMOVERS = (
+    Remover("receive_messages", {"count": 500}),
+    Remover("purge_queue", {"count": 4000}),
+    Remover("purge_expired", {"count": 4000}),
+    Remover("move_to_spool", {"owner": "first day", "count": 4000, "take_over": True}),
+    Remover("drop_spool", {"owner": "first day", "upto": 2**62}, "spooled_message", SPOOLED),
+    Remover("send_staged", {"job_key": "first day", "attempts": '["1"]'}, "staged_message", STAGED),
+    Remover("drop_staged", {"job_key": "first day"}, "staged_message", STAGED, of_queue=False),
+)
 WAITS = "SELECT COALESCE(SUM(w.waiting_tasks_count), 0) FROM sys.dm_exec_session_wait_stats AS w WHERE w.session_id = @@SPID AND w.wait_type LIKE N'LCK[_]M%';"
 HELD = """
 SELECT l.resource_type, l.request_mode, CASE WHEN l.resource_type = N'OBJECT' THEN l.resource_associated_entity_id END, COUNT(*)
@@ -48,9 +82,9 @@ FROM sys.dm_db_index_operational_stats(DB_ID(), NULL, NULL, NULL) AS s
 INNER JOIN sys.tables AS t ON s.object_id = t.object_id;
 """
 FILL = """
-INSERT INTO dbo.[{0}] (Id, Recoverable, Expires, Headers)
-SELECT TOP ({1}) NEWID(), 1, DATEADD(MINUTE, -1, GETUTCDATE()), N''
-FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b;
+INSERT INTO dbo.[{0}] (Id, Recoverable, Expires, Headers, Body)
+SELECT NEWID(), 1, DATEADD(MINUTE, -1, GETUTCDATE()), N'', {1}
+{2}
 """
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 
@@ -222,12 +256,15 @@ def escalation(place: Place) -> Sequence[str]:
         tables = dict(query(admin, "SELECT t.object_id, t.name FROM sys.tables AS t;"))
         for queue in (CLUSTERED, HEAP):
             _empty(database, queue)
-            query(database, FILL.format(queue, ROWS))
-            for procedure, arguments in REMOVERS.items():
-                before = _promotions(admin)  # here: filling the table may escalate
+            query(database, FILL.format(queue, BODY, MANY))
+            for remover in REMOVERS:
+                procedure, table = remover.procedure, remover.table or queue
                 database.begin()
                 try:
-                    database.call(procedure, queue, **arguments)
+                    if remover.fill:
+                        query(database, remover.fill.format(queue))
+                    before = _promotions(admin)  # here: filling the table may escalate
+                    database.call(procedure, queue if remover.of_queue else None, **remover.arguments)
                     held, after = query(admin, HELD, session), _promotions(admin)
                 finally:
                     database.rollback()
@@ -237,7 +274,7 @@ def escalation(place: Place) -> Sequence[str]:
                 seen.append(
                     f"{procedure} on {queue}: {', '.join(f'{number} {name}' for name, number in sorted(counts.items()))}"
                 )
-                judge_locks(f"{procedure} on {queue}", held, tables, queue, seen)
+                judge_locks(f"{procedure} on {queue}", held, tables, table, seen)
                 if before is not None and after is not None and after > before:
                     raise Failed(
                         f"{procedure} on {queue}: sys.dm_db_index_operational_stats counts {after - before} lock escalations",

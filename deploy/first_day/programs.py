@@ -109,11 +109,19 @@ def _run(place: Place, name: str, command: Sequence[str]) -> str:
         ended = f"it was stopped after {MINUTES} minutes"
     finally:
         if process.poll() is None:  # also if this run is interrupted
-            os.killpg(process.pid, signal.SIGKILL)
+            _kill(process.pid)
             output, _ = process.communicate()
         text = place.secrets.hide(output.decode("utf-8", "replace"))
         (place.folder / f"{name}.log").write_text(text, encoding="utf-8")
     return ended
+
+
+def _kill(process_id: int) -> None:
+    """End a program with the processes that it started."""
+    if sys.platform == "win32":
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(process_id)], check=False)  # noqa: S603, S607 -- Windows' own
+    else:
+        os.killpg(process_id, signal.SIGKILL)
 
 
 def _tests(place: Place, name: str, paths: Sequence[str]) -> Sequence[str]:

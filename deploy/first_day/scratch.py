@@ -172,6 +172,7 @@ def scratch(
                 f"A database or login {name} exists. Nothing was changed. Drop it, or name another one: --database {NAME}_2"
             )
         made: list[str] = []
+        before = _databases(admin)
         try:
             try:
                 _create(admin, place, password, snapshot, made)
@@ -181,6 +182,15 @@ def scratch(
         finally:
             if not keep:
                 _drop(admin, place, made)
+            left = sorted(_databases(admin) - before - {name})
+            if left:
+                print(f"These databases are left over, drop them by hand: {', '.join(left)}")
+
+
+def _databases(admin: Connection) -> set[str]:
+    """Return the databases that the programs of a run make."""
+    names = query(admin, "SELECT d.name FROM sys.databases AS d WHERE d.name LIKE N'rowpost[_]%';")
+    return {str(name) for (name,) in names}
 
 
 def _create(admin: Connection, place: Place, password: str, snapshot: str, made: list[str]) -> None:

@@ -48,12 +48,14 @@ class Rule:
         seeks: (table, index) pairs; each must be read by a seek, and the tables by nothing else. An empty index is any index.
         only: a text of the statement that is judged; empty for all statements that read one of the tables.
         sort: whether a Sort is allowed.
+        may_sort: a text of the statement that may sort although others of the procedure may not; empty for none.
         first: the table that the statement must read first; empty for any.
     """
 
     seeks: tuple[tuple[str, str], ...]
     only: str = ""
     sort: bool = False
+    may_sort: str = ""
     first: str = ""
 
 
@@ -127,7 +129,8 @@ def _of_statement(rule: Rule, statement: Statement) -> Iterator[str]:
         intended = read.lookup or (read.seeks and {(read.table, read.index), (read.table, "")} & set(rule.seeks))
         if read.table in tables and not intended:
             yield str(read)
-    if not rule.sort and "Sort" in statement.operators:
+    allowed = rule.sort or (rule.may_sort and rule.may_sort in statement.text)
+    if not allowed and "Sort" in statement.operators:
         yield "a Sort"
     if "Parallelism" in statement.operators:
         yield "a parallel plan"

@@ -3,11 +3,13 @@
 
     export ROWPOST_TEST_SQLSERVER='Server=...;UID=...;PWD=...'
     python deploy/tsqlt/run.py [--junit report.xml] [CLASS ...]
-    python deploy/tsqlt/run.py --tsqlt tSQLt.zip --sha256 <its checksum>
+    python deploy/tsqlt/run.py --tsqlt tSQLt.zip --sha256 <its checksum>                       # says what it would change
+    python deploy/tsqlt/run.py --tsqlt tSQLt.zip --sha256 <its checksum> --install-framework   # changes it, and takes it back
 
-With --tsqlt the real tSQLt (https://tsqlt.org) is installed from a file or an https:// address, after its checksum was
-compared: the release's .zip, or its tSQLt.class.sql when the server was prepared before. It needs SQL Server with CLR;
-preparing the server needs a sysadmin. Without it shim.sql stands in, which any T-SQL engine can run.
+With --tsqlt and --install-framework the real tSQLt (https://tsqlt.org) is installed from a file or an https:// address,
+after its checksum was compared: the release's .zip, or its tSQLt.class.sql when the server was prepared before. It
+needs SQL Server with CLR; preparing the server needs a sysadmin. Without it shim.sql stands in, which any T-SQL engine
+can run.
 
 The login must be allowed to create databases. rowpost is deployed with one queue, Sample, and one saga, SampleSaga. A test that an engine cannot
 run says so in its first comment (-- Babelfish: why); it is reported as skipped, with the reason.
@@ -24,7 +26,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
@@ -39,7 +41,9 @@ from rowpost.errors import RowpostError
 from rowpost.settings.environment import QueueSettings, SagaSettings, Settings
 
 __all__ = [
+    "CHANGES",
     "Outcome",
+    "ServerState",
     "Test",
     "TestClass",
     "install_shim",
@@ -50,6 +54,7 @@ __all__ = [
     "run_classes",
     "run_test",
     "sample_settings",
+    "taken_back",
 ]
 
 HERE = Path(__file__).resolve().parent
@@ -66,6 +71,40 @@ DOWNLOAD_SECONDS = 60
 make_runner: Callable[[Connection], SqlserverRunner] = SqlserverRunner
 CLASS = re.compile(r"EXEC tSQLt\.NewTestClass @ClassName = N'(\w+)';")
 TEST = re.compile(r"^CREATE OR ALTER PROCEDURE (\w+)\.\[(test [^\]]+)\]\nAS\n(?:-- Babelfish: (.+)\n)?", re.MULTILINE)
+
+
+#: what tSQLt's PrepareServer.sql does beyond the database of the tests
+CHANGES = """Installing tSQLt changes the server, and not only the database of the tests:
+- the server's option `clr enabled` becomes 1: assemblies of all databases may run,
+- master gets the asymmetric key tSQLtAssemblyKey, and the server a login of that name from it,
+- this login gets UNSAFE ASSEMBLY (before SQL Server 2017: EXTERNAL ACCESS ASSEMBLY).
+With --install-framework all of it is done, and what was not there before is taken back at the end. Nothing was changed.
+"""
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the installation of tSQLt changes on a server: the option `clr enabled`, and whether its key and login are there."""
+
+    clr: int
+    key: bool
+    login: bool
+
+
+def taken_back(before: ServerState, after: ServerState) -> list[str]:
+    """Return the statements that bring a server from the state after the installation to the one before."""
+    return [
+        statement
+        for wanted, statement in (
+            (after.login and not before.login, "DROP LOGIN tSQLtAssemblyKey;"),
+            (
+                after.key and not before.key,
+                "EXEC master.sys.sp_executesql N'DROP ASYMMETRIC KEY tSQLtAssemblyKey;';",
+            ),
+            (after.clr != before.clr, f"EXEC sys.sp_configure 'clr enabled', {before.clr}; RECONFIGURE;"),
+        )
+        if wanted
+    ]
 
 
 @dataclass(frozen=True)
@@ -136,7 +175,7 @@ def install_tsqlt(
     if found != sha256.lower():
         raise ValueError(f"{source} has the SHA-256 {found}, not {sha256.lower()}: it is not installed")
     for script in _tsqlt_scripts(source, content):
-        _run_script(database, script)
+        _run_script(database, script, bare=True)  # its #procedures would end with the call of sp_executesql around them
 
 
 def _download(address: str) -> bytes:
@@ -163,10 +202,10 @@ def load(database: Connection, classes: Iterable[TestClass]) -> None:
         _run_script(database, each.text)
 
 
-def _run_script(database: Connection, text: str) -> None:
+def _run_script(database: Connection, text: str, *, bare: bool = False) -> None:
     runner = make_runner(database)
     for batch in split_batches(text.replace("\r\n", "\n"), "sqlserver"):
-        runner.run(batch)
+        runner.run(batch, bare)
 
 
 def run_test(database: Connection, test: Test, *, babelfish: bool) -> Outcome:
@@ -226,6 +265,32 @@ def sample_settings(url: str) -> Settings:
 
 
 @contextmanager
+def _server_as_before(server: str) -> Iterator[None]:
+    """Takes back at the end what the block has changed on the server; says what it could not take back."""
+    with connect_url("sqlserver", server, "rowpost tSQLt") as admin:
+        before = _server_state(admin)
+        try:
+            yield
+        finally:
+            for statement in taken_back(before, _server_state(admin)):
+                try:
+                    _execute(admin, statement)
+                except RowpostError as error:
+                    sys.stderr.write(f"This is left over on the server; run it by hand: {statement} ({error})\n")
+                else:
+                    sys.stdout.write(f"Taken back: {statement}\n")
+
+
+def _server_state(admin: Connection) -> ServerState:
+    statement = (
+        "SELECT CAST(c.value AS int), (SELECT COUNT(*) FROM master.sys.asymmetric_keys AS k WHERE k.name = N'tSQLtAssemblyKey'),"
+        " SUSER_ID(N'tSQLtAssemblyKey') FROM sys.configurations AS c WHERE c.name = N'clr enabled';"
+    )
+    ((clr, keys, login),) = _execute(admin, statement)
+    return ServerState(clr, keys > 0, login is not None)
+
+
+@contextmanager
 def _scratch_database(server: str) -> Iterator[str]:
     """Makes a database with rowpost and the sample queue; yields its connection string."""
     name = f"rowpost_tsqlt_{os.getpid()}"
@@ -266,18 +331,25 @@ def run_classes(url: str, classes: Iterable[TestClass]) -> Iterator[Outcome]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when every test that ran succeeded, 1 when one did not."""
+    """0 when every test that ran succeeded, 1 when one did not, 2 when tSQLt is not installed without --install-framework."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("classes", nargs="*", help="run these classes only")
     parser.add_argument("--tsqlt", metavar="FILE|URL", help="install the real tSQLt from this file or https:// address")
     parser.add_argument("--sha256", default="", help="the checksum that the file must have")
+    parser.add_argument(
+        "--install-framework", action="store_true", help="with --tsqlt: change the server, and take it back at the end"
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
     options = parser.parse_args(arguments)
     server = os.environ.get(SERVER)
     if not server:
         parser.error(f"set {SERVER} to an ODBC connection string; a driver is found when it names none")
+    if options.tsqlt and not options.install_framework:
+        sys.stdout.write(CHANGES)
+        return 2
     classes = [each for each in read_classes() if not options.classes or each.name in options.classes]
-    with _scratch_database(server) as url:
+    kept = _server_as_before(server) if options.tsqlt else nullcontext()
+    with kept, _scratch_database(server) as url:
         with connect_url("sqlserver", url, "rowpost tSQLt") as database:
             if options.tsqlt:
                 install_tsqlt(database, options.tsqlt, options.sha256)

@@ -21,9 +21,11 @@ from rowpost.outbox.declaration import Outbox as Outbox
 from rowpost.recoverability.policy import Recoverability as Recoverability
 from rowpost.sagas.conflicts import ConflictPolicy as ConflictPolicy
 from rowpost.sagas.context import SagaContext as SagaContext
+from rowpost.sagas.correlation import Header as Header
 from rowpost.sagas.declaration import Saga as Saga
 from rowpost.sagas.declaration import handles as handles
 from rowpost.sagas.declaration import starts as starts
+from rowpost.sagas.declaration import timeout as timeout
 from rowpost.sagas.scatter_gather import ScatterGather as ScatterGather
 from rowpost.settings.environment import Settings as Settings
 from rowpost.settings.environment import load_settings as load_settings

@@ -1,5 +1,6 @@
 -- Messages that a stream has moved from a queue and has not stored durably yet. `number` is the stream's offset.
-IF OBJECT_ID(N'rowpost.spooled_message', N'U') IS NULL
+IF OBJECT_ID(N'rowpost.spooled_message', N'U') IS NULL -- noqa: PRS
+BEGIN
     CREATE TABLE rowpost.spooled_message
     (
         queue_key nvarchar(128) NOT NULL,
@@ -14,4 +15,8 @@ IF OBJECT_ID(N'rowpost.spooled_message', N'U') IS NULL
         row_version bigint NOT NULL,
         CONSTRAINT spooled_message_key PRIMARY KEY CLUSTERED (queue_key, number)
     );
+
+    -- Otherwise a statement that changes many rows would lock the table, and others would wait.
+    ALTER TABLE rowpost.spooled_message SET (LOCK_ESCALATION = DISABLE);
+END;
 GO

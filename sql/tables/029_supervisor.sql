@@ -1,5 +1,6 @@
 -- The supervisors of all hosts, with their workers as they last reported them.
-IF OBJECT_ID(N'rowpost.supervisor', N'U') IS NULL
+IF OBJECT_ID(N'rowpost.supervisor', N'U') IS NULL -- noqa: PRS
+BEGIN
     CREATE TABLE rowpost.supervisor
     (
         supervisor_id uniqueidentifier NOT NULL,
@@ -14,4 +15,8 @@ IF OBJECT_ID(N'rowpost.supervisor', N'U') IS NULL
         workers nvarchar(max) NOT NULL,
         CONSTRAINT supervisor_key PRIMARY KEY CLUSTERED (supervisor_id)
     );
+
+    -- Otherwise a statement that changes many rows would lock the table, and others would wait.
+    ALTER TABLE rowpost.supervisor SET (LOCK_ESCALATION = DISABLE);
+END;
 GO

@@ -7,3 +7,7 @@ IF OBJECT_ID(N'rowpost.supervised_queue', N'U') IS NULL
         CONSTRAINT supervised_queue_key PRIMARY KEY CLUSTERED (queue_key, supervisor_id)
     );
 GO
+-- A supervisor's own rows, which each of its reports reads.
+IF INDEXPROPERTY(OBJECT_ID(N'rowpost.supervised_queue', N'U'), N'supervised_queue_supervisor', 'IndexID') IS NULL
+    CREATE NONCLUSTERED INDEX supervised_queue_supervisor ON rowpost.supervised_queue (supervisor_id);
+GO

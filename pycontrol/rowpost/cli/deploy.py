@@ -60,7 +60,8 @@ def _planned(session: Session, folder: Path | None = None) -> Plan:
     import_from_current_folder()
 
     unknown: list[HandlerNotFound] = []
-    planned = plan(with_sagas(session.settings, unknown.append), folder)
+    settings = with_sagas(session.whole or session.settings, unknown.append)
+    planned = plan(replace(session.settings, sagas=settings.sagas), folder)
     if unknown:
         session.note(
             "Handlers cannot be imported here. If one is an endpoint with sagas, their tables are planned only if the "

@@ -33,6 +33,10 @@ SagaArgument = Annotated[str, typer.Argument(metavar="SAGA", help="The saga's ta
 InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="The instance's correlation value, or its id.")
 ]
+OutboxOption = Annotated[
+    str | None,
+    typer.Option("--outbox", metavar="NAME", help="The saga's endpoint has this outbox.", show_default=False),
+]
 
 
 @command(app, "list")
@@ -42,9 +46,10 @@ def list_sagas(
         str | None, typer.Argument(metavar="[SAGA]", help="List the instances of this saga.", show_default=False)
     ] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of instances.")] = 100,
+    outbox: OutboxOption = None,
 ) -> None:
     """List the sagas that have a table in the database, or the instances of one saga."""
-    with session.deployed() as database:
+    with session.databases(outbox)[0].deployed() as database:
         if saga is None:
             _list_types(session, database)
             return
@@ -76,9 +81,9 @@ def _list_types(session: Session, database: Connection) -> None:
 
 
 @command(app)
-def show(session: Session, saga: SagaArgument, instance: InstanceArgument) -> None:
+def show(session: Session, saga: SagaArgument, instance: InstanceArgument, outbox: OutboxOption = None) -> None:
     """Show an instance: its state, its version and its metadata."""
-    with session.deployed() as database:
+    with session.databases(outbox)[0].deployed() as database:
         found = _find(session, database, *_registered(session, database, saga), instance)
     if session.as_json:
         session.document(found)
@@ -97,14 +102,16 @@ def history(
     last: Annotated[
         int, typer.Option("--last", min=1, help="Maximum number of messages to search, from the oldest on.")
     ] = 100_000,
+    outbox: OutboxOption = None,
 ) -> None:
     """Show the messages that an instance handled, as far as the audit queue still has them.
 
     Name a completed instance by its id.
     """
-    with session.deployed() as database:
+    with session.databases(outbox)[0].deployed() as database:
         name, by = _registered(session, database, saga)
         key = as_id(instance) or UUID(_find(session, database, name, by, instance)["id"])
+    with session.deployed() as database:
         found = [
             _entry(headers) for headers in islice(_audited(session, database, audit), last) if _handled_by(headers, key)
         ]
@@ -127,8 +134,10 @@ def drop(
         bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its instances.")
     ] = False,
     yes: YesOption = False,
+    outbox: OutboxOption = None,
 ) -> None:
     """Drop a saga that no endpoint declares any more, with all its instances."""
+    session = session.databases(outbox)[0]
     with session.deployed() as database:
         entry = saga_registry.find_saga(database, saga)
         if not keep_table:
@@ -139,9 +148,9 @@ def drop(
 
 
 @command(app)
-def correlate(session: Session, saga: SagaArgument) -> ExitCode:
+def correlate(session: Session, saga: SagaArgument, outbox: OutboxOption = None) -> ExitCode:
     """Fill the transitional correlation column from the instances' states. Exit code 1 if some states have no value."""
-    with session.deployed() as database:
+    with session.databases(outbox)[0].deployed() as database:
         done = saga_registry.correlate(database, saga)
     if session.as_json:
         session.document(done._asdict())
@@ -164,8 +173,10 @@ def drop_correlation(
         ),
     ],
     yes: YesOption = False,
+    outbox: OutboxOption = None,
 ) -> None:
     """Drop the column of a correlation property that the saga no longer uses. States keep the property."""
+    session = session.databases(outbox)[0]
     with session.deployed() as database:
         session.confirm(f"Drop the column Correlation_{correlation} of {saga} in {session.settings.target}?", yes)
         session.result(DropCorrelation(saga=saga, correlation=correlation).execute(database, OPERATOR))

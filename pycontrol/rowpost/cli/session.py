@@ -76,6 +76,8 @@ class Session:
         self.as_json = as_json
         #: the outbox whose business database this session uses; None for the database of the queues
         self.outbox: str | None = None
+        #: the environment's settings, which name the endpoints
+        self.whole: Settings | None = None
         #: whether the command connects to nothing, so that it needs no secrets; set it before the settings are read
         self.offline = False
         self._typed: set[str] = set()
@@ -139,6 +141,7 @@ class Session:
         session = Session(self.environment, self.as_json)
         session.out, session.err = self.out, self.err
         session.outbox, session.settings = outbox.name, business_settings(self.settings, outbox)
+        session.whole = self.settings
         return session
 
     def name(self, text: str) -> str:

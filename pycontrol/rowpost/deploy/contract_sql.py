@@ -6,11 +6,19 @@ Each function returns a fragment for the placeholder of a script. The name of a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 
 from rowpost.database.contract import CORE, Contract, Procedure
 
-__all__ = ["contract_fragments", "drop_empty_table", "drop_object", "drop_procedures", "role_grants", "template_rows"]
+__all__ = [
+    "contract_fragments", "drop_empty_table", "drop_object", "drop_procedures", "name_recoverable", "role_grants",
+    "template_rows",
+]  # fmt: skip
+
+#: what an INSERT into a queue's table holds as a comment, in a template
+_IN_INSERT = re.compile(r" /\*(, \w+) \*/")
+_CREATE = re.compile(r"^CREATE( OR ALTER)? PROCEDURE", re.MULTILINE)
 
 
 def contract_fragments(contract: Contract, engine: str, features: Collection[str] | None = None) -> dict[str, str]:
@@ -81,8 +89,25 @@ def drop_empty_table(engine: str, name: str) -> str:
             f"DO $rowpost$\nBEGIN\n    IF EXISTS (SELECT FROM {name}) THEN\n"
             f"        RAISE EXCEPTION USING MESSAGE = '{said}';\n    END IF;\nEND\n$rowpost$;\nDROP TABLE {name};\n"
         )
-    lock = "WITH (TABLOCKX, HOLDLOCK)"
+    lock, said = "WITH (TABLOCKX, HOLDLOCK)", said.replace("%", "%%")  # THROW reads % as the start of a placeholder
     return f"IF EXISTS (SELECT 1 FROM {name} {lock})\n    THROW 50000, N'{said}', 1;\nDROP TABLE {name};\n"  # noqa: S608 -- quoted
+
+
+def name_recoverable(batch: str, table: str, elsewhere: bool) -> str:
+    """Spell the batch that makes a procedure again, with what stands in the comments of its INSERT, if the table has
+    the column Recoverable without a default.
+
+    Args:
+        table: its quoted name.
+        elsewhere: it lies in another database, whose defaults are not read.
+    """
+    again = _IN_INSERT.sub(r"\1", _CREATE.sub("ALTER PROCEDURE", batch, count=1))
+    table, again = (text.replace("'", "''") for text in (table, again))
+    column = f"c.object_id = OBJECT_ID(N'{table}', N'U') AND c.name = N'Recoverable'"
+    found = f"EXISTS (SELECT 1 FROM sys.columns AS c WHERE {column} AND c.default_object_id = 0)"  # noqa: S608 -- quoted
+    if elsewhere:
+        found = f"COL_LENGTH(N'{table}', N'Recoverable') = 1"
+    return f"IF {found}\n    EXEC (N'{again}');\nGO\n"
 
 
 def template_rows(procedures: Iterable[Procedure]) -> str:

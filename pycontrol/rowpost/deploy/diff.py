@@ -12,7 +12,7 @@ from rowpost.deploy.plan import Plan
 from rowpost.deploy.state import JournalEntry, ServerState
 from rowpost.deploy.steps import ScriptStep
 
-__all__ = ["PlanChange", "PlanDiff", "compare"]
+__all__ = ["SERIAL_KEY", "PlanChange", "PlanDiff", "compare"]
 
 #: kinds of objects that no release makes any more: apply drops those that an earlier one made
 RETIRED = ("publication",)
@@ -147,8 +147,8 @@ def _entry_state(wanted: Entry, entered: Entry | None) -> str:
     return "unchanged" if entered == wanted else "changed"
 
 
-#: what the remedy of the finding row_version_32_bit changes in a table's fingerprint
-_WIDENED = ("seq integer not null", "seq bigint not null")
+#: in the fingerprint of a table that NServiceBus made on PostgreSQL, and after the remedy of row_version_32_bit
+SERIAL_KEY, _WIDE_KEY = "seq integer not null", "seq bigint not null"
 
 
 def _step_state(step: ScriptStep, entry: JournalEntry | None, decides: bool) -> str:
@@ -170,4 +170,4 @@ def _as_made(entry: JournalEntry) -> bool:
     A table of NServiceBus whose key was widened, as check_queue advises, counts as such.
     """
     recorded = entry.recorded_fingerprint
-    return recorded is not None and entry.living_fingerprint in (recorded, recorded.replace(*_WIDENED))
+    return recorded is not None and entry.living_fingerprint in (recorded, recorded.replace(SERIAL_KEY, _WIDE_KEY))

@@ -24,7 +24,7 @@ from rowpost.deploy.entries import (
     describe_saga,
     describe_subscriptions,
 )
-from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SESSION_BATCH
+from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SCRIPT_START, SESSION_BATCH
 from rowpost.deploy.scripts import ScriptSet, hash_text, load_scripts
 from rowpost.deploy.sql_text import code_only, split_batches
 from rowpost.deploy.steps import Rendering, ScriptStep
@@ -145,7 +145,7 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
             "whose messages must not wait."
         )
     entries: list[Entry] = [describe_queue(queue, engine, wake_up=everybody) for queue in settings.queues]
-    entries += [describe_saga(saga, engine) for saga in settings.sagas]
+    entries += [describe_saga(saga, engine) for saga in settings.own_sagas]
     entries += [
         describe_subscriptions(name, engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE
     ]
@@ -157,7 +157,7 @@ def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
     """Return the features that an environment has: those that it names, those of its sections, and those of its
     engine.
     """
-    of_sections = {"sagas": settings.sagas, "outbox": settings.outboxes, "transactions": settings.participants}
+    of_sections = {"sagas": settings.own_sagas, "outbox": settings.outboxes, "transactions": settings.participants}
     named = {*settings.features, *(name for name, section in of_sections.items() if section)}
     known = scripts.contract.features
     return frozenset(name for name, each in known.items() if name in named or settings.engine in each.always)
@@ -172,8 +172,8 @@ def count_by_feature(plan: Plan, script_names: Iterable[str]) -> list[tuple[str,
 
 
 def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
-    """Return the settings with which rowpost is deployed into a business database: the same, with the outbox and
-    without queues.
+    """Return the settings with which rowpost is deployed into a business database: the same, with the outbox and its
+    sagas, and without queues.
     """
     return replace(
         settings,
@@ -184,7 +184,6 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
         default_schema=DEFAULT_SCHEMA[outbox.engine],
         subscription_table=SUBSCRIPTION_TABLE,
         queues=(),
-        sagas=(),
         participants=(),
         outboxes=(),
     )
@@ -234,6 +233,7 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
     def call(procedure: str, arguments: Mapping[str, object]) -> str:
         return dialect.script_call(find(procedure, "database"), tuple(arguments.items())) + "\n"
 
+    yield SCRIPT_START[dialect.name]
     yield section(plan.scripts.begin.name, plan.scripts.begin.text)
     for item in plan.items:
         if isinstance(item, ScriptStep):

@@ -37,6 +37,8 @@ def create_queue(
 ) -> ApplyResult:
     """Make a queue, or bring one that is there up to date: its result says what was missing.
 
+    A table that is there stays as it is.
+
     Raises:
         InvalidQueueName, QueueNameConflict: no such queue can be made.
         SchemaMissing: rowpost apply has not run here.
@@ -54,7 +56,7 @@ def adopt_queue(
     delayed: bool = True,
     progress: Progress | None = None,
 ) -> ApplyResult:
-    """Give procedures to a queue table made elsewhere, and the table what it lacks. Raises as create_queue does."""
+    """Give procedures to a queue table made elsewhere, which stays as it is. Raises as create_queue does."""
     return _enter(database, QueueSettings(name, "adopted", body_string, clustered, delayed), progress)
 
 

@@ -46,10 +46,9 @@ LOCKS: dict[str, tuple[tuple[str, str, bool], ...]] = {
             ("the function's row in the catalog: running and new calls take the old text until the commit"),
             False,
         ),
-        (r"\bALTER\s+TABLE\s+\S+\s+SET\s*\(", "SHARE UPDATE EXCLUSIVE on the table, for its settings", False),
         (
-            r"\bALTER\s+TABLE\b(?!\s+\S+\s+SET\s*\()",
-            ("ACCESS EXCLUSIVE on the table while it is altered, if something is missing there"),
+            r"\bALTER\s+TABLE\b",
+            "ACCESS EXCLUSIVE on the table while it is altered, if a column that is declared is missing there",
             True,
         ),
         (r"\bCREATE\s+(?:UNIQUE\s+)?INDEX\b", "SHARE on the table while an index is made, if it is missing", True),

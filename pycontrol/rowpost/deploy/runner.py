@@ -17,6 +17,7 @@ from rowpost.errors import DatabaseUnavailable, LockRefused
 __all__ = [
     "BATCH_GUARD",
     "SCRIPT_END",
+    "SCRIPT_START",
     "SESSION_BATCH",
     "BatchError",
     "BatchRunner",
@@ -35,6 +36,22 @@ CAUGHT = "rowpost: batch failed"
 #: the transaction open, and the rest would commit without the batch. PostgreSQL refuses by itself.
 BATCH_GUARD = {
     "sqlserver": "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n",
+    "postgresql": "",
+}
+#: what a script that is run by hand checks first; apply checks the same before it begins. A lock that is not granted
+#: ends the script after 30 s: a waiting ALTER TABLE lets all senders wait behind it
+SCRIPT_START = {
+    "sqlserver": (
+        "IF DB_ID() <= 4\n    THROW 50000, N'This is a system database: run the script in the database of the queues, "
+        "with sqlcmd -d.', 1;\n"
+        "IF SERVERPROPERTY(N'babelfish') IS NULL\n"
+        "   AND (SELECT d.compatibility_level FROM sys.databases AS d WHERE d.database_id = DB_ID()) < 130\n"
+        "    THROW 50000, N'The database has a compatibility level below 130: ALTER DATABASE CURRENT SET "
+        "COMPATIBILITY_LEVEL = 130;', 1;\n"
+        "SET LOCK_TIMEOUT 30000;\n"
+        "RAISERROR (N'rowpost: if another deployment runs, this one waits until it ends.', 0, 1) WITH NOWAIT;\nGO\n"
+        "IF @@ERROR <> 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n"
+    ),
     "postgresql": "",
 }
 SCRIPT_END = {

@@ -2,7 +2,7 @@
 
     tables/NNN_what.sql                once, in the order of the numbers
     procedures/<feature>/<name>.sql    again when the text changes; deploy's first, helpers (_name) before the rest
-    tables/queue/create.sql            per queue: makes the table, or completes one; again when text or entry change
+    tables/queue/create.sql            per queue: makes the table, unless it is there; again when text or entry change
     tables/queue/create_delayed.sql    per queue that has a delayed table
     tables/queue/create_trigger.sql    per queue of an environment with `wake_up: everybody` (PostgreSQL only)
     procedures/<feature>/<name>.sql    per queue where it holds {queue_key}: a template, one object per queue

@@ -9,10 +9,10 @@ from typing import Any
 
 from rowpost.database.contract import CORE
 from rowpost.database.dialects.choice import dialect_for
-from rowpost.deploy.contract_sql import contract_fragments, role_grants
+from rowpost.deploy.contract_sql import contract_fragments, name_recoverable, role_grants
 from rowpost.deploy.entries import Entry, QueueEntry, SagaEntry, SubscriptionEntry, default_table
 from rowpost.deploy.scripts import Script, ScriptSet, Templates, hash_text
-from rowpost.deploy.sql_text import SqlTextError, expand, render
+from rowpost.deploy.sql_text import SqlTextError, expand, render, split_batches
 from rowpost.errors import DeployError
 
 __all__ = ["Rendering", "ScriptStep"]
@@ -128,9 +128,17 @@ class Rendering:
         object_name: str | None = None,
         owner: str | None = None,
     ) -> ScriptStep:
-        text = self._render(script, entry.placeholders(self._dialect))
+        names = entry.placeholders(self._dialect)
+        text, template = self._render(script, names), script.text
+        if "/*, Recoverable */" in template:
+            elsewhere = isinstance(entry, QueueEntry) and entry.catalog_name is not None
+            text += self._name_recoverable(text, names["queue_table"], elsewhere)
+            template += self._name_recoverable(template, "{queue_table}", elsewhere)
         name = f"{script.name}:{entry.key}"
-        return ScriptStep(name, script.kind, text, object_kind, object_name, owner, script.text)
+        return ScriptStep(name, script.kind, text, object_kind, object_name, owner, template)
+
+    def _name_recoverable(self, text: str, table: str, elsewhere: bool) -> str:
+        return name_recoverable(split_batches(text, self._dialect.name)[-1].text, table, elsewhere)
 
     def removal(self, entry: Entry, stem: str, **names: str) -> Script:
         """Return the script of this name that removes something of an entry. Raises DeployError."""

@@ -67,7 +67,7 @@ def _columns(engine: str) -> dict[str, _Columns]:
         delayed = table({"headers": _TEXT, "body": _BYTES, "due": _DUE})
         subscription = table({"queueaddress": _TEXT, "endpoint": _TEXT, "topic": _TEXT})
     else:
-        # a default for Recoverable is added where it has none
+        # an INSERT names Recoverable if it has no default
         queue = table(
             {"Id": _ID, "Expires": _EXPIRES, "Headers": _TEXT, "Body": _BYTES, "RowVersion": _NUMBER}, "Recoverable"
         )

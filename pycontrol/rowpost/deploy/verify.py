@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import compare_with
 from rowpost.deploy.deployment import adapted
-from rowpost.deploy.diff import PlanChange, PlanDiff
+from rowpost.deploy.diff import SERIAL_KEY, PlanChange, PlanDiff
 from rowpost.deploy.plan import Plan
 from rowpost.deploy.state import JournalEntry, read_state
 from rowpost.deploy.steps import ScriptStep
@@ -19,8 +19,10 @@ __all__ = ["Deviation", "verify"]
 APPLY = "rowpost apply"
 #: findings of check_queue about a queue's health, which comes and goes, and not about its form
 HEALTH = {"bloated", "dead_rows", "transaction_open"}
-#: findings about tables as NServiceBus's installer makes them: true, with a remedy, and no difference from the plan
-REMARKS = {"row_version_32_bit"}
+#: findings about tables as NServiceBus's installers make them: true, with a remedy, and no difference from the plan
+REMARKS = {"lock_escalation", "row_version_32_bit", "recoverable_missing"}
+#: of these, if another system made the table, because a deployment adds nothing to it
+REMARKS_ELSEWHERE = {"expires_index_missing", "settings_missing"}
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,9 @@ def _of_change(change: PlanChange) -> Iterator[Deviation]:
             "trigger_changed", subject, f"The trigger that {name} made was changed or disabled by hand.", APPLY
         )
     elif change.state == "drifted":
-        yield Deviation("procedure_changed", subject, "The procedure was changed by hand.", APPLY)
+        yield Deviation(
+            "procedure_changed", subject, "The procedure was changed by hand, or does not fit its table.", APPLY
+        )
     elif change.state == "altered" and entry:
         yield from _of_columns(subject, entry)
 
@@ -142,7 +146,14 @@ def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Deviation]:
         and change.item.object_kind == "table"
         and change.state in ("added", "drifted")
     }
+    elsewhere = {queue.title for queue in diff.plan.queues if queue.kind == "adopted"}
+    elsewhere |= {
+        str(change.owner) for change in diff.changes
+        if change.entry and SERIAL_KEY in (change.entry.recorded_fingerprint or "")
+    }  # fmt: skip
     for queue_name, kind, detail, remedy in database.call("check_queue"):
-        known = kind == "procedure_missing" or (kind == "table_missing" and f"queue {queue_name}" in gone)
+        subject = f"queue {queue_name}"
+        known = kind in ("procedure_missing", "recoverable_changed") or (kind == "table_missing" and subject in gone)
         if not known and kind not in HEALTH:
-            yield Deviation(kind, f"queue {queue_name}", detail, remedy, kind in REMARKS)
+            remark = kind in REMARKS or (kind in REMARKS_ELSEWHERE and subject in elsewhere)
+            yield Deviation(kind, subject, detail, remedy, remark)

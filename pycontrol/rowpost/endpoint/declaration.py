@@ -55,18 +55,14 @@ class EndpointDeclaration:
             if options.reply_to is not None and options.reply_to != "registered"
             else options.reply_to
         )
-        self._take_names(None)
-        self.not_audited = (
-            None
-            if options.not_audited is None
-            else find_not_audited(self.name, options.not_audited, options.audit_queue)
-        )
+        self._take_names(None, options.audit_queue)
+        self.not_audited = None if options.not_audited is None else find_not_audited(self.name, options.not_audited)
         self.recoverability = options.recoverability or Recoverability()
         self.serializers = Serializers(*options.serializers)
         self.headers: Mapping[str, str | None] = dict(options.headers or {})
-        self.host = Host.here(self.name)
+        self.host = Host.here(self.name, None, options.error_headers)
         self._handlers = HandlerRegistry(self.name, self.serializers)
-        self._sagas = HostedSagas(self.name, self.transaction_mode, has_outbox=self.outbox is not None)
+        self._sagas = HostedSagas(self.name, self.transaction_mode, outbox=self.outbox.database if self.outbox else "")
         #: those of the code, and with them those of the environment
         self._routes: dict[str, str] = {}
         self._all_routes: dict[str, str] = {}
@@ -173,17 +169,17 @@ class EndpointDeclaration:
             check_kind(each or cls, "Subscribe", SettingsError)
         self._subscriptions.add(topic)
 
-    def _take_names(self, naming: Naming | None) -> None:
+    def _take_names(self, naming: Naming | None, audit: str | None) -> None:
         """Give the names of the declaration the schema that an environment means; None for the engine's own default."""
         self._naming = naming
         self.default_schema = None if naming is None else naming.schema
-        error, audit = self.options.error_queue, self.options.audit_queue
+        error = self.options.error_queue
         #: the endpoint's queue
         self.queue = self.resolve(self.options.queue or self.options.name)
         for computed in ("address", "reply_address"):  # when they are asked for
             vars(self).pop(computed, None)
         self.error_queue = self.resolve(error)
-        self.audit_queue = None if audit is None else self.resolve(audit)
+        self.audit_queue = None if audit is None else EndpointDeclaration.resolve(self, audit)
 
     def resolve(self, name: str) -> str:
         """Return a queue's name that somebody wrote, with the schema that the environment means.
@@ -201,12 +197,25 @@ class EndpointDeclaration:
         Raises:
             SettingsError: the environment routes a type elsewhere than the code does.
         """
-        self._take_names(settings.naming)
-        self.host = Host.here(self.name, settings.host_of(self.name))
         self._environment = settings.endpoint(self.name)
+        self._take_names(settings.naming, self.audit_queue_in(settings))
+        self.host = Host.here(self.name, settings.host_of(self.name), self.options.error_headers)
         for name, to in self._routes.items():
             self._check_route(name, to)
         self._all_routes = {**dict(self._environment.routes), **self._routes}
+
+    def audit_queue_in(self, settings: Settings) -> str | None:
+        """Return where an environment has copies of the endpoint's handled messages stored; None: nowhere.
+
+        Raises SettingsError: its key for this endpoint contradicts the code.
+        """
+        ours, theirs = self.options.audit_queue, settings.endpoint(self.name).audit_queue
+        if ours and theirs and ours != theirs:
+            raise SettingsError(
+                f"{self.name} cannot audit twice: its code names {ours!r}, and endpoints.{self.name}.audit_queue "
+                f"in the environment's file {theirs!r}. Remove one of the two."
+            )
+        return ours or theirs or settings.audit_queue
 
     @cached_property
     def address(self) -> Address:
@@ -228,8 +237,12 @@ class EndpointDeclaration:
 
     @property
     def sagas(self) -> tuple[SagaSettings, ...]:
-        """The tables that the endpoint's sagas need, in the schema that the environment means."""
-        return tuple(replace(each, name=self.resolve(each.name)) for each in self._sagas.tables)
+        """The tables that the endpoint's sagas need, in the schema that the environment means.
+
+        That of an outbox is in the default schema of the business database.
+        """
+        found = self._sagas.tables
+        return found if self.outbox else tuple(replace(each, name=self.resolve(each.name)) for each in found)
 
     def expects(self, *classes: type) -> None:
         """Declare classes of replies. Classes with a `@message_type` need no declaration."""

@@ -17,7 +17,7 @@ needs.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -38,7 +38,7 @@ from rowpost.handling.subscriptions import asks_for_subscription, subscription_r
 from rowpost.pipeline.modes import OtherDatabases, others_of
 from rowpost.pipeline.observer import EndpointObserver
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.recoverability.outcome import Outcome
+from rowpost.recoverability.outcome import Discard, Outcome
 from rowpost.settings.environment import Settings
 from rowpost.settings.service_control import ServiceControlSettings
 from rowpost.transactions.scope import MODES, Scope
@@ -136,9 +136,7 @@ class Endpoint(EndpointDeclaration):
     def pipeline(self, database: Connection, queue: str, others: OtherDatabases | None = None) -> Pipeline:
         """Return a pipeline that handles messages of the endpoint's queue, or of its instance's, in this process."""
         observers = [] if self._observer is None else [self._observer.pipeline(self.name, self.instance or "")]
-        return Pipeline(
-            database, queue, self, reconnect=database.open_second, others=others, host=self.host, observers=observers
-        )
+        return Pipeline(database, queue, self, reconnect=database.open_second, others=others, observers=observers)
 
     def process_next(self, pipeline: Pipeline) -> Outcome:
         """Move due delayed messages of a pipeline's queue, then receive and handle at most one message."""
@@ -240,20 +238,18 @@ class Endpoint(EndpointDeclaration):
         headers = message.headers
         destination = headers.get(FORWARD_DESTINATION)
         if destination:  # of a delayed message: NServiceBus's mover may have brought it here on its way
-            destination = self.resolve(destination)
+            destination = super().resolve(destination)
             own = [database.local(parse_address(each)) for each in (self.queue, self.instance_queue) if each]
             if database.local(parse_address(destination)) not in own:
                 return Caused([forwarded(message, headers, destination)])
+        audit_headers: dict[str, str | None] = {}
         if headers.get(CONTROL_MESSAGE) == "True":
-            return self._control(headers, database)
-        context = Context(self, database, message, scope)
-        try:
-            discard = self._handlers.run(message, context)
-            audit_headers = context.audit_headers
-        finally:
-            outgoing = context.end()
+            caused = Caused([], self._control(headers, database))
+        else:
+            caused, audit_headers = self._run(message, database, scope)
+        outgoing = caused.outgoing
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
-            outgoing += acknowledgement(headers, self.resolve)
+            outgoing += self.acknowledge(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             if self.not_audited is None or not self.not_audited(original):
@@ -263,15 +259,30 @@ class Endpoint(EndpointDeclaration):
                         message, self.audit_queue, self.host, started, copied, self.options.audit_time_to_be_received
                     )
                 )
-        return Caused(outgoing, discard)
+        return caused
 
-    def _control(self, headers: Mapping[str, str | None], database: Connection) -> Caused:
+    def _run(self, message: Message, database: Connection, scope: Scope | None) -> tuple[Caused, dict[str, str | None]]:
+        """Run the handlers. Return what they caused, and the headers that they add to the audit copy."""
+        context = Context(self, database, message, scope)
+        try:
+            discard = self._handlers.run(message, context)
+            audit_headers = context.audit_headers
+        finally:
+            outgoing = context.end()
+        return Caused(outgoing, discard), audit_headers
+
+    def acknowledge(self, headers: Mapping[str, str | None]) -> Sequence[Outgoing]:
+        """Return what tells ServiceControl that a message with these headers was handled, if it has retried it."""
+        return acknowledgement(headers, super().resolve)
+
+    def _control(self, headers: Mapping[str, str | None], database: Connection) -> Discard | None:
+        """Follow a control message. Return why, if nothing can be done with it."""
         if not asks_for_subscription(headers):
-            return Caused([], control_message(headers))
+            return control_message(headers)
         if not self.options.takes_subscriptions:
             raise self._subscription_refused(headers)
         take_subscription(self.address, database, headers, self.resolve)
-        return Caused([*acknowledgement(headers, self.resolve)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
+        return None
 
     def _subscription_refused(self, headers: Mapping[str, str | None]) -> SubscriptionRefused:
         return subscription_refused(

@@ -20,13 +20,9 @@ from rowpost.handling.subscriptions import subscription_refused
 from rowpost.recoverability.policy import plain_recoverability
 from rowpost.settings.worker import DEFAULT_ATTEMPTS
 from rowpost.transactions.scope import Scope
-from rowpost.wire.headers import CONTROL_MESSAGE
 from rowpost.wire.message import Message
 
 __all__ = ["FunctionEndpoint", "HandlerFunction"]
-
-#: what a function causes, whatever its message: nobody puts anything into it
-_NOTHING = Caused([])
 
 #: called with a message and the driver's connection
 HandlerFunction = Callable[[Message, Any], object]
@@ -54,20 +50,12 @@ class FunctionEndpoint(Endpoint):
         """Return the name unchanged: the settings have added the schema already."""
         return name
 
-    def handle(self, message: Message, database: Connection, scope: Scope | None = None) -> Caused:
-        """Call the function. The value that it returns is ignored.
-
-        Raises:
-            SubscriptionRefused: the message asks for events.
-            SettingsError: the function returned a coroutine or a generator, which is never run.
-            Exception: whatever the function raises.
-        """
-        if message.headers.get(CONTROL_MESSAGE) == "True":
-            return self._control(message.headers, database)
+    def _run(self, message: Message, database: Connection, scope: Scope | None) -> tuple[Caused, dict[str, str | None]]:
+        """Call the function. The value that it returns is ignored, unless it is one that is never run."""
         returned = self._function(message, database.driver_connection)
         if returned is not None:
             check_ran(returned, f"The handler {name_of(self._function)}")
-        return _NOTHING
+        return Caused([]), {}
 
     def _subscription_refused(self, headers: Mapping[str, str | None]) -> SubscriptionRefused:
         how = "Give the queue an Endpoint with takes_subscriptions=True."

@@ -19,6 +19,7 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import features_of, queue_name, registered_sagas
 from rowpost.endpoint.resolve import resolve_endpoint, resolve_handler
 from rowpost.errors import HandlerNotFound, SagaNotDeployed, SettingsError
+from rowpost.recoverability.policy import Host
 from rowpost.settings.compat import compat_of
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings, with_partitions
 
@@ -26,6 +27,7 @@ __all__ = [
     "check_outboxes",
     "check_sagas",
     "endpoints_of",
+    "host_of",
     "needed_queues",
     "subscribe_all",
     "undeclared_queues",
@@ -34,6 +36,21 @@ __all__ = [
     "with_needs",
     "with_sagas",
 ]  # fmt: skip
+
+
+def host_of(settings: Settings, queue: str) -> Host:
+    """Return who handles the messages of a queue, for copies that are made where its endpoint does not run.
+
+    The endpoint is imported when it has to change the first headers.
+    """
+    declared = settings.queue(queue)
+    worker = None if declared is None else declared.worker
+
+    def change(headers: dict[str, str | None], error: BaseException) -> Mapping[str, str | None]:
+        hook = worker and resolve_handler(worker.handler, queue).options.error_headers
+        return hook(headers, error) if hook else headers
+
+    return replace(Host.of_queue(queue, settings), error_headers=change)
 
 
 def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
@@ -103,23 +120,25 @@ def with_sagas(settings: Settings, unknown: Callable[[HandlerNotFound], None] = 
     Raises:
         SettingsError: two sagas share a table, or the environment's file declares it with another correlation.
     """
-    sagas = {saga.name: saga for saga in settings.sagas}
+    sagas = {(saga.outbox, saga.name): saga for saga in settings.sagas}
     for queue, endpoint in endpoints_of(settings, lambda _, error: unknown(error)):
         for saga in endpoint.sagas:
-            needed = replace(saga, name=queue_name(settings, saga.name))
-            if sagas.setdefault(needed.name, needed) != needed:
+            needed = saga if saga.outbox else replace(saga, name=queue_name(settings, saga.name))
+            declared = sagas.setdefault((needed.outbox, needed.name), needed)
+            if declared != needed:
                 raise SettingsError(
                     f"The saga table {needed.name!r} of {queue.worker and queue.worker.handler} is declared twice and "
-                    f"differently: as {needed} and as {sagas[needed.name]}. Give one of the sagas another table, or "
+                    f"differently: as {needed} and as {declared}. Give one of the sagas another table, or "
                     "correct the environment's file."
                 )
     return replace(settings, sagas=tuple(sagas.values()))
 
 
 def check_sagas(settings: Settings, database: Connection) -> None:
-    """Check that the tables of all sagas are deployed. Raises SagaNotDeployed."""
-    registered = {each[0] for each in registered_sagas(database)} if settings.sagas else set()
-    for saga in settings.sagas:
+    """Check that the tables of all sagas of this database are deployed. Raises SagaNotDeployed."""
+    wanted = settings.own_sagas
+    registered = {each[0] for each in registered_sagas(database)} if wanted else set()
+    for saga in wanted:
         if saga.name not in registered:
             raise SagaNotDeployed(
                 f"The saga table {saga.name!r} is not deployed in {settings.target}. Run rowpost apply with an "
@@ -155,7 +174,7 @@ def needed_queues(settings: Settings) -> tuple[str, ...]:
         if endpoint is None:
             names[settings.supervisor.error_queue] = None
         else:
-            copies = (endpoint.instance_queue, endpoint.error_queue, endpoint.audit_queue)
+            copies = (endpoint.instance_queue, endpoint.error_queue, endpoint.audit_queue_in(settings))
             names.update(dict.fromkeys(queue_name(settings, copy) for copy in copies if copy is not None))
     return tuple(names)
 

@@ -18,6 +18,7 @@ from rowpost.handling.arguments import check_headers
 from rowpost.handling.audit import NotAudited
 from rowpost.handling.handlers import check_runs
 from rowpost.outbox.declaration import Outbox
+from rowpost.recoverability.error_headers import ErrorHeaders
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.compat import StrategyName
 from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch
@@ -65,6 +66,8 @@ class EndpointOptions:
         reply_address: name or address of the queue that gets the replies to all that the endpoint sends; None for its
             own queue. `send(…, reply_to=…)` names another one for a message.
         recoverability: how often and when a failing message is retried.
+        error_headers: returns the headers of a copy in the error queue. It gets those that rowpost has made, and the
+            error. If it fails, they stay as they are.
         serializers: by content type. The first one is the default; JSON if none is given.
         headers: are added to each message that the endpoint sends, publishes or replies, also delayed and by its sagas;
             not to forwarded messages and copies. Those of the call come first. Names that rowpost or a trace writes
@@ -101,6 +104,7 @@ class EndpointOptions:
     audit_time_to_be_received: timedelta | None = None
     not_audited: Iterable[str] | NotAudited | None = None
     recoverability: Recoverability | None = None
+    error_headers: ErrorHeaders | None = None
     serializers: Iterable[Serializer] = ()
     headers: Mapping[str, str | None] | None = None
     send_only: bool = False
@@ -114,16 +118,12 @@ class EndpointOptions:
 
     def __post_init__(self) -> None:
         name, mode = self.name, self.transaction_mode
-        if mode not in MODES:
-            raise SettingsError(
-                f"The endpoint {name!r} cannot have the mode {mode!r}: there is no such mode. Use one of: "
-                f"{', '.join(MODES)}."
-            )
-        if self.strategy is not None and self.strategy not in STRATEGIES:
-            raise SettingsError(
-                f"The endpoint {name!r} cannot have the strategy {self.strategy!r}: there is no such strategy. Use one "
-                f"of: {', '.join(STRATEGIES)}."
-            )
+        for what, given, known in (("mode", mode, MODES), ("strategy", self.strategy or "peek", STRATEGIES)):
+            if given not in known:
+                raise SettingsError(
+                    f"The endpoint {name!r} cannot have the {what} {given!r}: there is no such {what}. Use one of: "
+                    f"{', '.join(known)}."
+                )
         if self.limit is not None and not 1 <= self.limit <= LARGEST_LIMIT:
             raise SettingsError(
                 f"The endpoint {name!r} cannot have the limit {self.limit}: a queue has from 1 to {LARGEST_LIMIT:,} "
@@ -136,8 +136,15 @@ class EndpointOptions:
                 f"The endpoint {name!r} has an outbox and the transaction mode {mode}, in which {_NO_OUTBOX[mode]}. "
                 "An outbox needs transaction_mode='receive_only'. Without an outbox, omit outbox=."
             )
-        for option, given in (("takes_subscriptions", self.takes_subscriptions), ("queue", self.queue is not None)):
-            if given and self.send_only:
+        asked, usual = self.recoverability or Recoverability(), Recoverability()
+        retries = (asked.immediate_retries, asked.delayed_retries)
+        if mode == "none" and retries not in ((0, 0), (usual.immediate_retries, usual.delayed_retries)):
+            raise SettingsError(
+                f"The endpoint {name!r} cannot retry in the mode none: a message is removed before it is handled, and "
+                "moves to the error queue if its handler fails. Leave out the retries, or use another mode."
+            )
+        for option, used in (("takes_subscriptions", self.takes_subscriptions), ("queue", self.queue is not None)):
+            if used and self.send_only:
                 raise SettingsError(
                     f"The endpoint {name!r} is send-only and cannot have {option}=: it only sends and has no queue. "
                     "Leave out one of the two."
@@ -153,12 +160,17 @@ class EndpointOptions:
                     f"The endpoint {name!r} cannot add the header {header!r} to all its messages: rowpost writes it "
                     "for each message. Use a name of your own, such as Shop.Tenant."
                 )
-        if self.recoverability is not None and self.recoverability.policy is not None:
-            check_runs(
-                self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",)
-            )
-        if callable(self.not_audited):
-            check_runs(self.not_audited, SettingsError, f"not_audited of {name}", takes=("headers",))
+        self._check_functions()
+
+    def _check_functions(self) -> None:
+        functions: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+            ("The recoverability policy", self.recoverability and self.recoverability.policy, ("failure",)),
+            ("error_headers", self.error_headers, ("headers", "error")),
+            ("not_audited", self.not_audited, ("headers",)),
+        )
+        for what, function, takes in functions:
+            if callable(function):
+                check_runs(function, SettingsError, f"{what} of {self.name}", takes=takes)
 
 
 def takes_options(

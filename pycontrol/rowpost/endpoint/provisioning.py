@@ -105,7 +105,7 @@ def queue_name(settings: Settings, name: str) -> str:
 def registered_sagas(database: Connection) -> set[tuple[Any, ...]]:
     """Return the types of sagas that are deployed, each as `astuple` of its SagaSettings. Raises SchemaMissing."""
     try:
-        return {(row[0], *row[4:]) for row in database.call("list_saga_types")}
+        return {(row[0], *row[4:], "") for row in database.call("list_saga_types")}
     except FeatureMissing:
         return set()
 
@@ -118,9 +118,8 @@ def _deployed_queues(database: Connection) -> set[str]:
 
 
 def _has_sagas(endpoint: EndpointDeclaration, database: Connection) -> bool:
-    if not endpoint.sagas:
-        return True
-    return {astuple(saga) for saga in endpoint.sagas} <= registered_sagas(database)
+    wanted = {astuple(saga) for saga in endpoint.sagas if not saga.outbox}
+    return not wanted or wanted <= registered_sagas(database)
 
 
 def _is_current(database: Connection) -> bool:

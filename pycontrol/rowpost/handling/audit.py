@@ -41,24 +41,18 @@ Headers = Mapping[str, str | None]
 NotAudited = Callable[[Headers], object]
 
 
-def not_audited(endpoint: str, what: Iterable[str] | NotAudited, audit_queue: str | None) -> NotAudited:
+def not_audited(endpoint: str, what: Iterable[str] | NotAudited) -> NotAudited:
     """Return the function that decides which messages of an endpoint are not audited.
 
     Args:
         endpoint: its name.
         what: the function, or full names of types. A type stands for those that derive from it, too.
-        audit_queue: gets the copies of all others.
 
     Raises:
-        SettingsError: `what` is a text, or there is no audit queue.
+        SettingsError: `what` is a text.
     """
     if isinstance(what, str):
         raise SettingsError(f"The endpoint {endpoint!r} cannot have not_audited={what!r}. Write a list: [{what!r}].")
-    if audit_queue is None:
-        raise SettingsError(
-            f"The endpoint {endpoint!r} has not_audited, and no audit_queue: it audits nothing. Leave out not_audited, "
-            "or name a queue."
-        )
     if callable(what):
         return what
     types = frozenset(map(type_key, what))
@@ -111,8 +105,8 @@ def acknowledgement(headers: Headers, resolve: Callable[[str], str]) -> list[Add
 
     `resolve` gives the queue's name the schema that the environment means, if it has none.
     """
-    retried, queue = headers[RETRY_UNIQUE_MESSAGE_ID], headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE)
-    if not queue:
+    retried, queue = headers.get(RETRY_UNIQUE_MESSAGE_ID), headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE)
+    if not retried or not queue:
         return []
     confirmation: dict[str, str | None] = {
         RETRY_SUCCESSFUL: timestamp_now(),

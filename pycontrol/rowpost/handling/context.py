@@ -28,6 +28,7 @@ from rowpost.handling.arguments import (
 from rowpost.handling.observer import SendSpan
 from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
+from rowpost.recoverability.stopping import STOP
 from rowpost.transactions.guard import used_late
 from rowpost.transactions.scope import Scope
 from rowpost.transport.duplicates import check_same
@@ -395,6 +396,11 @@ class Context(Bus):
         """
         return {**self._incoming_headers, MESSAGE_ID: self.incoming.message_id}
 
+    @cached_property
+    def loaded(self) -> dict[Any, Any]:
+        """What handlers of the message share: instances of sagas, by table and key."""
+        return {}
+
     @property
     def connection(self) -> Any:
         """The driver's connection for business data, which commits together with the message.
@@ -419,6 +425,11 @@ class Context(Bus):
     def body(self) -> bytes:
         """The raw bytes of the message's body."""
         return self.incoming.body
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the process is to stop: a long handler should end soon, or it is interrupted after `stop_timeout`."""
+        return STOP.requested
 
     def discard(self, reason: str, *, expected: bool = False) -> None:
         """Record that this handler has no use for the message. What the handler did and sent commits all the same.

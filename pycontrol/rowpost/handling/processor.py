@@ -7,14 +7,14 @@ above them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.recoverability.outcome import Discard, InterruptedAttempt
-from rowpost.recoverability.policy import Recoverability
+from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.transactions.scope import Scope
 from rowpost.wire.headers import MESSAGE_INTENT, RETURN_CODE
@@ -61,6 +61,7 @@ class Processor(Protocol):
         outbox: the `outbox.declaration.Outbox`, if the business data is in another database; else None.
         recoverability: how often and when a failing message is retried.
         error_queue: the queue for messages that cannot be handled.
+        host: who handles the messages, for the error queue.
     """
 
     transaction_mode: str
@@ -68,6 +69,7 @@ class Processor(Protocol):
     outbox: Any
     recoverability: Recoverability
     error_queue: str
+    host: Host
 
     def handle(self, message: Message, database: Connection, scope: Scope) -> Caused:
         """Run the handlers of a message; return what they caused. Nothing is sent yet.
@@ -75,6 +77,9 @@ class Processor(Protocol):
         Raises:
             Exception: whatever a handler raises.
         """
+
+    def acknowledge(self, headers: Mapping[str, str | None]) -> Sequence[Outgoing]:
+        """Return what tells ServiceControl that a message with these headers was handled, if it has retried it."""
 
     def store(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Make the calls among the outgoing messages now; return the messages, which are sent later."""

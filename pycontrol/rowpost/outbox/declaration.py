@@ -93,7 +93,7 @@ def encode_outgoing(outgoing: Iterable[Outgoing]) -> str:
 
 
 def _entry(addressed: Outgoing) -> dict[str, Any]:
-    if isinstance(addressed, Call):  # only sagas make calls, and an endpoint with an outbox has none
+    if isinstance(addressed, Call):  # those of sagas, which are made in the business database
         raise TypeError(f"The outbox cannot store a call of {addressed.procedure}, only messages.")
     entry: dict[str, Any] = {"headers": addressed.headers}
     try:

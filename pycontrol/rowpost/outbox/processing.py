@@ -7,7 +7,8 @@ steps:
     queue      BEGIN, receive the message                      its row stays locked until the end
     business   BEGIN, find_handled                             pessimistic: record_handled, which waits for other workers
                the handler runs on this connection
-               record_handled, store_operations, COMMIT        from here on the message is handled
+               record_handled, what sagas store,
+               store_operations, COMMIT                        from here on the message is handled
     queue      record_dispatch, what was sent, COMMIT          this removes the message
     business   settle_operations                               together with a later message, or when the queue is empty
     queue      forget_dispatch                                 together with a later message, or when the queue is empty
@@ -21,7 +22,7 @@ another one stored keeps the dispatch for the retention time, because the other 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -45,7 +46,9 @@ from rowpost.outbox.declaration import decode_outgoing, encode_outgoing, named, 
 from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import roll_back
+from rowpost.recoverability.stopping import STOP
 from rowpost.transactions.judgement import Fate, HandlerTransaction
+from rowpost.wire.headers import RETRY_SUCCESSFUL
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Call, Outgoing
 
@@ -137,14 +140,15 @@ class OutboxProcessing:
     def _first(self, message: Message, database: Connection, business: Connection) -> Outcome:
         row = self._retries.set_savepoint(database)
         caused, error, ended = self._run(message, database, business)
-        outgoing = caused.outgoing
+        calls = [each for each in caused.outgoing if isinstance(each, Call)]
+        outgoing: list[Outgoing] = [each for each in caused.outgoing if not isinstance(each, Call)]
         if error is not None:
             roll_back(business)
             return self._retries.failed(database, message, error, RowState.GONE if ended else row)
         self._step("handled")
         try:
             with named(self._outbox.database):
-                self._store(business, message, outgoing)
+                self._store(business, message, calls, outgoing)
         except AlreadyHandled:  # another worker was faster: what it stored is valid
             business.rollback()
             known = business.call("find_handled", begin=True, **self._key(message.message_id))[0]
@@ -172,7 +176,8 @@ class OutboxProcessing:
         caused, failure = Caused([]), None
         self._transaction.start(message)
         try:
-            caused = self._processor.handle(message, database, self._scope)
+            with STOP:
+                caused = self._processor.handle(message, database, self._scope)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         finally:
@@ -215,9 +220,10 @@ class OutboxProcessing:
         self._undo()
         return self._retries.failed(database, message, lost)
 
-    def _store(self, business: Connection, message: Message, outgoing: list[Outgoing]) -> None:
+    def _store(self, business: Connection, message: Message, sagas: list[Call], outgoing: list[Outgoing]) -> None:
+        """Commit what sagas store and the outgoing messages. Of duplicates, one records itself before it stores."""
         key = self._key(message.message_id)
-        calls: list[Call] = [] if self._recorded else [Call("record_handled", None, key)]
+        calls = [*([] if self._recorded else [Call("record_handled", None, key)]), *sagas]
         if outgoing:
             calls.append(Call("store_operations", None, {**key, "operations": encode_outgoing(outgoing)}))
         self._settle(business, calls)
@@ -229,15 +235,19 @@ class OutboxProcessing:
 
         Its outbox row is locked meanwhile.
         """
+        acknowledged = self._processor.acknowledge(message.headers)
         if stored is None or message.message_id in self._dispatched:
             business.commit()
             logger.info("%s: message %s was handled before. The duplicate is dropped.", self._queue, message.message_id)
-            return self._send(message, database, []) or Outcome.done(message, None)
+            return self._send(message, database, [], acknowledged) or Outcome.done(message, None)
         self._step("repeating")
-        outgoing: list[Outgoing] = [*decode_outgoing(stored, age_ms)]
+        messages = decode_outgoing(stored, age_ms)
+        outgoing: list[Outgoing] = [*messages]
+        if any(RETRY_SUCCESSFUL in each.headers for each in messages):
+            acknowledged = []
         settle = [Call("settle_operations", None, self._key(message.message_id))]
         try:
-            failed = self._send(message, database, outgoing)
+            failed = self._send(message, database, outgoing, acknowledged)
         except AlreadyDispatched:
             roll_back(database)
             self._settle(business, settle)
@@ -253,22 +263,21 @@ class OutboxProcessing:
         roll_back(business)
         return failed
 
-    def _send(self, message: Message, database: Connection, outgoing: list[Outgoing]) -> Outcome | None:
-        """Send the outgoing messages and remove the message, in one transaction of the queue's database.
+    def _send(
+        self, message: Message, database: Connection, outgoing: list[Outgoing], more: Sequence[Outgoing] = ()
+    ) -> Outcome | None:
+        """Send the outgoing messages, and more that no record is kept of, and remove the message, in one transaction of
+        the queue's database.
 
         Return an outcome if that failed.
         """
-        forget = [Call("forget_dispatch", None, self._key(each)) for each in self._settled]
+        calls = [Call("forget_dispatch", None, self._key(each)) for each in self._settled]
         try:
             if message.id in self._retries.counted:
                 self._retries.forget(database, message)
             if outgoing:
-                record = Call("record_dispatch", None, self._key(message.message_id))
-                self._processor.dispatch(database, [outgoing], commit=True, also=[*forget, record])
-            elif forget:
-                database.call_all(forget, commit=True)
-            else:
-                database.commit()
+                calls.append(Call("record_dispatch", None, self._key(message.message_id)))
+            self._processor.dispatch(database, [[*outgoing, *more]], commit=True, also=calls)
         except (AlreadyDispatched, *_NOT_THE_DESTINATION):
             raise
         except Exception as error:  # noqa: BLE001 such as a destination that is missing or not granted: retried without the handler

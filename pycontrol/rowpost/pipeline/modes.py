@@ -24,6 +24,7 @@ from rowpost.handling.processor import Caused, Receiver
 from rowpost.outbox.processing import OutboxProcessing
 from rowpost.pipeline.within_transaction import ReceiveOnly, SendsAtomicWithReceive, WithinTransaction
 from rowpost.recoverability.outcome import Outcome, RowState
+from rowpost.recoverability.stopping import STOP, HandlerInterrupted
 from rowpost.settings.environment import Settings
 from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.coordinator import Coordinator
@@ -133,7 +134,7 @@ class NoTransaction:
                 failure = broken_transaction(receiver.queue, "left a transaction open on the connection")
             elif caused.outgoing and not database.closed:
                 receiver.processor.dispatch(database, [caused.outgoing], begin=True, commit=True)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
+        except (Exception, SystemExit, HandlerInterrupted) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         if database.closed:
             failure = self._reopen(failure)
@@ -151,7 +152,8 @@ class NoTransaction:
         self._guard.start(message, in_place=database.handed_out)
         database.guard = self._guard
         try:
-            return self._receiver.processor.handle(message, database, self._scope)
+            with STOP:
+                return self._receiver.processor.handle(message, database, self._scope)
         finally:
             self._guard.stop()
             database.guard = None

@@ -31,7 +31,6 @@ from rowpost.pipeline.observer import Begun, Observer, Observers
 from rowpost.pipeline.timings import measure
 from rowpost.pipeline.within_transaction import SendsAtomicWithReceive
 from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, InterruptedAttempt, Kind, Outcome, RowState
-from rowpost.recoverability.policy import Host
 from rowpost.recoverability.retries import Retries
 from rowpost.transactions.guard import broken_transaction
 from rowpost.transport.exclusive import SingleActiveConsumer
@@ -54,7 +53,6 @@ class Pipeline:
         reconnect: opens a second connection to count failures on, and another receiving connection if a handler closed
             it. Without it, a handler that closes the connection raises HandlerBrokeTransaction.
         others: the URLs of the environment's other databases; None for none.
-        host: who handles the messages, for the error queue; None for the queue's endpoint on this machine.
         exclusive: only one session at a time receives from the queue. For the others it counts as empty.
         observers: what observes the messages.
     """
@@ -67,7 +65,6 @@ class Pipeline:
         *,
         reconnect: Callable[[], Connection] | None = None,
         others: OtherDatabases | None = None,
-        host: Host | None = None,
         exclusive: bool = False,
         observers: Iterable[Observer] = (),
     ) -> None:
@@ -80,7 +77,7 @@ class Pipeline:
             address=database.canonical(parse_address(queue)),
             recoverability=processor.recoverability,
             error_queue=processor.error_queue,
-            host=host,
+            host=processor.host,
             open_second=reconnect,
             observers=self._observers.failed,
         )

@@ -18,6 +18,7 @@ from rowpost.recoverability.lost_sessions import is_waiting
 from rowpost.recoverability.outcome import DEADLOCKED, InterruptedAttempt, Outcome, RowState
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import roll_back
+from rowpost.recoverability.stopping import STOP
 from rowpost.transactions.guard import broken_transaction
 from rowpost.transactions.judgement import Fate, HandlerTransaction
 from rowpost.transactions.scope import OneDatabase, Scope
@@ -72,7 +73,8 @@ class WithinTransaction:
         self._transaction.start(message)
         started = time.perf_counter()
         try:
-            caused = receiver.processor.handle(message, database, self._scope)
+            with STOP:
+                caused = receiver.processor.handle(message, database, self._scope)
             if caused.outgoing:  # in a batch, the next message may belong to the same saga
                 caused.outgoing = (receiver.processor.store if batched else self._before_send)(
                     database, caused.outgoing

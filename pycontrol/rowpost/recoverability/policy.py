@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import traceback
+import types
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -26,6 +27,8 @@ from rowpost.errors import (
     NoHandler,
     Unrecoverable,
 )
+from rowpost.recoverability.error_headers import ErrorHeaders, changed
+from rowpost.recoverability.stopping import STOP
 from rowpost.settings.endpoint import HostSettings
 from rowpost.settings.environment import Settings
 from rowpost.wire.headers import (
@@ -101,6 +104,11 @@ class Failure:
     delayed: int
     headers: Mapping[str, str | None]
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the process is to stop, as `Context.stopping`."""
+        return STOP.requested
+
 
 @dataclass(frozen=True, slots=True)
 class Recoverability:
@@ -147,18 +155,19 @@ class Recoverability:
 
 @dataclass(frozen=True)
 class Host:
-    """The endpoint (the queue's name) and the machine that processed a message, and what the environment calls this
-    host.
+    """The endpoint (the queue's name) and the machine that processed a message, what the environment calls this host,
+    and what the endpoint does to the headers of its messages in the error queue.
     """
 
     endpoint: str
     machine: str
     named: HostSettings = field(default_factory=HostSettings)
+    error_headers: ErrorHeaders | None = None
 
     @classmethod
-    def here(cls, endpoint: str, named: HostSettings | None = None) -> Host:
+    def here(cls, endpoint: str, named: HostSettings | None = None, error_headers: ErrorHeaders | None = None) -> Host:
         """Return the host of an endpoint on this machine."""
-        return cls(endpoint, socket.gethostname(), named or HostSettings())
+        return cls(endpoint, socket.gethostname(), named or HostSettings(), error_headers)
 
     @classmethod
     def of_queue(cls, queue: str, settings: Settings) -> Host:
@@ -251,7 +260,7 @@ def failure_headers(
     }
     if not kept.get(MESSAGE_ID):
         kept[MESSAGE_ID] = message_id
-    return {
+    headers = {
         **kept,
         **_new_trace(kept),
         FAILED_QUEUE: queue,
@@ -262,6 +271,7 @@ def failure_headers(
         HOST_ID: host.id,
         HOST_DISPLAY_NAME: host.display_name,
     }
+    return headers if host.error_headers is None else changed(host.error_headers, headers, error)
 
 
 def _new_trace(headers: Mapping[str, str | None]) -> dict[str, str]:
@@ -298,10 +308,18 @@ def _exception_headers(error: BaseException) -> dict[str, str | None]:
         "InnerExceptionType": None if inner is None else error_type(inner),
         "Message": error_text(error)[:MESSAGE_LIMIT],
         "Source": _source(error),
-        "StackTrace": cut_stack("".join(traceback.format_exception(error))),
+        "StackTrace": cut_stack("".join(traceback.format_exception(type(error), error, _without_own_frames(error)))),
     }
     facts = {f"{EXCEPTION_DATA}.{name}": text for name, text in _facts(error).items()}
     return storable({**{EXCEPTION_INFO + name: value for name, value in found.items() if value is not None}, **facts})
+
+
+def _without_own_frames(error: BaseException) -> types.TracebackType | None:
+    """Return the traceback from the handler on; the whole one if rowpost itself has raised the error."""
+    trace = error.__traceback__
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("rowpost."):
+        trace = trace.tb_next
+    return trace or error.__traceback__
 
 
 def error_type(error: BaseException) -> str:

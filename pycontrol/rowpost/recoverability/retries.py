@@ -36,6 +36,7 @@ from rowpost.recoverability.copies import Copy, FailedCopies
 from rowpost.recoverability.lost_sessions import check_attempt, receive_again
 from rowpost.recoverability.outcome import Kind, Outcome, RowState
 from rowpost.recoverability.policy import Decision, Failure, Host, Recoverability, delayed_rounds, in_words
+from rowpost.recoverability.stopping import STOP
 from rowpost.wire.message import Message, decode_headers
 from rowpost.wire.outgoing import Call
 
@@ -238,7 +239,8 @@ class Retries:
     def _treat(self, database: Connection, message: Message, failure: Failure, row: RowState) -> Outcome:
         """Ask the policy what to do with a message whose failed attempt is counted, and do it."""
         try:
-            decision, delay = self._recoverability.decide(failure)
+            with STOP:
+                decision, delay = self._recoverability.decide(failure)
             decision = Decision(decision)
         except Exception as trouble:  # noqa: BLE001 a user's policy may raise anything
             roll_back(database)

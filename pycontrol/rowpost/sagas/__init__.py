@@ -20,6 +20,7 @@ columns. See docs/guides/sagas.md.
 
 from rowpost.sagas.conflicts import ConflictPolicy
 from rowpost.sagas.context import SagaContext
-from rowpost.sagas.declaration import Saga, handles, starts
+from rowpost.sagas.correlation import Header
+from rowpost.sagas.declaration import Saga, handles, starts, timeout
 
-__all__ = ["ConflictPolicy", "Saga", "SagaContext", "handles", "starts"]
+__all__ = ["ConflictPolicy", "Header", "Saga", "SagaContext", "handles", "starts", "timeout"]

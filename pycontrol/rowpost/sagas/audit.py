@@ -33,7 +33,7 @@ from rowpost.wire.headers import (
 )
 from rowpost.wire.message import encode_headers, parse_timestamp
 from rowpost.wire.message_types import split_enclosed_types
-from rowpost.wire.outgoing import Call
+from rowpost.wire.outgoing import Outgoing
 from rowpost.wire.saga_audit import SagaChangeInitiator, SagaChangeOutput, SagaUpdatedMessage
 from rowpost.wire.service_control import report
 
@@ -69,10 +69,10 @@ class InstanceChange:
 
 
 class SagaAudit:
-    """Reports the changes of the sagas of one endpoint."""
+    """Reports the changes of the sagas of one endpoint; with an outbox, together with the endpoint's messages."""
 
-    def __init__(self, endpoint: str) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: str, *, has_outbox: bool) -> None:
+        self._endpoint, self._has_outbox = endpoint, has_outbox
         self._place: Place | None = None
         self._reply_to = ""
 
@@ -114,8 +114,8 @@ class SagaAudit:
         if not database.closed:
             database.rollback()
 
-    def call(self, change: InstanceChange, context: Context, message_type: str) -> list[Call]:
-        """Return the call that reports a change, and note the change in the message's audit copy.
+    def report_of(self, change: InstanceChange, context: Context, message_type: str) -> list[Outgoing]:
+        """Return the call or the message that reports a change, and note the change in the message's audit copy.
 
         Args:
             change: what the message did.
@@ -141,6 +141,8 @@ class SagaAudit:
             saga_type=change.saga_type,
         )
         sent = report(message, queue=self._place.name, reply_to=self._reply_to, time_to_be_received=None)
+        if self._has_outbox:
+            return [sent]
         return [self._place.send({"headers": encode_headers(sent.headers), "body": sent.body})]
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from rowpost.errors import InvalidMessage
 from rowpost.handling.arguments import check_delay, check_headers
 from rowpost.handling.context import Context
+from rowpost.sagas.declaration import SagaDeclaration
 from rowpost.transport.directory import canonical_or_as_given
 from rowpost.wire.headers import (
     CORRELATION_ID,
@@ -36,7 +37,7 @@ class SagaContext(Context):
         self,
         outer: Context,
         saga_id: UUID,
-        saga_type: str,
+        declared: SagaDeclaration,
         metadata: Mapping[str, str],
         sent: list[SagaChangeOutput] | None = None,
     ) -> None:
@@ -44,7 +45,7 @@ class SagaContext(Context):
         self.outgoing, self.headers, self.discards = outer.outgoing, outer.headers, outer.discards
         self._collected, self.audit_headers = outer._collected, outer.audit_headers
         self._outer = outer
-        self._saga_id, self._saga_type = saga_id, saga_type
+        self._saga_id, self._declared = saga_id, declared
         self._metadata = metadata
         self._sent = sent
 
@@ -61,13 +62,19 @@ class SagaContext(Context):
 
         Args:
             after: delay from now, or a time with time zone.
-            message: an instance of a message class that the saga handles.
+            message: an instance of a message class for which the saga has a `timeout` or a `handles` method.
 
         Raises:
+            InvalidMessage: the saga has no such method.
             InvalidDelay: the time has no time zone, or the delay is longer than the calendar.
         """
-        delay = check_delay("after", after)
-        headers = {IS_SAGA_TIMEOUT: "True", SAGA_ID: str(self._saga_id), SAGA_TYPE: self._saga_type}
+        delay, cls = check_delay("after", after), type(message)
+        if not self._declared.takes_timeouts_of(cls):
+            raise InvalidMessage(
+                f"The saga {self._declared.name} cannot request a timeout with a {type_name(cls)}: no method of it "
+                f"handles this timeout. Mark one with @timeout({cls.__name__})."
+            )
+        headers = {IS_SAGA_TIMEOUT: "True", SAGA_ID: str(self._saga_id), SAGA_TYPE: self._declared.name}
         return self._collect(message, "Send", headers, False, destination=self.endpoint.queue, delay=delay)
 
     def reply_to_originator(self, message: Any, *, headers: Mapping[str, str | None] | None = None) -> str:
@@ -113,5 +120,5 @@ class SagaContext(Context):
         return message_id
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
-        named = {ORIGINATING_SAGA_ID: str(self._saga_id), ORIGINATING_SAGA_TYPE: self._saga_type}
+        named = {ORIGINATING_SAGA_ID: str(self._saga_id), ORIGINATING_SAGA_TYPE: self._declared.name}
         return {**super()._headers(message, intent), **named}

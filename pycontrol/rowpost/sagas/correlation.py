@@ -1,21 +1,41 @@
-"""Correlation values: their types, and their text form for the procedures."""
+"""Correlation values: their types, the headers that contain them, and their text form for the procedures."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from rowpost.errors import InvalidCorrelation
 from rowpost.settings.saga import CorrelationType
 
-__all__ = ["KINDS", "LIMIT", "correlation_text"]
+__all__ = ["KINDS", "LIMIT", "Header", "correlation_text"]
 
 #: the types that a correlation property may have, and the names of the column's kinds
 KINDS: dict[type, CorrelationType] = {str: "string", int: "integer", UUID: "uuid", datetime: "timestamp"}
 #: maximum number of characters, as in NServiceBus.Persistence.Sql
 LIMIT = 200
 _BIGINT = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header of a message with the correlation value, for `correlate={PlaceOrder: Header("Shop.OrderId")}`.
+
+    Its text is converted to the type of the state's field.
+    """
+
+    name: str
+
+    def convert(self, text: str | None, kind: str, of: str) -> Any:
+        """Return the value of a text. `kind` and `of` as for `correlation_text`. Raises InvalidCorrelation."""
+        try:
+            return text and msgspec.convert(text, next(cls for cls in KINDS if KINDS[cls] == kind), strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidCorrelation(f"{of} is {text!r:.60}, which cannot be converted to {kind}.") from error
 
 
 def correlation_text(value: Any, kind: str, of: str) -> str:

@@ -25,19 +25,19 @@ class HostedSagas:
 
     Args:
         mode: the endpoint's transaction mode.
-        has_outbox: whether the endpoint has an outbox.
+        outbox: the name of the endpoint's outbox, whose business database has the tables; empty if it has none.
     """
 
-    def __init__(self, endpoint: str, mode: str, *, has_outbox: bool) -> None:
-        self._endpoint, self._mode, self._has_outbox = endpoint, mode, has_outbox
+    def __init__(self, endpoint: str, mode: str, *, outbox: str) -> None:
+        self._endpoint, self._mode, self._outbox = endpoint, mode, outbox
         self._hosted: dict[str, type[Saga[Any]]] = {}
         self._names = SagaTables()
-        self._audit = SagaAudit(endpoint)
+        self._audit = SagaAudit(endpoint, has_outbox=bool(outbox))
 
     @property
     def tables(self) -> tuple[SagaSettings, ...]:
         """The tables that the sagas need."""
-        return tuple(saga.declaration.settings_for(self._endpoint) for saga in self._hosted.values())
+        return tuple(saga.declaration.settings_for(self._endpoint, self._outbox) for saga in self._hosted.values())
 
     def host(self, saga: type[Saga[Any]]) -> Iterator[tuple[RegisteredHandler, str | None]]:
         """Yield the handlers that a saga adds to the endpoint, each with the event that it subscribes to, if any.
@@ -55,12 +55,6 @@ class HostedSagas:
                 "removed before the state is stored, so that a failure would lose it. Use receive_only or "
                 "sends_atomic_with_receive."
             )
-        if self._has_outbox:
-            raise SettingsError(
-                f"The saga {saga.__name__} cannot run in the endpoint {self._endpoint!r}, which has an outbox: the "
-                "saga's state is in the queue's database and the outbox in another one, so that after a crash only "
-                "one of them may have processed a message. Move the saga to a separate endpoint."
-            )
         table = saga.declaration.table_for(self._endpoint)
         other = self._hosted.setdefault(table.casefold(), saga)
         if other is not saga:
@@ -68,12 +62,15 @@ class HostedSagas:
                 f"The sagas {other.__name__} and {saga.__name__} have the same table, {table}. Name another one for "
                 "one of them: table='…'."
             )
-        for method in saga.declaration.methods:
-            wanted = type_name(method.cls)
-            yield (
-                RegisteredHandler(wanted, method.cls, SagaInvocation(saga, method, table, self._names, self._audit)),
-                wanted if method.subscribe else None,
+        if [each.declaration.name for each in self._hosted.values()].count(saga.declaration.name) > 1:
+            raise SettingsError(
+                f"Two sagas of {self._endpoint} are named {saga.declaration.name}, so that timeouts and replies of one "
+                "could reach the other. Name one of them: name='…'."
             )
+        for method in saga.declaration.methods:
+            wanted, hosted = type_name(method.cls), self._hosted.values()
+            invocation = SagaInvocation(saga, method, table, self._names, self._audit, hosted)
+            yield RegisteredHandler(wanted, method.cls, invocation), wanted if method.subscribe else None
 
     def audit(self, database: Connection, place: Place, *, reply_to: str) -> None:
         """Report changes of instances to ServiceControl's queue, see `SagaAudit.start`."""

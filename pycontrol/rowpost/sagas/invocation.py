@@ -3,11 +3,15 @@
 load_saga (with a lock if the saga is pessimistic)
   -> found: the stored state        -> nothing: a new state, or not_found
   -> the method -> insert_saga, update_saga or complete_saga, in the round trip that also sends and commits
+
+If several methods of a saga handle one message, because it has several types, they share the loaded instance. Each
+replaces the calls of the one before, so that the instance is stored once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +24,7 @@ from rowpost.handling.context import Context
 from rowpost.recoverability.outcome import Discard
 from rowpost.sagas.audit import InstanceChange, SagaAudit
 from rowpost.sagas.context import SagaContext
-from rowpost.sagas.correlation import correlation_text
+from rowpost.sagas.correlation import Header, correlation_text
 from rowpost.sagas.declaration import Method, Saga
 from rowpost.sagas.state import decode_state, encode_state
 from rowpost.version import __version__
@@ -33,12 +37,27 @@ from rowpost.wire.headers import (
     SAGA_TYPE,
 )
 from rowpost.wire.message_types import type_name, without_assembly
-from rowpost.wire.outgoing import Call
+from rowpost.wire.outgoing import Call, Outgoing
 from rowpost.wire.saga_audit import SagaChangeOutput
 
 __all__ = ["SagaInvocation", "SagaTables"]
 _MILLISECOND = timedelta(milliseconds=1)
 _VERSION = __version__[:23]
+_Sent = list[SagaChangeOutput] | None
+
+
+@dataclass
+class _Loaded:
+    """An instance that the methods of one message share, with the registered name of its table.
+
+    `row` is as it was loaded; None if this message starts the instance. `calls` store it; None before the first method.
+    """
+
+    saga: Saga[Any]
+    table: str
+    metadata: dict[str, str]
+    row: Any = None
+    calls: list[Call] | None = None
 
 
 class SagaTables:
@@ -63,11 +82,22 @@ class SagaTables:
 
 
 class SagaInvocation:
-    """A saga's method as an endpoint's handler; called as handler(message, context)."""
+    """A saga's method as an endpoint's handler; called as handler(message, context).
 
-    def __init__(self, saga: type[Saga[Any]], method: Method, table: str, tables: SagaTables, audit: SagaAudit) -> None:
+    `hosted` are the sagas of the endpoint.
+    """
+
+    def __init__(
+        self,
+        saga: type[Saga[Any]],
+        method: Method,
+        table: str,
+        tables: SagaTables,
+        audit: SagaAudit,
+        hosted: Collection[type[Saga[Any]]],
+    ) -> None:
         self._saga, self._method, self._table, self._tables = saga, method, table, tables
-        self._audit = audit
+        self._audit, self._hosted = audit, hosted
         self._declared = saga.declaration
         self.__qualname__ = f"{saga.__qualname__}.{method.name}"
 
@@ -81,38 +111,40 @@ class SagaInvocation:
             SagaNotDeployed: the saga has no table in this database.
             Exception: any error of the method.
         """
-        key = self._instance_key(message, context)
-        if key is None:
-            named = context.incoming.headers.get(SAGA_TYPE) or "another type"
-            context.discards.append(
-                Discard(f"it is for an instance of a saga of {named}, which has no handler for it here", elsewhere=True)
-            )
+        database = context.database if context.scope is None else context.scope.business_connection(context.database)
+        loaded = self._find(message, context, database)
+        if loaded is None or loaded.saga.completed:
             return None
-        name = self._tables.find(context.database, context.endpoint.resolve(self._table))
-        row = self._load(context.database, name, key)
-        if row is None and not (self._method.starts and "correlation_value" in key):
-            return self._not_found(message, context)
-        saga, metadata = self._restore(row) if row else self._start(message, context)
+        saga = loaded.saga
         before = getattr(saga.state, self._declared.property)
-        sent: list[SagaChangeOutput] | None = [] if self._audit.on else None
-        inner, started = SagaContext(context, saga.id, self._declared.name, metadata, sent), datetime.now(UTC)
+        sent: _Sent = [] if self._audit.on else None
+        inner = SagaContext(context, saga.id, self._declared, loaded.metadata, sent)
+        started = datetime.now(UTC)
         try:
             returned = getattr(saga, self._method.name)(message, inner)
         finally:
             inner.end()
         self._check_correlation_unchanged(saga, before)
-        calls = self._store(saga, row, metadata, name)
+        self._add_calls(loaded, context, started, sent)
+        return returned
+
+    def _add_calls(self, loaded: _Loaded, context: Context, started: datetime, sent: _Sent) -> None:
+        """Add the calls that store the instance, instead of those of the method before, and report the change."""
+        saga, is_new = loaded.saga, loaded.row is None and loaded.calls is None
+        for each in loaded.calls or ():
+            context.outgoing.remove(each)
+        loaded.calls = self._store(loaded)
+        added: list[Outgoing] = [*loaded.calls]
         if sent is not None:
             change = InstanceChange(
-                self._declared.name, saga.id, saga.state, metadata, row is None, saga.completed, started, sent
+                self._declared.name, saga.id, saga.state, loaded.metadata, is_new, saga.completed, started, sent
             )
-            calls += self._audit.call(change, context, type_name(self._method.cls))
+            added += self._audit.report_of(change, context, type_name(self._method.cls))
         # before the messages: a conflict must fail the call before anything is sent
-        for place, call in enumerate(calls):
+        for place, call in enumerate(added):
             context.outgoing.insert(place, call)
         invoked = [context.audit_headers.get(INVOKED_SAGAS), f"{self._declared.name}:{saga.id}"]
         context.audit_headers[INVOKED_SAGAS] = ";".join(filter(None, invoked))
-        return returned
 
     # -------------------------------------------------------------- finding
     def lock_key(self, message: Any, headers: Mapping[str, str | None]) -> tuple[str, bool, str]:
@@ -125,31 +157,69 @@ class SagaInvocation:
         named = headers.get(SAGA_ID)
         if named:
             return self._table, True, named.casefold()
-        return self._table, False, str(getattr(message, self._method.field or "", "")).casefold().rstrip()
+        return self._table, False, str(self._method.value_in(message, headers)).casefold().rstrip()
 
-    def _instance_key(self, message: Any, context: Context) -> dict[str, Any] | None:
-        """Return the arguments of load_saga that identify the instance; None if a timeout or reply is for another
-        saga.
+    def _find(self, message: Any, context: Context, database: Connection) -> _Loaded | None:
+        """Return the instance that the message is for, loaded or started; None if there is none, which is dealt with.
+
+        A timeout or a reply of a type of saga that this endpoint does not host finds its instance by the id alone,
+        because the saga may have been renamed.
         """
-        headers = context.incoming.headers
+        headers, declared = context.incoming.headers, self._declared
         named, of = headers.get(SAGA_ID), without_assembly(headers.get(SAGA_TYPE) or "")
-        if named and of in ("", self._declared.name):
-            return {"id": _parse_id(named)}
-        field = self._method.field
-        if headers.get(IS_SAGA_TIMEOUT) == "True" or (named and field is None):
+        is_timeout = headers.get(IS_SAGA_TIMEOUT) == "True"
+        if not (self._method.takes_timeouts if is_timeout else self._method.kind != "timeout"):
+            self._not_here(context, f"{declared.name} takes only {'other messages' if is_timeout else 'timeouts'}")
             return None
-        if field is None:
+        mine = of in ("", declared.name)
+        if named and (mine or all(of != each.declaration.name for each in self._hosted)):
+            found = self._load(context, database, "id", _parse_id(named))
+            if found is None and mine:
+                self._not_found(message, context)
+            if found is not None or mine:
+                return found
+        if is_timeout or (named and self._method.field is None):
+            self._not_here(context, f"{declared.name} has no instance of a saga {of or 'without a type'}")
+            return None
+        if self._method.field is None:
             raise InvalidCorrelation(
                 f"The message {context.message_id} has no saga id, and {self._saga.__name__} does not declare which "
                 f"field of {type(message).__name__} identifies the instance. Declare it: "
                 f"correlate={{{type(message).__name__}: '…'}}."
             )
-        return {"correlation_value": self._text(getattr(message, field, None), f"{type(message).__name__}.{field}")}
+        field, cls = self._method.field, type(message).__name__
+        value, of = self._method.value_in(message, headers), f"{cls}.{field}"
+        if isinstance(field, Header):
+            of = f"The header {field.name} of the {cls}"
+            value = field.convert(value, declared.kind, of)
+        text = self._text(value, of)
+        found = self._load(context, database, "correlation_value", text)
+        if found is None and self._method.starts:
+            name = self._registered(context, database)
+            found = context.loaded[name, "correlation_value", text] = self._start(value, name, context)
+        elif found is None:
+            self._not_found(message, context)
+        return found
 
     def _text(self, value: Any, of: str) -> str:
         return correlation_text(value, self._declared.kind, of)
 
-    def _load(self, database: Connection, name: str, key: dict[str, Any]) -> Any:
+    def _registered(self, context: Context, database: Connection) -> str:
+        """Return the registered name of the table. A business database has it in its default schema."""
+        of_queues = database is context.database
+        return self._tables.find(database, context.endpoint.resolve(self._table) if of_queues else self._table)
+
+    def _load(self, context: Context, database: Connection, by: str, value: Any) -> _Loaded | None:
+        name = self._registered(context, database)
+        if (name, by, value) not in context.loaded:
+            row = self._read(database, name, {by: value})
+            if row is None:
+                return None
+            found = context.loaded.get((name, row.id)) or self._restore(row, name)
+            context.loaded[name, by, value] = context.loaded[name, row.id] = found
+        return context.loaded[name, by, value]  # type: ignore[no-any-return]
+
+    def _read(self, database: Connection, name: str, key: dict[str, Any]) -> Any:
         lock_timeout_ms = max(1, self._declared.lock_timeout // _MILLISECOND)
         try:
             rows = database.call(
@@ -163,6 +233,9 @@ class SagaInvocation:
             ) from error
         return rows[0] if rows else None
 
+    def _not_here(self, context: Context, reason: str) -> None:
+        context.discards.append(Discard(f"it is for another handler: {reason}", elsewhere=True))
+
     def _not_found(self, message: Any, context: Context) -> None:
         if context.incoming.headers.get(IS_SAGA_TIMEOUT) == "True":
             context.discard(f"it is a timeout of a saga {self._declared.name} that is complete", expected=True)
@@ -170,8 +243,7 @@ class SagaInvocation:
             self._saga.not_found(message, context)
 
     # -------------------------------------------------------------- state
-    def _start(self, message: Any, context: Context) -> tuple[Saga[Any], dict[str, str]]:
-        value = getattr(message, str(self._method.field))
+    def _start(self, value: Any, name: str, context: Context) -> _Loaded:
         headers = context.incoming.headers
         metadata = {
             "OriginalMessageId": context.message_id,
@@ -180,16 +252,17 @@ class SagaInvocation:
             "OriginatingSagaType": headers.get(ORIGINATING_SAGA_TYPE),
         }
         saga = self._make(uuid4(), self._declared.state(**{self._declared.property: value}))
-        return saga, {name: text for name, text in metadata.items() if text}
+        return _Loaded(saga, name, {key: text for key, text in metadata.items() if text})
 
-    def _restore(self, row: Any) -> tuple[Saga[Any], dict[str, str]]:
+    def _restore(self, row: Any, name: str) -> _Loaded:
         declared = self._declared
         state = decode_state(row.data, declared.state, f"{declared.name} {row.id}", declared.renamed, declared.removed)
-        return self._make(row.id, state), msgspec.json.decode(row.metadata) if row.metadata else {}
+        metadata = msgspec.json.decode(row.metadata) if row.metadata else {}
+        return _Loaded(self._make(row.id, state), name, metadata, row)
 
     def _make(self, key: UUID, state: Any) -> Saga[Any]:
         saga = self._saga()
-        saga.id, saga.state = key, state
+        saga._id, saga.state = key, state
         return saga
 
     def _check_correlation_unchanged(self, saga: Saga[Any], before: Any) -> None:
@@ -202,8 +275,9 @@ class SagaInvocation:
             )
 
     # -------------------------------------------------------------- storing
-    def _store(self, saga: Saga[Any], row: Any, metadata: dict[str, str], name: str) -> list[Call]:
+    def _store(self, loaded: _Loaded) -> list[Call]:
         """Return the calls that store the instance."""
+        saga, row, name = loaded.saga, loaded.row, loaded.table
         if saga.completed:
             # an instance that one message starts and completes has no row
             return [Call("complete_saga", name, {"id": saga.id, "concurrency": row.concurrency})] if row else []
@@ -212,7 +286,7 @@ class SagaInvocation:
         content = {"id": saga.id, "data": data, "persistence_version": _VERSION, "saga_type_version": declared.version}
         if row is None:
             value = self._text(getattr(saga.state, declared.property), declared.property)
-            start = {"correlation_value": value, "metadata": msgspec.json.encode(metadata).decode()}
+            start = {"correlation_value": value, "metadata": msgspec.json.encode(loaded.metadata).decode()}
             return [Call("insert_saga", name, {**content, **start}), *self._second_correlation(saga, name)]
         if not declared.optimistic and msgspec.json.decode(data) == msgspec.json.decode(row.data):
             return []  # locked and unchanged

@@ -81,8 +81,9 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
                 raise SettingsError(
                     f"The saga {cls.__name__} has {name}={value}. Use a number of at least {least}, or None."
                 )
-        cls.Part = _message(cls, "Part", name=str, items=GenericAlias(tuple, (request, ...)))
-        cls.Gathered = _message(cls, "Gathered", name=str, results=GenericAlias(tuple, (response, ...)))
+        named = options.get("name") or type_name(cls)
+        cls.Part = _message(cls, named, "Part", name=str, items=GenericAlias(tuple, (request, ...)))
+        cls.Gathered = _message(cls, named, "Gathered", name=str, results=GenericAlias(tuple, (response, ...)))
 
         @starts(cls.Part)
         def started(self: ScatterGather[Any, Any], message: Any, context: SagaContext) -> None:
@@ -159,9 +160,9 @@ def _classes_of(cls: type) -> tuple[type, type]:
     )
 
 
-def _message(cls: type, called: str, /, **fields: Any) -> type:
+def _message(cls: type, saga: str, called: str, /, **fields: Any) -> type:
     made = dataclasses.make_dataclass(called, fields.items(), frozen=True, namespace={"__module__": cls.__module__})
-    return message_type(f"{type_name(cls)}.{called}")(made)
+    return message_type(f"{saga}.{called}")(made)
 
 
 def _state_of(cls: type, request: type, response: type) -> type:

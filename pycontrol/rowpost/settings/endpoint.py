@@ -15,7 +15,7 @@ from rowpost.errors import InvalidQueueName
 from rowpost.settings.yaml_node import Node, decode
 from rowpost.wire.address import parse_address
 
-__all__ = ["EndpointSettings", "HostSettings", "read_endpoints", "read_host"]
+__all__ = ["EndpointSettings", "HostSettings", "check_address", "read_endpoints", "read_host"]
 
 _ROUTED = re.compile(r"[^\s,;*]+(?:\.\*)?")
 _Guid = Annotated[
@@ -49,12 +49,15 @@ class EndpointSettings:
     Attributes:
         name: the endpoint's name, as its code has it.
         host: its host; None for that of the environment.
+        audit_queue: where copies of handled messages go if the endpoint's code does not say it; None for the
+            environment's.
         routes: destinations by the full name of a message type, or by a namespace with `.*` at its end, which stands
             for the types of this namespace and not of those below it.
     """
 
     name: str
     host: HostSettings | None = None
+    audit_queue: str | None = None
     routes: tuple[tuple[str, str], ...] = ()
 
 
@@ -68,6 +71,14 @@ def read_host(node: Node | None) -> HostSettings | None:
     return host
 
 
+def check_address(node: Node, key: str, name: str | None) -> None:
+    """Check a queue's name, if there is one. Raises SettingsError."""
+    try:
+        parse_address(name or "none")
+    except InvalidQueueName as error:
+        raise node.error(key, str(error)) from error
+
+
 def _read_routes(node: Node | None) -> tuple[tuple[str, str], ...]:
     if node is None:
         return ()
@@ -78,10 +89,7 @@ def _read_routes(node: Node | None) -> tuple[tuple[str, str], ...]:
             raise node.error(
                 name, "is no message type: write its full name without its assembly, or a namespace as Shop.Messages.*"
             )
-        try:
-            parse_address(to)
-        except InvalidQueueName as error:
-            raise node.error(name, str(error)) from error
+        check_address(node, name, to)
         routes.append((name, to))
     return tuple(routes)
 
@@ -92,4 +100,5 @@ def read_endpoints(root: Node) -> tuple[EndpointSettings, ...]:
     for node in root.children("endpoints"):
         given = {"name": node.name, "host": read_host(node.child("host")), "routes": _read_routes(node.child("routes"))}
         found.append(decode(node, EndpointSettings, given=given))
+        check_address(node, "audit_queue", found[-1].audit_queue)
     return tuple(found)

@@ -28,7 +28,7 @@ from rowpost.settings import compat as generations
 from rowpost.settings.compat import compat_of
 from rowpost.settings.databases import OutboxSettings, read_outboxes, read_participants
 from rowpost.settings.descriptor import MessageTypeSettings, read_message_types
-from rowpost.settings.endpoint import EndpointSettings, HostSettings, read_endpoints, read_host
+from rowpost.settings.endpoint import EndpointSettings, HostSettings, check_address, read_endpoints, read_host
 from rowpost.settings.log import LogSettings, read_log
 from rowpost.settings.metrics import read_metrics_address
 from rowpost.settings.odbc_keywords import check_odbc
@@ -100,7 +100,7 @@ class SupervisorSettings:
 
     Attributes:
         error_queue: the queue of messages that failed.
-        stop_timeout: time after which a worker that is asked to stop is killed.
+        stop_timeout: time after which a worker that is asked to stop is interrupted, and then killed.
         breaker_seconds: time of failures after which the circuit breaker opens.
         idle_timeout: time after which a worker that is not needed stops.
         delayed_lateness: longest time between two checks for delayed messages that are due.
@@ -140,6 +140,7 @@ class Settings:
         default_schema: the schema of queues whose names have none.
         subscription_table: the address of the table in which this environment's endpoints subscribe, in the short form.
         compat: the generation of the NServiceBus transport that other endpoints run (`settings.compat`).
+        audit_queue: where endpoints whose code names no audit queue store copies of handled messages; None: nowhere.
         queues: their names are canonical: in an environment whose default schema is `nsb`, `Sales` is `Sales@[nsb]`.
         sagas: tables of sagas.
         supervisor: settings of the process that starts the workers.
@@ -165,6 +166,7 @@ class Settings:
     default_schema: str = "public"
     subscription_table: str = SUBSCRIPTION_TABLE
     compat: str = generations.DEFAULT
+    audit_queue: str | None = None
     queues: tuple[QueueSettings, ...] = ()
     sagas: tuple[SagaSettings, ...] = ()
     supervisor: SupervisorSettings = SupervisorSettings()
@@ -187,6 +189,11 @@ class Settings:
         queues.
         """
         return f"{self.environment}, outbox {self.business_of}" if self.business_of else self.environment
+
+    @property
+    def own_sagas(self) -> tuple[SagaSettings, ...]:
+        """The sagas whose tables are in the database of these settings."""
+        return tuple(saga for saga in self.sagas if saga.outbox == self.business_of)
 
     @property
     def embedded(self) -> bool:
@@ -243,6 +250,7 @@ class _Top:
     data_folder: str | None = None
     default_schema: str | None = None
     subscription_table: str | None = None
+    audit_queue: str | None = None
     compat: Literal["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"] | None = None
     features: tuple[Feature, ...] | None = None
 
@@ -264,6 +272,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         raise SettingsError(f"{path}: is empty: write the engine and the queues, such as engine: embedded")
     sections = {key: root.child(key) for key in _SECTIONS}
     top = decode(root, _Top)
+    check_address(root, "audit_queue", top.audit_queue)
     dialect = "postgresql" if top.engine == "embedded" else top.engine
     schema = top.default_schema or DEFAULT_SCHEMA[dialect]
     compat = top.compat or Settings.compat
@@ -279,6 +288,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
             root, top.subscription_table or SUBSCRIPTION_TABLE, dialect, schema, key="subscription_table"
         ),
         compat=compat,
+        audit_queue=top.audit_queue,
         queues=read_queues(root, dialect, schema, compat, clustered, supervisor.error_queue),
         sagas=read_sagas(root, lambda node: canonical_name(node, node.name, dialect, schema), dialect),
         supervisor=supervisor,

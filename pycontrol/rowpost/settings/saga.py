@@ -33,6 +33,7 @@ class SagaSettings:
         type: its type: string, integer, uuid or timestamp.
         transitional: a second property, which is stored as well while sagas move from one to the other.
         transitional_type: its type; None if there is no second property.
+        outbox: the outbox whose business database has the table; empty for the database of the queues.
     """
 
     name: str
@@ -40,6 +41,7 @@ class SagaSettings:
     type: CorrelationType = "string"
     transitional: _Property | None = None
     transitional_type: CorrelationType | None = None
+    outbox: str = ""
 
     def __post_init__(self) -> None:
         kind = (self.transitional_type or "string") if self.transitional else None
@@ -50,8 +52,11 @@ def read_sagas(root: Node, name_of: Callable[[Node], str], dialect: str) -> tupl
     """Read the section `sagas`: tables by name, each with its correlation. Raises SettingsError."""
     sagas: dict[str, SagaSettings] = {}
     for node in root.children("sagas"):
-        name = name_of(node)
-        key = name.casefold() if dialect == "sqlserver" else name
+        outbox = node.values.get("outbox", "")
+        if outbox and outbox not in root.values.get("outbox", {}):
+            raise node.error("outbox", f"is {outbox!r}, which is not declared below `outbox`: declare it there")
+        name = node.name if outbox else name_of(node)
+        key = f"{outbox}.{name.casefold() if dialect == 'sqlserver' else name}"
         if key in sagas:
             raise node.error("", "is the same table as another saga's: declare it once")
         sagas[key] = decode(node, SagaSettings, given={"name": name})

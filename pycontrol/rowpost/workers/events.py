@@ -106,7 +106,10 @@ class WorkerStarted(Event, text="worker {0.pid} started"):
 
 
 class WorkerStopped(Event):
-    """A worker exited as requested; `reason` is spare, limit, stop, refused, signal, killed or time limit."""
+    """A worker exited as requested.
+
+    `reason` is spare, limit, paused, stop, refused, signal, interrupted, killed or time limit.
+    """
 
     pid: int
     reason: str
@@ -402,7 +405,7 @@ class Recovered(Event, text="recovered"):
 
 
 class Stopping(Event):
-    """The supervisor stops this queue; `now` means without waiting for running handlers."""
+    """The supervisor stops this queue; `now` means that it interrupts running handlers."""
 
     now: bool
 

@@ -18,6 +18,7 @@ from rowpost.pipeline.measurements import Measurements
 from rowpost.pipeline.observer import Observer
 from rowpost.pipeline.timings import Times
 from rowpost.recoverability.outcome import Kind, Outcome
+from rowpost.recoverability.stopping import ProcessStop
 from rowpost.settings.environment import Settings
 from rowpost.settings.worker import ADAPTIVE
 from rowpost.wire.message import Message
@@ -103,7 +104,8 @@ class Assignment:
 class InFlight(Observer):
     """The message that a handler handles, in memory that a worker shares with its supervisor.
 
-    It is an observer of the worker's pipeline.
+    It is an observer of the worker's pipeline. The last byte of the memory is the worker's stop, which the supervisor
+    writes; see `recoverability.stopping`.
 
     Writing needs no system call, and the supervisor can still read it when the worker was killed.
 
@@ -113,10 +115,11 @@ class InFlight(Observer):
     """
 
     LAYOUT = struct.Struct("=16sqdB")
-    SIZE = LAYOUT.size
+    SIZE = LAYOUT.size + 1
 
     def __init__(self, memory: Any) -> None:
         self._memory = memory
+        self.stop = ProcessStop(memory)
         self.held: Message | None = None  # known in the worker's process only
 
     def starting(self, message: Message) -> None:
@@ -129,7 +132,7 @@ class InFlight(Observer):
     def ended(self, _: object = None) -> None:
         """Remove the message: its handler has returned, or the message is in its queue again."""
         self.held = None
-        self._memory[self.SIZE - 1] = NO_MESSAGE
+        self._memory[self.LAYOUT.size - 1] = NO_MESSAGE
 
     @property
     def message(self) -> tuple[UUID, int] | None:

@@ -12,6 +12,7 @@ from rowpost.database import requirements
 from rowpost.database.connection import connect_url
 from rowpost.database.dialects.postgresql import checks as postgresql_checks
 from rowpost.database.dialects.sqlserver import checks as sqlserver_checks
+from rowpost.database.sql_folder import sql_folder
 from rowpost.settings.environment import QueueSettings, Settings
 from tests.support.logins import logins
 from tests.support.program import Program, environment_file, program  # noqa: F401 -- a fixture
@@ -162,9 +163,10 @@ def test_a_participant_that_does_not_answer_is_named(program: Program, tmp_path)
     assert (checks["participant here"]["state"], checks["participant there"]["state"]) == ("ok", "bad")
 
 
-def of_sql_server(updateability="READ_WRITE", missing=(), owners=None) -> dict[str, tuple[str, str]]:
+def of_sql_server(updateability="READ_WRITE", controls=True, owners=None) -> dict[str, tuple[str, str]]:
     """What the doctor says of a SQL Server that answers so: state and advice by check. No SQL Server is asked."""
-    found = sqlserver_checks.describe(updateability, "[shop]", missing, {"dbo": "[dbo]"} | (owners or {}), ["dbo"])
+    owners = {"dbo": "[dbo]"} | (owners or {})
+    found = sqlserver_checks.describe(updateability, "[shop]", controls, owners, list(owners))
     return {check.name: (check.state, check.advice) for check in found}
 
 
@@ -177,26 +179,31 @@ def test_a_secondary_replica_of_sql_server_is_named():
 
 
 @pytest.mark.parametrize(("owners", "state"), [({}, "bad"), ({"rowpost": "[dbo]"}, "note")])
-def test_rights_that_a_deployment_on_sql_server_lacks_are_printed(owners, state):
-    told = of_sql_server(missing=["CREATE SCHEMA", "CREATE ROLE"], owners=owners)["rights to deploy"]
+def test_a_login_that_cannot_deploy_on_sql_server_is_told_the_role_that_can(owners, state):
+    told = of_sql_server(controls=False, owners=owners)["rights to deploy"]
 
-    assert told == (state, "an administrator runs: GRANT CREATE SCHEMA, CREATE ROLE TO [shop];")
-
-
-def test_an_owner_that_breaks_the_ownership_chain_of_sql_server_is_named():
-    told = of_sql_server(owners={"rowpost": "[deployer]"})["owner of rowpost"]
-
-    assert told == ("bad", "an administrator runs: ALTER AUTHORIZATION ON SCHEMA::rowpost TO [dbo];")
+    assert told == (state, "an administrator runs: ALTER ROLE db_owner ADD MEMBER [shop];")
 
 
-@pytest.mark.parametrize(("is_login", "told"), [
-    (True, ("ok", "")),
-    (False, ("bad", "an administrator runs: ALTER AUTHORIZATION ON DATABASE::[shop]]s] TO [sa];")),
-])  # fmt: skip
-def test_an_owner_that_is_no_login_of_the_server_is_named_with_its_cure(is_login, told):
-    (check,) = sqlserver_checks.describe_owner(is_login, "shop]s")
+@pytest.mark.parametrize("owners", [{"rowpost": "[deployer]"}, {"rowpost": "[dbo]", "app": "[team]"}])
+def test_an_owner_that_breaks_the_ownership_chain_is_mended_as_check_queue_says(owners):
+    remedies = (sql_folder() / "procedures/registry/check_queue.sql").read_text(encoding="utf-8")
 
-    assert (check.state, check.advice) == told
+    state, advice = of_sql_server(owners=owners)["owner of rowpost"]
+
+    assert state == "bad"
+    assert set(re.findall(r"ALTER AUTHORIZATION ON SCHEMA[^;]*;", advice)) <= set(
+        re.findall(r"ALTER AUTHORIZATION ON SCHEMA[^;]*;", remedies)
+    )
+    assert ("SCHEMA::rowpost" in advice, "removes all rights" in advice) == (
+        owners["rowpost"] != "[dbo]",
+        owners["rowpost"] == "[dbo]",
+    )
+
+
+@pytest.mark.parametrize(("rights", "state"), [(2, ["ok"]), (1, ["bad"]), (0, ["bad"]), (None, [])])
+def test_a_user_of_procedures_that_lost_a_right_is_named(rights, state):
+    assert [check.state for check in sqlserver_checks.describe_internal(rights)] == state
 
 
 def test_a_queue_whose_name_begins_with_a_schema_is_noted_with_the_spelling_that_was_meant(program: Program, tmp_path):  # noqa: F811

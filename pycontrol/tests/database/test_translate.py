@@ -55,7 +55,7 @@ ADVICE = {
     945: "error log", 18401: "upgrade", 10928: "fewer workers", 10929: "fewer workers", 10936: "fewer workers", 40501: "again",
     40613: "again", 40197: "again", 49918: "again", 49919: "again", 49920: "again", 40552: "batch", 9002: "log_reuse_wait_desc",
     1105: "filegroup", 40544: "Enlarge", 1204: "smaller batches", 701: "run it again", 8645: "run it again",
-    15517: "ALTER AUTHORIZATION ON DATABASE", 15404: "ALTER AUTHORIZATION ON DATABASE", 15151: "doctor", 2760: "CREATE SCHEMA",
+    15151: "doctor", 2760: "CREATE SCHEMA",
 }  # fmt: skip
 
 
@@ -129,6 +129,41 @@ def test_mars_is_refused_before_connecting(setting, place):
 
 def test_mars_that_is_off_is_not_refused():
     assert "MARS_Connection=no" in connection_string("Driver={x};Server=s;MARS_Connection=no", "rowpost")
+
+
+UNTRUSTED = [
+    "[08001] [Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: [error:0A000086:SSL routines::certificate verify failed:self-signed "
+    "certificate] (-1) (SQLDriverConnect)",
+    "[08001] [Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: [error:1416F086:SSL routines:tls_process_server_certificate:certificate "
+    "verify failed:unable to get local issuer certificate] (-1) (SQLDriverConnect)",
+    "[08001] [Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: The certificate chain was issued by an authority that is not trusted.\r\n "
+    "(-2146893019) (SQLDriverConnect); [08001] [Microsoft][ODBC Driver 18 for SQL Server]Client unable to establish connection (-2146893019)",
+    "[08001] [Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: The target principal name is incorrect.\r\n (-2146893022) (SQLDriverConnect)",
+]
+
+
+@pytest.mark.parametrize("said", UNTRUSTED)
+def test_a_certificate_that_is_not_trusted_is_a_setting_and_no_outage(said):
+    error = dialect_for("sqlserver").translate(Exception("08001", said))
+
+    assert type(error) is errors.SettingsError
+    assert "TrustServerCertificate=yes" in str(error) and "certificate that this machine trusts" in str(error)
+
+
+def test_a_connection_that_breaks_below_tls_is_an_outage():
+    said = "[08001] [Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: An existing connection was forcibly closed by the remote host. (10054)"
+
+    assert type(dialect_for("sqlserver").translate(Exception("08001", said))) is errors.DatabaseUnavailable
+
+
+@pytest.mark.parametrize("number", [40615, 40914, 47073])
+def test_the_firewall_of_azure_is_a_setting_and_no_outage(number):
+    said = f"[42000] [Microsoft][SQL Server]Cannot open server 'shop' requested by the login. ({number}) (SQLDriverConnect)"
+
+    error = dialect_for("sqlserver").translate(Exception("42000", said))
+
+    assert type(error) is errors.SettingsError
+    assert "firewall" in str(error) and "ODBC driver" not in str(error)
 
 
 @pytest.mark.parametrize("state", ["08001", "08S01", "HYT00", "HYT01"])

@@ -363,3 +363,10 @@ def test_the_script_for_hand_records_what_it_declares(shop):
     assert re.search(r"record_feature.*'shop'.*'spark'", script)
     assert re.search(r"record_feature.*'delayed:Sales'", script)
     assert re.search(r"^-- spark: \d+ objects, to archive", script, re.MULTILINE)
+
+
+def test_a_table_with_a_percent_sign_in_its_name_is_named_in_the_refusal_to_drop_it():
+    statement = drop_empty_table("sqlserver", "[dbo].[100%]")
+
+    assert "The table [dbo].[100%%] has rows" in statement  # THROW reads one % as the start of a placeholder
+    assert "DROP TABLE [dbo].[100%];" in statement

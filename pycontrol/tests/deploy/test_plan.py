@@ -76,6 +76,23 @@ def test_a_plan_needs_no_server_and_shows_no_secret(engine):
     assert "CREATE TABLE" in script
 
 
+def test_a_script_that_is_run_by_hand_checks_its_database_before_it_waits_for_a_lock():
+    script = "\n".join(line for line in offline("sqlserver").script.splitlines() if not line.startswith("--"))
+
+    places = [
+        script.index(text)
+        for text in (
+            "DB_ID() <= 4",
+            "compatibility_level",
+            "SET LOCK_TIMEOUT 30000",
+            "WITH NOWAIT",
+            "BEGIN TRANSACTION",
+        )
+    ]
+
+    assert places == sorted(places)
+
+
 @every_engine
 def test_the_script_names_every_file_before_its_text_in_the_order_of_the_plan(engine):
     planned = offline(engine)

@@ -421,7 +421,8 @@ def test_the_guides_environments_and_files_can_be_read(block: Block, tmp_path: P
 
 # ---------------------------------------------------------------------------------------------- calls of rowpost
 def with_outbox(stage: Stage) -> None:
-    stage.environment(f'{QUEUES}outbox: {{business: {{url: "{stage.other_database()}"}}}}\n')
+    sagas = "sagas: {Sales_OrderPolicy: {correlation: OrderId, outbox: business}}\n"
+    stage.environment(f'{QUEUES}outbox: {{business: {{url: "{stage.other_database()}"}}}}\n{sagas}')
 
 
 def with_bridge(stage: Stage) -> None:

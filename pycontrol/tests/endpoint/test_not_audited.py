@@ -1,5 +1,7 @@
 """Messages that an endpoint handles and does not audit: by type, or by what a function of their headers says."""
 
+from datetime import timedelta
+
 import pytest
 
 from rowpost.endpoint.endpoint import MODES, Endpoint
@@ -69,11 +71,23 @@ def test_an_error_of_the_function_fails_the_message_and_the_error_queue_says_so(
     assert failed.headers["NServiceBus.ExceptionInfo.ExceptionType"] == "builtins.KeyError"
 
 
+@pytest.mark.parametrize("intent", ["Send", "Reply"])
+def test_the_copy_of_a_message_or_reply_that_expires_keeps_its_headers_and_does_not_expire(
+    database, queue, sql, intent
+):
+    sql.empty("audit")
+    headers = {TYPES: "Shop.Order", "NServiceBus.MessageIntent": intent, "MyHeader": "SomeValue"}
+    queue.send(b"", {**headers, "NServiceBus.TimeToBeReceived": "00:30:00"}, time_to_be_received=timedelta(minutes=30))
+    endpoint = Endpoint("Sales", audit_queue="audit")
+    endpoint.handles("Shop.Order")(lambda message, context: None)
+
+    Pipeline(database, "Sales", endpoint).process_one()
+
+    (copy,) = Queue("audit", database).browse(10)
+    assert {name: copy.headers[name] for name in headers} == headers
+    assert copy.expires is None
+
+
 def test_one_type_that_is_no_list_is_refused():
     with pytest.raises(SettingsError, match=r"\['Shop\.Ping'\]"):
         Endpoint("Sales", audit_queue="audit", not_audited="Shop.Ping")
-
-
-def test_what_is_not_audited_needs_an_audit_queue():
-    with pytest.raises(SettingsError, match="no audit_queue"):
-        Endpoint("Sales", not_audited=["Shop.Ping"])

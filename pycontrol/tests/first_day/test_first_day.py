@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from deploy.first_day.ended import Failed, NotPossible
-from deploy.first_day.locks import contest_problem, judge_locks, table_locks
+from deploy.first_day.locks import BODY, REMOVERS, contest_problem, judge_locks, table_locks
 from deploy.first_day.plans import RULES
 from deploy.first_day.programs import CONCURRENT, QUICK, count_tests
 from deploy.first_day.report import markdown, write
@@ -19,6 +19,7 @@ from deploy.first_day.verdicts import FAILED, NOT_POSSIBLE, PASSED, Step, Verdic
 from rowpost.database.connection import connect_url
 from rowpost.database.contract import load_contract
 from tests.support.documents import ROOT
+from tests.support.logins import with_login
 
 SERVER = "ROWPOST_FIRST_DAY_URL"
 PASSWORD = "S3cret;}x"
@@ -102,6 +103,15 @@ def test_a_connection_string_is_read_with_braces_and_its_parts_are_replaced():
     assert with_parts(url, uid="x", pwd="y", trusted_connection="", database="z") == (
         "driver={ODBC Driver 18};server=tcp:sql01,1433;uid=x;pwd=y;encrypt=no;database=z"
     )
+
+
+@pytest.mark.parametrize(
+    "identity", ["UID=sa;PWD={a;b}", "Trusted_Connection=yes", "Authentication=ActiveDirectoryIntegrated;User ID=x"]
+)
+def test_the_logins_of_the_tests_replace_whatever_the_administrator_authenticates_with(identity):
+    url = with_login(f"Server=sql01;{identity};Encrypt=no", "reader", "secret")
+
+    assert url == "Server=sql01;Encrypt=no;UID=reader;PWD=secret"
 
 
 STEPS = (Step("preflight", "version", len), Step("plans", "seeks", len))
@@ -203,6 +213,18 @@ def test_an_old_server_and_a_login_with_other_rights_are_found(facts, found):
     assert wrong_facts({**MEMBER, **facts}) == found
 
 
+def test_every_procedure_that_removes_many_wide_rows_is_watched_for_escalation():
+    contract = load_contract()
+
+    found = [contract.find(each.procedure, "queue" if each.of_queue else "database") for each in REMOVERS]
+
+    assert {"send_staged", "drop_spool", "drop_staged"} < {each.name for each in found}
+    assert [set(each.arguments) <= {p.name for p in f.parameters} for each, f in zip(REMOVERS, found, strict=True)] == [
+        True
+    ] * len(REMOVERS)
+    assert "5000" in BODY
+
+
 def test_every_procedure_with_a_rule_and_every_chosen_file_of_tests_exists():
     known = {procedure.name for procedure in load_contract().procedures}
     chosen = [*CONCURRENT, *(path for paths in QUICK.values() for path in paths)]
@@ -218,6 +240,7 @@ def test_every_procedure_with_a_rule_and_every_chosen_file_of_tests_exists():
         ((), "", f"set {SERVER}"),
         (("--only", "nothing"), "Server=x", "invalid choice: 'nothing'"),
         (("--tsqlt", "tSQLt.zip"), "Server=x", "--tsqlt and --sha256 belong together"),
+        (("--tsqlt", "tSQLt.zip", "--sha256", "0"), "Server=x", "Installing tSQLt changes the server"),
         (("--database", "shop"), "Server=x", f"The database must be called {NAME}"),
         (("--output", "."), "Server=x", "the folder of the report cannot be created"),
     ],

@@ -41,12 +41,20 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.outgoing import AddressedMessage
 from rowpost.workers.tasks import outbox_cleaner
 from tests.support.crashing import TYPE, Order, at_step
+from tests.support.endpoints import OrderPlaced
 from tests.support.logins import logins
 from tests.support.outboxes import endpoint_of, handle_all, pipeline_of
 from tests.support.probe import probe_for
 from tests.support.workers import eventually
 
 KEY = {"endpoint": "Sales", "message_id": "m-1"}
+TYPED = {"NServiceBus.EnclosedMessageTypes": TYPE}
+RETRY_ID = "ServiceControl.Retry.UniqueMessageId"
+RETRIED = {
+    "NServiceBus.EnclosedMessageTypes": TYPE,
+    RETRY_ID: "4711",
+    "ServiceControl.Retry.AcknowledgementQueue": "Billing",
+}
 KINDS = pytest.mark.parametrize("pessimistic", [False, True], ids=["optimistic", "pessimistic"])
 
 
@@ -493,6 +501,92 @@ def test_messages_that_were_dispatched_are_not_sent_again(business, database, qu
     handle_all(pipe())
 
     assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [], 0, [])
+
+
+def test_a_message_whose_first_dispatch_failed_is_audited_once(business, database, order, pipe, sql, business_url):
+    sql.empty("audit")
+    order(1)
+    endpoint = endpoint_of("Sales", business_url)
+    endpoint.audit_queue = "audit"
+    with pytest.raises(ZeroDivisionError):
+        pipe(endpoint=endpoint, step=at_step("stored", lambda: 1 / 0)).process_one()
+    before = Queue("audit", database).peek()
+
+    kinds = handle_all(pipe(endpoint=endpoint))
+
+    (copy,) = Queue("audit", database).receive(10)
+    assert (before, kinds, copy.message_id) == (0, [Kind.HANDLED], "m-1")
+
+
+def test_special_characters_in_headers_are_stored_and_sent(business, database, order, pipe):
+    special = {"Shop.Note": 'é漢🚀/"\\\n\t', "Shop.Empty": "", "Shop.Null": None}
+    order(1)
+    with pytest.raises(ZeroDivisionError):
+        pipe(
+            then=lambda context: context.send(Order(2), to="Billing", headers={**special, **TYPED}),
+            step=at_step("stored", lambda: 1 / 0),
+        ).process_one()
+
+    handle_all(pipe())
+
+    (_, message) = Queue("Billing", database).browse(10)
+    assert {name: message.headers[name] for name in special} == special
+
+
+def test_an_event_whose_first_dispatch_failed_reaches_all_its_subscribers(business, database, order, pipe, make_queue):
+    one, other = make_queue(), make_queue()
+    for each in (one, other):
+        database.call_atomically(
+            "subscribe", endpoint=each.name, topic="Shop.Messages.OrderPlaced", queue_address=each.name
+        )
+    order(1)
+    with pytest.raises(ZeroDivisionError):
+        pipe(then=lambda context: context.publish(OrderPlaced(1)), step=at_step("stored", lambda: 1 / 0)).process_one()
+
+    kinds = handle_all(pipe())
+
+    assert kinds == [Kind.HANDLED]
+    assert (one.peek(), other.peek()) == (1, 1)
+
+
+def test_two_endpoints_with_one_business_database_both_handle_an_event_with_one_id(
+    business, database, queue, order, pipe, make_queue, business_url
+):
+    other = make_queue()
+    order(1)
+    other.send(b'{"Number":1}', {**TYPED, "NServiceBus.MessageId": "m-1"})
+
+    kinds = [*handle_all(pipe()), *handle_all(pipe(endpoint=endpoint_of(other.name, business_url)))]
+
+    assert kinds == [Kind.HANDLED, Kind.HANDLED]
+    assert ledger(business) == [1, 1]
+
+
+@pytest.mark.promise("retry-from-error-queue")
+@pytest.mark.parametrize("settled", [False, True], ids=["not sent", "sent"])
+def test_a_retried_message_that_was_handled_before_is_acknowledged_once(business, database, queue, pipe, settled):
+    queue.send(b'{"Number":1}', {**RETRIED, "NServiceBus.MessageId": "m-1"})
+    leave_behind(business)
+    if settled:
+        business.database.call("settle_operations", **KEY)
+        database.call("record_dispatch", **KEY)
+
+    kinds = handle_all(pipe())
+
+    others = [] if settled else [None]
+    assert kinds == [Kind.HANDLED]
+    assert [each.headers.get(RETRY_ID) for each in Queue("Billing", database).browse(10)] == [*others, "4711"]
+
+
+def test_an_acknowledgement_that_the_handler_stored_is_not_sent_twice(business, database, queue, pipe):
+    queue.send(b'{"Number":1}', {**RETRIED, "NServiceBus.MessageId": "m-1"})
+    with pytest.raises(ZeroDivisionError):
+        pipe(step=at_step("stored", lambda: 1 / 0)).process_one()
+
+    kinds = handle_all(pipe())
+
+    assert kinds == [Kind.HANDLED]
+    assert [each.headers.get(RETRY_ID) for each in Queue("Billing", database).browse(10)] == [None, "4711"]
 
 
 def test_an_expired_message_that_was_handled_still_sends_what_it_caused(business, database, queue, order, pipe, sql):

@@ -3,6 +3,7 @@
 ROWPOST_TEST_OUTBOX_KILLS    how many kills the long test makes; 12 by default
 """
 
+import json
 import os
 import random
 import signal
@@ -15,7 +16,7 @@ from rowpost.outbox.cleanup import send_left_behind
 from rowpost.settings.engine import engine_of
 from rowpost.transport.queue import Queue
 from tests.support.crashing import TYPE
-from tests.support.outboxes import endpoint_of, handle_all, pipeline_of, spawn_worker
+from tests.support.outboxes import deploy_sagas, endpoint_of, handle_all, pipeline_of, spawn_worker
 
 KILLS = int(os.environ.get("ROWPOST_TEST_OUTBOX_KILLS", "12"))
 STEPS = {
@@ -34,16 +35,22 @@ class Shop:
 
     def order(self, number, times=1):
         """An order, as often as its sender repeats itself."""
-        headers = {"NServiceBus.EnclosedMessageTypes": TYPE, "NServiceBus.MessageId": f"{self.queue.name}/{number}"}
+        message_id = f"{self.queue.name}/{number}"
+        headers = {"NServiceBus.EnclosedMessageTypes": TYPE, "NServiceBus.MessageId": message_id, "Shop.Group": "all"}
         for _ in range(times):
             self.queue.send(b'{"Number":%d}' % number, headers)
 
-    def spawn(self, step, *, pessimistic, time=1):
-        return spawn_worker(self.url, self.queue.name, self.business_url, step, pessimistic=pessimistic, time=time)
+    def spawn(self, step, *, pessimistic, time=1, saga=None):
+        return spawn_worker(
+            self.url, self.queue.name, self.business_url, step, pessimistic=pessimistic, time=time, saga=saga
+        )
 
-    def work(self, pessimistic=False):
+    def endpoint(self, pessimistic=False, saga=None):
+        return endpoint_of(self.queue.name, self.business_url, pessimistic=pessimistic, saga=saga)
+
+    def work(self, pessimistic=False, saga=None):
         with connect_url(engine_of(self.url), self.url) as database:
-            pipeline = pipeline_of(database, endpoint_of(self.queue.name, self.business_url, pessimistic=pessimistic))
+            pipeline = pipeline_of(database, self.endpoint(pessimistic, saga))
             handle_all(pipeline)
             pipeline.close()
 
@@ -58,6 +65,12 @@ class Shop:
             found.update(int(message.body.decode()[10:-1]) for message in rows)
             anchor = rows[-1].row_version
         return found
+
+    def tallied(self):
+        """The numbers in the state of the saga's one instance; None if it was not started."""
+        rows = self.business.call("list_sagas", "Tally", count=10)
+        assert len(rows) <= 1
+        return sorted(json.loads(rows[0].data)["Seen"]) if rows else None
 
     def left_behind(self):
         return self.business.driver_connection.execute("SELECT message_id FROM rowpost.outbox_operations").fetchall()
@@ -90,6 +103,31 @@ def test_a_worker_killed_at_any_step_leaves_every_order_once_in_both_databases(s
     send_left_behind(shop.queue.database, shop.business, {shop.queue.name}, older_than=0)
 
     assert (committed != Counter()) == (step in HANDLED)
+    assert shop.written() == shop.sent() == Counter([1, 2, 3])
+    assert (shop.queue.peek(), shop.left_behind()) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("step", "pessimistic", "saga"),
+    [
+        *(pytest.param(step, False, "pessimistic", id=f"pessimistic saga {step}") for step in STEPS[False]),
+        *(pytest.param(step, False, "optimistic", id=f"optimistic saga {step}") for step in ("handled", "stored")),
+        *(pytest.param(step, True, "pessimistic", id=f"pessimistic outbox {step}") for step in ("claimed", "stored")),
+    ],
+)
+@pytest.mark.promise("outbox-keeps-sagas")
+def test_a_worker_killed_at_any_step_leaves_a_saga_that_has_each_order_once(shop, target, step, pessimistic, saga):
+    deploy_sagas(target, shop.endpoint(saga=saga))
+    for number in (1, 2, 3):
+        shop.order(number, times=2)
+
+    assert shop.spawn(step, pessimistic=pessimistic, saga=saga).wait(60) == -signal.SIGKILL
+    committed = shop.tallied()
+    shop.work(pessimistic, saga)
+    send_left_behind(shop.queue.database, shop.business, {shop.queue.name}, older_than=0)
+
+    assert (committed is not None) == (step in HANDLED)
+    assert shop.tallied() == [1, 2, 3]
     assert shop.written() == shop.sent() == Counter([1, 2, 3])
     assert (shop.queue.peek(), shop.left_behind()) == (0, [])
 

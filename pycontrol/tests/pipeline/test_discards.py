@@ -36,7 +36,7 @@ def empty(queue, sql):
 
 
 def endpoint_that_discards(mode="sends_atomic_with_receive", **options):
-    endpoint = Endpoint("Sales", transaction_mode=mode, recoverability=Recoverability(1, 0), **options)
+    endpoint = Endpoint("Sales", transaction_mode=mode, recoverability=Recoverability(0, 0), **options)
 
     @endpoint.handles("Shop.Old", bytes)
     def old(message, context):

@@ -41,7 +41,8 @@ class Desk:
         self.sends_to = {}
 
     def endpoint(self, mode="sends_atomic_with_receive"):
-        endpoint = Endpoint("Sales", transaction_mode=mode, recoverability=Recoverability(2, 0))
+        policy = None if mode == "none" else Recoverability(2, 0)
+        endpoint = Endpoint("Sales", transaction_mode=mode, recoverability=policy)
 
         @endpoint.handles(TYPE, Order)
         def handle(order, context):

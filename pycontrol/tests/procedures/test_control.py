@@ -1,6 +1,7 @@
 """What operators set for a queue, and who works: the procedures of the folder control, and what a supervisor's look shows of them."""
 
 import json
+import threading
 from uuid import UUID, uuid4
 
 import pytest
@@ -162,6 +163,26 @@ def test_supervisors_that_were_silent_for_a_day_go_when_another_starts(make_queu
 
     assert (kept, [row.supervisor_id for row in database.call("list_supervisors", count=10)]) == (1, [SECOND])
     assert sql.value("SELECT COUNT(*) FROM rowpost.supervised_queue") == 1
+
+
+def test_a_supervisor_that_starts_and_a_silent_one_that_reports_again_do_not_wait_for_one_another(
+    make_queue, database, sql, open_database
+):
+    queue, other = make_queue(), open_database()
+    report(database, FIRST, queue)
+    sql.run("UPDATE rowpost.supervisor SET seen_at = '2020-01-01'")
+    other.begin()
+    report(other, FIRST, queue)  # locks its row of rowpost.supervisor
+    starting = threading.Thread(target=lambda: report(database, SECOND, queue))
+
+    starting.start()
+    starting.join(0.5)  # it waits for that row; if it is late, the test shows less
+    report(other, FIRST)  # locks its row of rowpost.supervised_queue
+    other.commit()
+    starting.join(30)
+
+    assert not starting.is_alive()
+    assert {row.supervisor_id for row in database.call("list_supervisors", count=10)} == {FIRST, SECOND}
 
 
 @pytest.mark.parametrize(

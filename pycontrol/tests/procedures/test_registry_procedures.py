@@ -249,6 +249,14 @@ def test_a_subscription_longer_than_its_columns_is_refused_and_not_cut(database,
         subscribe(database, *given)
 
 
+@pytest.mark.parametrize("place", ["publisher", "endpoint", "topic", "queue_address"])
+def test_a_subscription_that_is_taken_with_a_value_of_201_characters_is_refused(database, place):
+    given = {"publisher": "Sales", "endpoint": "Taken", "topic": "Shop.Taken", "queue_address": "Taken", "ends": False}
+
+    with pytest.raises(InvalidSubscription):
+        database.call("take_subscription", **{**given, place: "x" * 201})
+
+
 def test_unsubscribing_from_a_topic_that_is_too_long_leaves_the_one_of_its_first_200_characters(database):
     subscribe(database, "Unsubscribing long", "x" * 200, "Billing")
 

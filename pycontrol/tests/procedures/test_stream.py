@@ -443,7 +443,8 @@ def test_a_task_that_claims_the_part_of_another_waits_for_it(ledger, open_databa
 
 
 @pytest.mark.parametrize(
-    ("key", "part", "parts"), [("", 0, 1), (None, 0, 1), ("job", -1, 1), ("job", 0, -1), ("job", 2, 2)]
+    ("key", "part", "parts"),
+    [("", 0, 1), (None, 0, 1), ("k" * 201, 0, 1), ("job", -1, 1), ("job", 0, -1), ("job", 2, 2)],
 )
 def test_a_key_or_part_that_is_none_is_refused(ledger, key, part, parts):
     with pytest.raises(InvalidJobKey):
@@ -713,9 +714,23 @@ def test_cleaning_refuses_ages_and_numbers_out_of_range(database, ledger, wrong)
         database.call("list_jobs", count=0)
 
 
-def test_a_job_needs_a_key(database, ledger):
+@pytest.mark.parametrize("key", ["", "k" * 201])
+def test_a_job_needs_a_key_and_none_is_cut(database, ledger, key):
     with pytest.raises(InvalidJobKey):
-        database.call("begin_job", job_key="", destination="q", run="r", mode="staged")
+        database.call("begin_job", job_key=key, destination="q", run="r", mode="staged")
+    with pytest.raises(InvalidJobKey):
+        database.call("stage_messages", job_key=key, attempt="t", messages=[OutgoingMessage(b"x")])
+    with pytest.raises(InvalidJobKey):
+        ledger(0, 1, key)
+
+
+def test_a_key_that_is_too_long_names_no_other_job(database, ledger):
+    database.call("begin_job", job_key="k" * 200, destination="q", run="r", mode="staged")
+
+    database.call("forget_job", job_key="k" * 201)
+
+    assert [row.job_key for row in database.call("list_jobs", job_key="k" * 200, count=5)] == ["k" * 200]
+    assert database.call("list_jobs", job_key="k" * 201, count=5) == []
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from rowpost.errors import DatabaseError, InvalidQueueName, QueueNameConflict, Q
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import DEFAULT_SCHEMA, parse_address
+from tests.support.nservicebus_tables import TABLES
 from tests.support.unregistered import send_unregistered
 from tests.support.wake_up import postgresql_only
 
@@ -236,6 +237,57 @@ def test_columns_that_lose_text_are_findings(make_queue, database, sql, not_on_b
 
 
 @pytest.mark.promise("queue-check-findings")
+@pytest.mark.parametrize("column", ["Id", "Expires", "Headers", "Body", "RowVersion"])
+def test_the_remedies_for_a_missing_column_bring_the_queue_back(make_queue, database, sql, column):
+    queue = make_queue()
+    table = sql.table(queue.name)
+    queue.send(b"before")
+    if database.engine == "sqlserver" and column in ("Expires", "RowVersion"):
+        sql.run(f"DROP INDEX Index_{column} ON {table}")
+    name = "seq" if database.engine == "postgresql" and column == "RowVersion" else column
+    sql.run(f"ALTER TABLE {table} DROP COLUMN {name}")
+
+    findings = database.call("check_queue", queue_name=queue.name)
+    for finding in findings:
+        sql.run(finding.remedy)
+    queue.send(b"after")
+
+    assert "column_missing" in {finding.finding for finding in findings}
+    assert database.call("check_queue", queue_name=queue.name) == []
+    assert [message.body for message in queue.receive(2)] == [b"" if column == "Body" else b"before", b"after"]
+
+
+@pytest.mark.promise("queue-check-findings")
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        ("ALTER INDEX Index_RowVersion ON {0} DISABLE", "index_disabled"),
+        ("ALTER INDEX Index_Expires ON {0} DISABLE", "index_disabled"),
+        ("ALTER TABLE {0} SET (LOCK_ESCALATION = TABLE)", "lock_escalation"),
+        ("ALTER TABLE {0} ALTER COLUMN Headers nvarchar(4000) NOT NULL", "column_shrunk"),
+    ],
+)
+def test_the_remedy_of_a_finding_of_sql_server_leaves_no_finding(
+    make_queue, database, sql, damage, expected, not_on_babelfish
+):
+    if database.engine != "sqlserver":
+        pytest.skip("a statement of SQL Server")
+    not_on_babelfish("disables no index, changes no column to NOT NULL, and has no LOCK_ESCALATION in its catalog")
+    queue = make_queue(clustered=False)
+    sql.run(damage.format(sql.table(queue.name)))
+
+    (finding,) = database.call("check_queue", queue_name=queue.name)
+    sql.run(finding.remedy)
+    queue.send(b"x")
+
+    assert finding.finding == expected
+    assert database.call("check_queue", queue_name=queue.name) == []
+    assert [message.body for message in queue.receive()] == [b"x"]
+    assert sql.value("SELECT c.is_nullable FROM sys.columns AS c WHERE c.object_id = OBJECT_ID(?) AND c.name = 'Headers'",
+                     sql.table(queue.name)) == 0  # fmt: skip
+
+
+@pytest.mark.promise("queue-check-findings")
 def test_a_further_column_that_each_insert_must_fill_is_a_finding_with_its_remedy(make_queue, database, sql):
     queue = make_queue()
     text = "text" if database.engine == "postgresql" else "nvarchar(20)"
@@ -295,11 +347,7 @@ def test_checking_a_queue_that_is_not_registered_is_refused(database):
 
 
 def test_a_table_made_by_nservicebus_is_adopted_and_works(target, database, sql, make_queue):
-    sql.run("DROP TABLE IF EXISTS Legacy") if database.engine == "sqlserver" else sql.run(
-        'DROP TABLE IF EXISTS "Legacy"'
-    )
-    for statement in NSERVICEBUS_TABLE[database.engine]:
-        sql.run(statement)
+    install(sql, "Legacy")
     existing = sql.insert_minimal("Legacy", headers="", body=b'{"$type":"Shop.PlaceOrder"}')
 
     queue = make_queue("Legacy", kind="adopted")
@@ -308,15 +356,14 @@ def test_a_table_made_by_nservicebus_is_adopted_and_works(target, database, sql,
     assert [message.body for message in queue.receive(5)] == [b'{"$type":"Shop.PlaceOrder"}', b"ours"]
     assert existing
     found = {row[1] for row in database.call("check_queue", queue_name="Legacy")}
-    assert found == ({"row_version_32_bit"} if database.engine == "postgresql" else set())
+    on_sqlserver = set() if target.babelfish else {"lock_escalation"}
+    on_postgresql = {"row_version_32_bit", "expires_index_missing", "settings_missing"}
+    assert found == (on_postgresql if database.engine == "postgresql" else on_sqlserver)
 
 
 def test_a_reply_address_nobody_registered_is_served_with_the_callers_own_right(database, sql, not_on_babelfish):
     not_on_babelfish("cannot create tables whose names hold brackets")
-    quote = database.dialect.quote
-    sql.run(f"DROP TABLE IF EXISTS {quote('Foreign]Queue')}")
-    for statement in NSERVICEBUS_TABLE[database.engine]:
-        sql.run(statement.replace("[Legacy]", quote("Foreign]Queue")).replace('"Legacy"', quote("Foreign]Queue")))
+    install(sql, "Foreign]Queue")
 
     send_unregistered(database, "Foreign]Queue", b"reply", {"a": "b"})
 
@@ -338,6 +385,15 @@ def test_an_address_that_leads_nowhere_is_named(database):
         send_unregistered(database, "error] VALUES (NEWID(),1); DROP TABLE Victim", b"")
 
 
+def install(sql, name: str) -> None:
+    """Make a queue's table as the installer of NServiceBus does."""
+    sql.run(f"DROP TABLE IF EXISTS {sql.table(name)}")
+    engine = sql.database.engine
+    table = TABLES[engine]["without delayed table"]
+    for statement in table.statements(sql.database.dialect, DEFAULT_SCHEMA[engine], name):
+        sql.run(statement)
+
+
 def _index(sql, queue: Queue, column: str) -> str:
     """How DROP INDEX names the index that leads with a column."""
     if sql.database.engine == "postgresql":
@@ -352,35 +408,24 @@ def _index(sql, queue: Queue, column: str) -> str:
     return f"Index_{column.capitalize()} ON {sql.table(queue.name)}"
 
 
-NSERVICEBUS_TABLE = {
-    "sqlserver": [
-        "CREATE TABLE [Legacy] (Id uniqueidentifier NOT NULL, CorrelationId varchar(255), ReplyToAddress varchar(255),"
-        " Recoverable bit NOT NULL, Expires datetime, Headers nvarchar(max) NOT NULL, Body varbinary(max),"
-        " RowVersion bigint IDENTITY(1,1) NOT NULL)",
-        "CREATE NONCLUSTERED INDEX Index_RowVersion ON [Legacy] (RowVersion ASC)",
-        "CREATE NONCLUSTERED INDEX Index_Expires ON [Legacy] (Expires ASC) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL",
-    ],
-    "postgresql": [
-        'CREATE TABLE "Legacy" (Id uuid NOT NULL PRIMARY KEY, Expires timestamp, Headers text NOT NULL, Body bytea, Seq serial NOT NULL UNIQUE)',
-    ],
-}
-
-
 def test_a_queue_whose_numbers_are_used_up_says_so_and_check_says_how_many_are_left(
     postgresql_only, database, sql, make_queue
 ):
-    sql.run('DROP TABLE IF EXISTS "Legacy"')
-    for statement in NSERVICEBUS_TABLE["postgresql"]:
-        sql.run(statement)
+    install(sql, "Legacy")
     queue = make_queue("Legacy", kind="adopted")
     queue.send(b"x")
     sql.run("SELECT setval(pg_get_serial_sequence('\"Legacy\"', 'seq'), 2147483647 - 1000)")
-    ((_, _, left, widen),) = database.call("check_queue", queue_name="Legacy")
+
+    def key_finding():
+        found = database.call("check_queue", queue_name="Legacy")
+        return next((row.detail, row.remedy) for row in found if row.finding == "row_version_32_bit")
+
+    left, widen = key_finding()
     sql.run("SELECT setval(pg_get_serial_sequence('\"Legacy\"', 'seq'), 2147483647)")
 
     with pytest.raises(DatabaseError, match=r"used up.*rowpost queue check") as refused:
         queue.send(b"x")
-    ((_, _, none, _),) = database.call("check_queue", queue_name="Legacy")
+    none, _ = key_finding()
     sql.run(widen)
     queue.send(b"y")
 

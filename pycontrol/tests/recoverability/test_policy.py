@@ -144,6 +144,19 @@ def test_a_worker_that_was_stopped_by_force_does_not_count_against_its_message()
     assert history.crashes == []
 
 
+def test_the_time_limit_does_not_count_against_a_handler_that_is_interrupted():
+    history = timed()
+    history.processes[0].in_flight_since, history.processes[0].in_flight = 10.0, (uuid4(), 7)
+
+    history.pool.stop(now=True)
+    history.at(100.0)
+    history.dies(1, -15, now=100.0)
+
+    assert history.processes[0].interrupted
+    assert not history.processes[0].killed
+    assert history.crashes == []
+
+
 def test_a_handler_that_hangs_while_the_pool_stops_is_still_killed_at_its_limit():
     history = timed()
     history.processes[0].in_flight_since, history.processes[0].in_flight = 10.0, (uuid4(), 7)

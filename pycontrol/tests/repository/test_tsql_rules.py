@@ -16,6 +16,12 @@ CREATE TABLE dbo.keyed (name nvarchar(100) NOT NULL, part int NOT NULL, due date
 GO
 CREATE NONCLUSTERED INDEX keyed_due ON dbo.keyed (due);
 GO
+CREATE TABLE dbo.wide (name nvarchar(100) NOT NULL, said nvarchar(max) NOT NULL, PRIMARY KEY CLUSTERED (name));
+GO
+CREATE TABLE dbo.kept (name nvarchar(100) NOT NULL, said nvarchar(max) NOT NULL, PRIMARY KEY CLUSTERED (name));
+GO
+ALTER TABLE dbo.kept SET (LOCK_ESCALATION = DISABLE);
+GO
 """
 TESTS = "sql/tests"
 OPTIONS = "SET ANSI_NULLS ON;\nSET QUOTED_IDENTIFIER ON;\nGO\n"
@@ -93,6 +99,11 @@ SAMPLES = [
         "SELECT h.due FROM dbo.heap AS h INNER JOIN sys.columns AS c ON h.name = c.name COLLATE DATABASE_DEFAULT AND c.name = N'a';",
     ),
     (
+        "catalog_collation",
+        "SELECT c.name FROM sys.columns AS c WHERE LEFT(c.name, 3) IN (SELECT h.name FROM dbo.heap AS h);",
+        "SELECT c.name FROM sys.columns AS c WHERE LEFT(c.name, 3) COLLATE DATABASE_DEFAULT IN (SELECT h.name FROM dbo.heap AS h);",
+    ),
+    (
         "throw_percent",
         "DECLARE @message nvarchar(200) = CONCAT(N'No ', @name);\nTHROW 51001, @message, 1;",
         "DECLARE @message nvarchar(200) = CONCAT(N'No ', REPLACE(@name, N'%', N'%%'), @count);\nTHROW 51001, @message, 1;",
@@ -109,6 +120,33 @@ SAMPLES = [
         "DECLARE @rows TABLE (due datetime);\nDELETE FROM dbo.heap OUTPUT deleted.due INTO @rows (due) WHERE number = 1;",
     ),
     ("throw_only", "RAISERROR (N'Wrong.', 16, 1);", "THROW 51001, N'Wrong.', 1;"),
+    (
+        "variant_argument",
+        "DECLARE @said nvarchar(max) = @name;\nEXEC tSQLt.AssertEquals @Expected = N'a', @Actual = @said;",
+        "DECLARE @said nvarchar(100) = @name;\nEXEC tSQLt.AssertEquals @Expected = N'a', @Actual = @said;",
+    ),
+    (
+        "variant_argument",
+        "DECLARE @said xml = N'<a/>';\nEXEC tSQLt.AssertEquals @said, 1;",
+        "DECLARE @said nvarchar(max) = @name;\nEXEC tSQLt.AssertEqualsString @Expected = N'a', @Actual = @said;",
+    ),
+    (
+        "later_function",
+        "SELECT STRING_AGG(h.name, N',') AS a FROM dbo.heap AS h;",
+        "SELECT MAX(h.name) AS a FROM dbo.heap AS h;",
+    ),
+    (
+        "keyed_join",
+        "DECLARE @due TABLE (number bigint NOT NULL);\nDELETE TOP (5) h FROM @due AS d INNER JOIN dbo.heap AS h ON d.number = h.number;",
+        "DECLARE @due TABLE (number bigint NOT NULL PRIMARY KEY);\nDELETE TOP (5) h FROM @due AS d INNER JOIN dbo.heap AS h ON d.number = h.number;",
+    ),
+    (
+        "keyed_join",
+        "UPDATE TOP (5) h SET h.version = 1 FROM dbo.heap AS h INNER JOIN dbo.keyed AS k ON h.name = k.name;",
+        "UPDATE TOP (5) h SET h.version = 1 FROM dbo.heap AS h INNER JOIN dbo.keyed AS k ON h.name = k.name AND k.part = 1;",
+    ),
+    ("lock_escalation", "DELETE TOP (4000) FROM dbo.wide;", "DELETE TOP (4000) FROM dbo.kept;"),
+    ("lock_escalation", "DELETE TOP (5) FROM dbo.wide;", "DELETE FROM dbo.wide WHERE name = @name;"),
     ("throw_only", "PRINT N'Done.';", "SELECT N'Done.' AS said;"),
 ]
 ODD = "SELECT TOP (5) h.number FROM dbo.heap AS h ORDER BY h.name;"
@@ -123,6 +161,10 @@ FILES = {
     "set_options half": "SET ANSI_NULLS ON;\nGO\nSELECT 1 AS a;\nGO\n",
     "set_options right": f"{OPTIONS}SELECT 1 AS a;\nGO\n",
 }
+
+MODULE = "CREATE OR ALTER PROCEDURE dbo.[{0}]\nWITH EXECUTE AS {0}\nAS\nSELECT 1 AS a;\nGO\n"
+#: whom a module runs as
+USERS = ("OWNER", "SELF", "N'dbo'", "CALLER", "N'somebody'")
 
 
 def sample(path: str, body: str) -> Source:
@@ -145,7 +187,11 @@ def findings() -> list[Finding]:
     samples += [sample(f"exception {name}", body) for name, body in EXCUSES.items()]
     samples += [sample(f"{TESTS}/{name}", body) for name, body in (("sorted", ODD), ("printed", "PRINT N'Done.';"))]
     files = [Source(f"deploy/operations/{name}", text, ruled=True) for name, text in FILES.items()]
-    (found,) = compile_sets([[Source("tables.sql", TABLES), *samples, *files]])
+    modules = [
+        Source("user.sql", "CREATE USER somebody WITHOUT LOGIN;\nGO\n"),
+        *(Source(f"module as {user}", MODULE.format(user), ruled=True) for user in USERS),
+    ]
+    (found,) = compile_sets([[Source("tables.sql", TABLES), *samples, *files, *modules]])
     return found
 
 
@@ -154,7 +200,7 @@ def said(findings: list[Finding], path: str) -> list[str]:
 
 
 def test_every_rule_has_a_sample_a_reason_and_a_document():
-    tried = {rule for rule, _, _ in SAMPLES} | {"set_options"}
+    tried = {rule for rule, _, _ in SAMPLES} | {"set_options", "as_owner"}
 
     assert {rule.name for rule in RULES} == tried
     assert all(rule.reason and rule.document for rule in RULES)
@@ -178,6 +224,12 @@ def test_a_file_of_operations_begins_with_the_options_of_its_session(findings):
     refused = [name for name in FILES if said(findings, f"deploy/operations/{name}")]
 
     assert refused == ["set_options wrong", "set_options half"]
+
+
+def test_no_module_runs_as_the_owner_of_the_database(findings):
+    refused = [user for user in USERS if said(findings, f"module as {user}")]
+
+    assert refused == ["OWNER", "SELF", "N'dbo'"]
 
 
 @pytest.mark.parametrize(

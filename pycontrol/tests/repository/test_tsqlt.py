@@ -212,6 +212,48 @@ def test_what_has_the_checksum_is_installed(request, tmp_path, pack):
         assert database.dialect.script(database.driver_connection, "SELECT COUNT(*) FROM dbo.installed;") == [(0,)]
 
 
+def test_each_batch_of_the_framework_runs_bare_so_that_its_temporary_procedures_outlive_it(tmp_path, monkeypatch):
+    file, ran = tmp_path / "tSQLt.class.sql", []
+    file.write_text("CREATE PROCEDURE #made AS SELECT 1;\nGO\nEXEC #made;\nGO\n", encoding="utf-8")
+
+    class Recording:
+        def __init__(self, database):
+            pass
+
+        def run(self, batch, bare=False):
+            ran.append((batch.text.strip(), bare))
+
+    monkeypatch.setattr(runner, "make_runner", Recording)
+    runner.install_tsqlt(None, str(file), hashlib.sha256(file.read_bytes()).hexdigest())
+
+    assert ran == [("CREATE PROCEDURE #made AS SELECT 1;", True), ("EXEC #made;", True)]
+
+
+def test_the_framework_is_not_installed_before_its_changes_to_the_server_were_printed(monkeypatch, capsys):
+    monkeypatch.setenv("ROWPOST_TEST_SQLSERVER", "Server=127.0.0.1,1;UID=a;PWD=b")
+
+    code = runner.main(["--tsqlt", "tSQLt.zip", "--sha256", "0" * 64])
+
+    said = capsys.readouterr().out
+    assert code == 2
+    assert all(word in said for word in ("clr enabled", "tSQLtAssemblyKey", "UNSAFE ASSEMBLY", "--install-framework"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "statements"),
+    [
+        ((0, False, False), (1, True, True), ["DROP LOGIN", "EXEC master", "EXEC sys.sp_configure 'clr enabled', 0"]),
+        ((1, False, False), (1, True, True), ["DROP LOGIN", "EXEC master"]),
+        ((1, True, True), (1, True, True), []),
+        ((0, False, False), (0, False, False), []),
+    ],
+)
+def test_what_the_framework_changed_is_taken_back_and_nothing_else(before, after, statements):
+    found = runner.taken_back(runner.ServerState(*before), runner.ServerState(*after))
+
+    assert [statement[: len(start)] for statement, start in zip(found, statements, strict=True)] == statements
+
+
 def test_a_zip_without_tsqlt_is_refused_by_name(tmp_path):
     file = tmp_path / "other.zip"
     file.write_bytes(zipped({"readme.txt": b"nothing"}))

@@ -3,7 +3,7 @@
 The tests hold each sentence of the sections "Starting a saga", "Changes to saga state" and "Completing a saga" of the
 page "Saga concurrency" in the NServiceBus documentation. Each session has its own connection. Gates in the handlers stop
 a session at the point that a sentence describes. The tests run on every engine that can be reached, with both kinds of
-concurrency control.
+concurrency control, with the states in the queue's database and, with an outbox, in the business database.
 """
 
 import threading
@@ -11,11 +11,19 @@ import threading
 import pytest
 
 from rowpost.recoverability.outcome import Kind
-from tests.support.sagas import GATES, KINDS, Add, Close, Nudge, Open, make_desk
+from tests.support.sagas import GATES, KINDS, Add, Close, Nudge, Open
+from tests.support.sagas import make_desk as make_desk_of
 
-__all__ = ["make_desk"]
+__all__ = ["make_desk_of"]
 
 WAIT = 20.0  # seconds
+
+
+@pytest.fixture(params=["", "outbox"], ids=["one database", "outbox"])
+def make_desk(request, make_desk_of):
+    """Makes desks whose sagas are in the queue's database, or in the business database of an outbox."""
+    outbox = request.getfixturevalue("business_url") if request.param else ""
+    return lambda *arguments: make_desk_of(*arguments, outbox=outbox)
 
 
 @pytest.fixture
@@ -308,8 +316,8 @@ def test_a_failing_handler_leaves_neither_a_change_of_state_nor_messages(make_de
 
 
 @pytest.mark.parametrize("concurrency", KINDS)
-def test_a_destination_that_does_not_exist_undoes_the_state_too(make_desk, concurrency):
-    desk = make_desk(concurrency)
+def test_a_destination_that_does_not_exist_undoes_the_state_too(make_desk_of, concurrency):
+    desk = make_desk_of(concurrency)
     desk.handle(Open("A"))
     GATES["nowhere"] = lambda saga, context: context.send(Nudge(), to="Nowhere")
 

@@ -42,7 +42,7 @@ def endpoint_of(queue: str, mode: str, participants: dict[str, str], step=lambda
         queue,
         transaction_mode=mode,
         participants=participants,
-        recoverability=Recoverability(immediate_retries=2, delayed_retries=0),
+        recoverability=None if mode == "none" else Recoverability(immediate_retries=2, delayed_retries=0),
     )
 
     @endpoint.handles(TYPE, Order)

@@ -13,6 +13,8 @@ import time
 from contextlib import redirect_stderr
 from pathlib import Path
 
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.queue import Queue
 from tests.support.unregistered import send_unregistered
 
@@ -250,3 +252,49 @@ def wait_in_processes(message, connection):
     for process in processes:
         process.start()
     processes[0].join()
+
+
+def clean_up(message, connection):
+    """Wait as `wait_for_file`, and create the file <body>-cleaned at the end, however it comes."""
+    try:
+        wait_for_file(message, connection)
+    finally:
+        Path(f"{message.body.decode()}-cleaned").touch()
+
+
+def resist(message, connection):
+    """Wait as `wait_for_file`. If it is interrupted, create the file <body>-resisted and wait again."""
+    try:
+        wait_for_file(message, connection)
+    except KeyboardInterrupt:
+        Path(f"{message.body.decode()}-resisted").touch()
+        time.sleep(300)
+
+
+def sleep_in_database(message, connection):
+    """Create the file <body>.<pid>, and wait for a statement of PostgreSQL."""
+    _note(message, connection)
+    Path(f"{message.body.decode()}.{os.getpid()}").touch()
+    connection.execute("SELECT pg_sleep(300)")
+
+
+#: its handler ends the process
+dying = Endpoint(
+    "Dying",
+    recoverability=Recoverability(immediate_retries=0, delayed_retries=0),
+    error_headers=lambda headers, error: {**headers, "Shop.Seen": type(error).__name__},
+)
+dying.handles("Shop.Die")(lambda body, context: os._exit(1))
+
+#: its handler waits as `wait_for_file`, and ends early if the process stops
+loop = Endpoint("Loop", recoverability=Recoverability(immediate_retries=0, delayed_retries=0))
+
+
+@loop.handles("Shop.Wait")
+def wait_until_stopped(body, context):
+    path = body.decode()
+    Path(f"{path}.{os.getpid()}").touch()
+    end = time.monotonic() + 30.0
+    while not context.stopping and time.monotonic() < end:
+        time.sleep(0.01)
+    _note(context.incoming, context.connection)

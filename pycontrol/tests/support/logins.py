@@ -10,9 +10,20 @@ from itertools import count
 from rowpost.database.connection import Connection, connect_url
 from tests.support.probe import Probe
 
-__all__ = ["Logins", "logins"]
+__all__ = ["Logins", "logins", "with_login"]
 
 PASSWORD = "Rights_9!test"
+
+
+#: an administrator may connect with Windows authentication, and the tests' logins have passwords
+_IDENTITY = re.compile(
+    r"(?i)(?:^|(?<=;))\s*(?:uid|user id|pwd|password|trusted_connection|authentication)\s*=\s*(?:\{[^}]*\}|[^;]*)(?:;|$)"
+)
+
+
+def with_login(url: str, name: str, password: str) -> str:
+    """Return an ODBC connection string with another login, whatever the first one authenticates with."""
+    return f"{_IDENTITY.sub('', url).rstrip(';')};UID={name};PWD={password}"
 
 
 class Logins:
@@ -37,8 +48,7 @@ class Logins:
         """Return the database's URL, or the given one, with that login."""
         url = url or self._url
         if self._engine == "sqlserver":
-            parts = [part for part in url.split(";") if not part.lower().startswith(("uid=", "pwd="))]
-            return ";".join((*parts, f"UID={name}", f"PWD={PASSWORD}"))
+            return with_login(url, name, PASSWORD)
         return re.sub("//[^@/]*@", f"//{name}:{PASSWORD}@", url)
 
     def open(self, name: str) -> Connection:

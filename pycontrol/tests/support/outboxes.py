@@ -1,31 +1,96 @@
 """An endpoint with an outbox, for this process or for a process that kills itself at a named step.
 
 The handler writes the order's number into the table `business` of the business database and sends a message to Billing.
+Instead of the handler, the endpoint can have a saga that also keeps the numbers: one instance for all orders.
 """
 
 import json
 import os
 import signal
 import sys
+from dataclasses import dataclass, field, replace
 
 from rowpost.database.connection import Connection, connect_url
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import business_settings, plan
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.outbox.declaration import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
+from rowpost.sagas import Header, Saga, starts
+from rowpost.settings.databases import OutboxSettings
 from rowpost.settings.engine import engine_of
+from rowpost.wire.message_types import message_type
 from tests.support.crashing import TYPE, Order, write
 from tests.support.fork_server import FORK_SERVER, Forked
 from tests.support.pipelines import Steps
 
-__all__ = ["endpoint_of", "handle_all", "pipeline_of", "sales", "spawn_worker", "step_of"]
+__all__ = [
+    "SagaOrder",
+    "deploy_sagas",
+    "endpoint_of",
+    "handle_all",
+    "make_tally",
+    "pipeline_of",
+    "sales",
+    "spawn_worker",
+    "step_of",
+    "tallying",
+]
+
+
+@message_type(TYPE)
+@dataclass(frozen=True)
+class SagaOrder(Order):
+    """An order for the saga."""
+
+
+@dataclass
+class TallyState:
+    group: str
+    seen: list[int] = field(default_factory=list)
+
+
+def make_tally(handle, concurrency="pessimistic", table="Tally") -> type[Saga]:
+    """Return a saga that keeps the numbers of orders, and then handles the order as the handler does."""
+
+    class Tally(
+        Saga[TallyState],
+        correlate={SagaOrder: Header("Shop.Group")},
+        by="group",
+        name=f"Shop.{table}",
+        concurrency=concurrency,
+        table=table,
+    ):
+        @starts(SagaOrder)
+        def ordered(self, message, context):
+            self.state.seen.append(message.number)
+            handle(message, context)
+
+    return Tally
+
+
+def deploy_sagas(target, endpoint: Endpoint) -> None:
+    """Create the tables of an endpoint's sagas in the business database of its outbox, without instances."""
+    url = endpoint.outbox.url
+    settings = replace(target.settings, sagas=endpoint.sagas)
+    with connect_url(engine_of(url), url) as business:
+        apply(business, plan(business_settings(settings, OutboxSettings(endpoint.outbox.database, url))))
+        for each in endpoint.sagas:
+            business.driver_connection.execute(f'DELETE FROM "{each.name}"')
 
 
 def endpoint_of(
-    queue: str, business: str | None, *, pessimistic=False, step=lambda name: None, then=lambda context: None
+    queue: str,
+    business: str | None,
+    *,
+    pessimistic=False,
+    step=lambda name: None,
+    then=lambda context: None,
+    saga: str | None = None,
 ) -> Endpoint:
-    """Return the endpoint. `step` is called within the handler, `then` at its end."""
+    """Return the endpoint. `step` is called within the handler, `then` at its end. `saga` is a saga's concurrency."""
     endpoint = Endpoint(
         queue,
         transaction_mode="receive_only",
@@ -33,18 +98,22 @@ def endpoint_of(
         recoverability=Recoverability(immediate_retries=2, delayed_retries=0),
     )
 
-    @endpoint.handles(TYPE, Order)
     def handle(order, context):
         write(context.connection, order.number)
         step("in handler")
         context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
         then(context)
 
+    if saga is None:
+        endpoint.handles(TYPE, Order)(handle)
+    else:
+        endpoint.saga(make_tally(handle, saga))
     return endpoint
 
 
 #: for supervisors: the environment names the business database
 sales = endpoint_of("Sales", None)
+tallying = endpoint_of("Tallying", None, saga="pessimistic")
 
 
 def pipeline_of(database: Connection, endpoint: Endpoint, *, step=None, **options) -> Pipeline:
@@ -60,7 +129,9 @@ def handle_all(pipeline: Pipeline) -> list[Kind]:
     return kinds
 
 
-def spawn_worker(url: str, queue: str, business: str, die_at: str | None, *, time=1, pessimistic=False) -> Forked:
+def spawn_worker(
+    url: str, queue: str, business: str, die_at: str | None, *, time=1, pessimistic=False, saga=None
+) -> Forked:
     """Start a process that handles all messages of the queue, or kills itself at the n-th occurrence of a step."""
     arguments = {
         "url": url,
@@ -69,6 +140,7 @@ def spawn_worker(url: str, queue: str, business: str, die_at: str | None, *, tim
         "die_at": die_at,
         "time": time,
         "pessimistic": pessimistic,
+        "saga": saga,
     }
     path = os.pathsep.join(filter(None, sys.path))
     return FORK_SERVER.start(
@@ -89,10 +161,13 @@ def step_of(die_at: str | None, time: int):
     return step
 
 
-def main(url: str, queue: str, business: str, die_at: str | None, time: int, pessimistic: bool) -> None:
+def main(
+    url: str, queue: str, business: str, die_at: str | None, time: int, pessimistic: bool, saga: str | None
+) -> None:
     step = step_of(die_at, time)
     database = connect_url(engine_of(url), url, "rowpost tests outbox")
-    pipeline = pipeline_of(database, endpoint_of(queue, business, pessimistic=pessimistic, step=step), step=step)
+    endpoint = endpoint_of(queue, business, pessimistic=pessimistic, step=step, saga=saga)
+    pipeline = pipeline_of(database, endpoint, step=step)
     handle_all(pipeline)
     pipeline.close()
 

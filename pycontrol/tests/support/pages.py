@@ -60,6 +60,7 @@ def errors_page() -> str:
         ("`DatabaseUnavailable`: the server is down, restarts, fails over, or has no free connection", sqlserver_errors.UNAVAILABLE,
          postgresql_errors.UNAVAILABLE | {"08xxx"}),
         ("`LoginRefused`", sqlserver_errors.LOGIN_REFUSED, postgresql_errors.LOGIN_REFUSED),
+        ("`SettingsError`: a firewall, or (without a number) a certificate that this machine does not trust", sqlserver_errors.FIREWALL, set()),
         ("`PermissionDenied`", sqlserver_errors.PERMISSION, {"42501"}),
         ("`SchemaMissing`, or `QueueNotFound` for a queue's own procedure or table", {2812, 208}, {"42883", "3F000", "42P01"}),
         ("`InvalidCount`: a number is out of the range of its type", {8115}, {"22003"}),
@@ -176,7 +177,7 @@ def engines_page() -> str:
         " run is recorded. The column of PostgreSQL 18 is of a whole run on 2026-11-23, and that of PostgreSQL 15 of one on 2026-11-22. The column"
         f" of Babelfish is of one run of all files on 2026-11-23, which took two hours.\n{hand if compiled else ''}"
         "`compose.yaml` and `.github/workflows/engines.yml` run all tests on SQL Server"
-        " 2017, 2019 and 2022 and PostgreSQL 14 to 18 if a container engine is available.\n\n"
+        " 2017, 2019, 2022 and 2025 and PostgreSQL 14 to 18 if a container engine is available.\n\n"
         + table(("Tests", *names, *compiled), rows)
         + "\n\n## Babelfish\n\nBabelfish is an engine for rowpost's tests. It is not supported, and `rowpost apply` refuses it."
         " To run procedures there, the tests change some statements of some, and replace others as a whole. What is changed or"

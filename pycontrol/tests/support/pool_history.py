@@ -18,12 +18,16 @@ class Process:
     assignment: Assignment
     pid: int
     commands: list = field(default_factory=list)
+    interrupted: bool = False
     killed: bool = False
     in_flight: tuple | None = None
     in_flight_since: float | None = None
 
     def send(self, command):
         self.commands.append(command)
+
+    def interrupt(self):
+        self.interrupted = True
 
     def kill(self):
         self.killed = True

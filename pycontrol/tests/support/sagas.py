@@ -7,14 +7,19 @@ from datetime import timedelta
 
 import pytest
 
+from rowpost.database.connection import connect_url
 from rowpost.deploy.apply import apply
-from rowpost.deploy.plan import plan
+from rowpost.deploy.plan import business_settings, plan
 from rowpost.endpoint.endpoint import Endpoint
+from rowpost.outbox.declaration import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.policy import Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, handles, starts
+from rowpost.settings.databases import OutboxSettings
+from rowpost.settings.engine import engine_of
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
+from tests.support.probe import probe_for
 from tests.support.schema import named
 from tests.support.workers import DEADLINE, eventually
 
@@ -119,6 +124,18 @@ def make_endpoint(saga: type[Saga], name: str = "Sales", **options) -> Endpoint:
 _deployed: dict[str, set] = {}
 
 
+def deploy_to_business(target, endpoint: Endpoint) -> None:
+    """Create the tables of its sagas in the business database of its outbox, once."""
+    url = endpoint.outbox.url
+    done = _deployed.setdefault(url, set())
+    if set(endpoint.sagas) <= done:
+        return
+    done |= set(endpoint.sagas)
+    settings = replace(target.settings, sagas=endpoint.sagas)
+    with connect_url(engine_of(url), url) as business:
+        apply(business, plan(business_settings(settings, OutboxSettings(endpoint.outbox.database, url))))
+
+
 def deploy(target, *endpoints: Endpoint) -> None:
     """Create the tables of their sagas, once."""
     done = _deployed.setdefault(target.url, set())
@@ -136,22 +153,28 @@ def deploy(target, *endpoints: Endpoint) -> None:
 class Desk:
     """An endpoint Sales with one saga, whose sessions process one message each on request, also in threads.
 
-    Each session has a separate queue, so that receivers never wait for each other.
+    Each session has a separate queue, so that receivers never wait for each other. With `outbox`, the URL of a business
+    database, the endpoint has an outbox there.
     """
 
     QUEUES = ("Sales", "Billing")
 
-    def __init__(self, target, sql, saga: type[Saga], *, fresh: bool = True, **options) -> None:
+    def __init__(self, target, sql, saga: type[Saga], *, fresh: bool = True, outbox: str = "", **options) -> None:
         self.target, self.sql, self.saga = target, sql, saga
+        if outbox:
+            options |= {"outbox": Outbox("business", url=outbox), "transaction_mode": "receive_only"}
         self.endpoint = make_endpoint(saga, **options)
-        deploy(target, self.endpoint)
+        (deploy_to_business if outbox else deploy)(target, self.endpoint)
         self.table = self.endpoint.sagas[0].name
         self.database = target.connect()
+        #: the connection to the database of the sagas
+        self.states = connect_url(engine_of(outbox), outbox) if outbox else self.database
         self.pipelines = {}
         for name in (*self.QUEUES, "audit", "error"):
             sql.empty(name)
         if fresh:
-            sql.run(f"DELETE FROM {sql.table(self.table)}")
+            states = probe_for(self.states, babelfish=target.babelfish)
+            states.run(f"DELETE FROM {states.table(self.table)}")
 
     def send(self, message, queue: str = "Sales", **headers) -> None:
         with self.endpoint.open(self.database) as bus:
@@ -178,7 +201,7 @@ class Desk:
         """(correlation value, version, state) of each instance."""
         import json
 
-        rows = self.database.call("list_sagas", self.table, count=1000)
+        rows = self.states.call("list_sagas", self.table, count=1000)
         return sorted((row[1], row[2], json.loads(row[4])) for row in rows)
 
     def notes(self) -> list[str]:
@@ -197,6 +220,7 @@ class Desk:
     def close(self) -> None:
         for pipeline in self.pipelines.values():
             pipeline.close()
+        self.states.close()
         self.database.close()
         GATES.clear()
 

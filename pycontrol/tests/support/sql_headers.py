@@ -22,7 +22,7 @@ ROOTS = {"sqlserver": sql_folder(), "postgresql": sql_folder() / "postgresql"}
 
 SQLSERVER_HEAD = re.compile(
     r"SET ANSI_NULLS ON;\nSET QUOTED_IDENTIFIER ON;\nGO\nCREATE OR ALTER (?P<kind>PROCEDURE|FUNCTION) rowpost\."
-    r"(?P<name>\w+|\[\w+:\{(?:queue|saga|subscription)_key\}\])(?P<parameters>.*?)(?P<options>\nWITH EXECUTE AS OWNER)?\nAS\n/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\nGO\n",
+    r"(?P<name>\w+|\[\w+:\{(?:queue|saga|subscription)_key\}\])(?P<parameters>.*?)(?P<options>\nWITH EXECUTE AS 'rowpost_internal')?\nAS\n/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\nGO\n",
     re.DOTALL,
 )
 POSTGRESQL_HEAD = re.compile(

@@ -13,7 +13,7 @@ from rowpost.errors import DatabaseUnavailable, HandlerBrokeTransaction, Partici
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.recoverability.outcome import Kind
-from rowpost.recoverability.policy import Recoverability
+from rowpost.recoverability.policy import Decision, Recoverability
 from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.recovery import list_in_doubt
 from rowpost.transactions.scope import begin_scope
@@ -22,6 +22,9 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from tests.support.crashing import TYPE, Order, endpoint_of, pipeline_of, write
 from tests.support.pipelines import pipeline_with
+from tests.support.sagas import GATES, Add, Open, make_desk
+
+__all__ = ["make_desk"]
 
 TRANSACTIONAL = [mode for mode in MODES if mode != "none"]
 ATOMIC = ["sends_atomic_with_receive", "transaction_scope"]
@@ -187,6 +190,19 @@ def test_header_changes_of_a_failing_handler_reach_neither_a_retry_nor_the_error
     assert set(seen) == {(TYPE, None)}
     assert error.headers["NServiceBus.EnclosedMessageTypes"] == TYPE
     assert "Added" not in error.headers
+
+
+@pytest.mark.parametrize("numbers", [{"immediate_retries": 1}, {"delayed_retries": 1}, {"immediate_retries": 3}])
+def test_retries_that_are_asked_for_are_refused_in_the_mode_none(numbers):
+    with pytest.raises(SettingsError, match="cannot retry in the mode none"):
+        Endpoint("Sales", transaction_mode="none", recoverability=Recoverability(**numbers))
+
+
+@pytest.mark.parametrize("recoverability", [None, Recoverability(unrecoverable=()), Recoverability(0, 0)])
+def test_the_mode_none_takes_the_defaults_and_no_retries(recoverability):
+    endpoint = Endpoint("Sales", transaction_mode="none", recoverability=recoverability)
+
+    assert endpoint.transaction_mode == "none"
 
 
 @pytest.mark.promise("none-means-one-call")
@@ -687,6 +703,90 @@ def test_what_cannot_be_prepared_undoes_everything(run, business, two_phase, dat
     )
 
 
+def test_each_commit_that_cannot_be_prepared_counts_as_an_attempt(run, queue, business, two_phase):
+    def handle(context):
+        context.enlist("shop").execute("CREATE TEMPORARY TABLE scratch (number integer)")
+
+    endpoint = scope(handle, {"shop": two_phase})
+    endpoint.recoverability = Recoverability(immediate_retries=1, delayed_retries=0)
+    outcomes = run(None, endpoint=endpoint, times=2)
+
+    assert [(each.kind, each.attempts) for each in outcomes] == [(Kind.FAILED, 1), (Kind.MOVED_TO_ERROR, 2)]
+    assert queue.peek() == 0
+
+
+# ------------------------------------------------------------------ the isolation level
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_the_isolation_level_of_a_handler_is_read_committed(run, target, database, business, mode):
+    if target.babelfish:
+        pytest.skip("Babelfish does not tell the level of a session")
+    levels = []
+
+    def note(context):
+        if database.engine == "postgresql":
+            levels.append(context.connection.execute("SHOW transaction_isolation").fetchone()[0])
+        else:
+            of_session = "SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID"
+            levels.append({2: "read committed"}.get(context.connection.execute(of_session).fetchone()[0]))
+
+    run(mode, note)
+
+    assert levels == ["read committed"]
+
+
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_a_handler_cannot_choose_another_isolation_level_on_postgresql(run, database, business, mode):
+    if database.engine != "postgresql":
+        pytest.skip("SQL Server allows it for the statements that follow")
+
+    outcomes = run(mode, lambda context: context.connection.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"))
+
+    assert [each.kind for each in outcomes] == [Kind.FAILED]
+    assert "ActiveSqlTransaction" in outcomes[0].error
+
+
+# ------------------------------------------------------------------ transactions of the handler's own
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+@pytest.mark.parametrize("commits", [True, False])
+def test_what_a_handler_sends_on_a_connection_of_its_own_leaves_with_that_connections_commit(
+    run, target, database, business, mode, commits
+):
+    def handle(context):
+        with connect_url(target.settings.engine, target.url) as own:
+            own.driver_connection.autocommit = False
+            with context.endpoint.open(own.driver_connection) as bus:
+                bus.send(Order(7), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
+            own.driver_connection.commit() if commits else own.driver_connection.rollback()
+        fail(context)
+
+    run(mode, handle)
+
+    assert bodies(database, "Billing") == ([b'{"Number":7}'] if commits else [])
+
+
+# ------------------------------------------------------------------ headers that a policy changes
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_what_a_policy_does_to_headers_reaches_neither_the_retry_nor_the_error_queue(run, database, business, mode):
+    seen = []
+
+    def policy(failure):
+        failure.headers["NServiceBus.EnclosedMessageTypes"] = "modified"
+        failure.headers["Added"] = "by the policy"
+        return Decision.RETRY if failure.attempts < 2 else Decision.ERROR
+
+    def note_and_fail(context):
+        seen.append((context.headers["NServiceBus.EnclosedMessageTypes"], context.headers.get("Added")))
+        fail(context)
+
+    endpoint = endpoint_of("Sales", mode, {}, then=note_and_fail)
+    endpoint.recoverability = Recoverability(policy=policy)
+    run(mode, endpoint=endpoint, times=2)
+
+    (error,) = Queue("error", database).browse()
+    assert seen == [(TYPE, None), (TYPE, None)]
+    assert (error.headers["NServiceBus.EnclosedMessageTypes"], error.headers.get("Added")) == (TYPE, None)
+
+
 # ------------------------------------------------------------------ what a handler must not do with its connection
 @pytest.mark.parametrize("mode", TRANSACTIONAL)
 @pytest.mark.parametrize("verb", ["commit", "rollback", "close"])
@@ -814,3 +914,45 @@ def test_a_secret_that_is_not_set_is_named(monkeypatch):
 def test_a_participant_on_a_linked_server_makes_the_transaction_a_distributed_one(places, begin):
     assert begin_scope("sqlserver", places) == begin
     assert begin_scope("postgresql", places) is True
+
+
+# ------------------------------------------------------------------ sagas
+@pytest.fixture
+def ledger(make_desk, shop):
+    """A saga in mode `transaction_scope` with the instance A, whose gates may write into the other database."""
+    desk = make_desk(mode="transaction_scope", participants={"shop": shop})
+    desk.handle(Open("A"))
+    return desk
+
+
+def write_in_shop(context, shop):
+    write(context.enlist("shop"), 1, "" if "://" in shop else f"{shop}.dbo.")
+
+
+def test_a_participant_that_cannot_be_prepared_undoes_the_change_of_a_saga(ledger, shop, in_shop):
+    if "://" not in shop:
+        pytest.skip("SQL Server prepares by itself what its connection reached")
+
+    def write_and_spoil(saga, context):
+        write_in_shop(context, shop)
+        context.enlist("shop").execute("CREATE TEMPORARY TABLE spoilt (number integer)")  # cannot be prepared
+
+    GATES["shop"] = write_and_spoil
+
+    outcome = ledger.handle(Add("A", 5, "shop"))
+
+    assert outcome.kind is Kind.FAILED
+    assert ([(row[1], row[2]["Total"]) for row in ledger.rows], in_shop()) == ([(1, 0)], [])
+
+
+def test_a_saga_that_cannot_be_stored_undoes_what_was_written_in_a_participant(ledger, shop, in_shop):
+    def write_and_overtake(saga, context):
+        write_in_shop(context, shop)
+        context.database.call("complete_saga", ledger.table, id=saga.id, concurrency=1)  # as another message would
+
+    GATES["shop"] = write_and_overtake
+
+    outcome = ledger.handle(Add("A", 5, "shop"))
+
+    assert (outcome.kind, "SagaConflict" in outcome.error) == (Kind.FAILED, True)
+    assert ([(row[1], row[2]["Total"]) for row in ledger.rows], in_shop()) == ([(1, 0)], [])

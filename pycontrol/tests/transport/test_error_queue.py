@@ -14,6 +14,7 @@ from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage, encode_headers
 from tests.support.failing import TYPE
+from tests.support.pipelines import pipeline_with
 from tests.support.program import Program, rowpost
 
 __all__ = ["rowpost"]
@@ -261,11 +262,39 @@ def test_a_message_retried_by_servicecontrol_is_acknowledged_once_it_is_handled(
     assert told.headers["ServiceControl.Retry.Successful"].endswith(" Z")
 
 
+RETRIED = {"ServiceControl.Retry.UniqueMessageId": "4711", "ServiceControl.Retry.AcknowledgementQueue": "Billing"}
+
+
+@pytest.mark.promise("retry-from-error-queue")
+@pytest.mark.parametrize("more", [{}, {"NServiceBus.ControlMessage": "True"}], ids=["message", "control message"])
+def test_a_plain_function_acknowledges_what_servicecontrol_retried(error, queue, database, more):
+    queue.send(b"42", {**RETRIED, **more})
+
+    outcome = pipeline_with(database, "Sales", lambda message, connection: None).process_one()
+
+    (told,) = Queue("Billing", database).receive(5)
+    assert outcome.kind is (Kind.DISCARDED if more else Kind.HANDLED)
+    assert told.headers["ServiceControl.Retry.UniqueMessageId"] == "4711"
+
+
+@pytest.mark.promise("retry-from-error-queue")
+def test_a_control_message_that_servicecontrol_retried_is_acknowledged_and_audited(error, queue, database, sql):
+    sql.empty("audit")
+    queue.send(b"", {**RETRIED, "NServiceBus.ControlMessage": "True", "NServiceBus.MessageIntent": "Send"})
+
+    outcome = Pipeline(database, "Sales", Endpoint("Sales", audit_queue="audit")).process_one()
+
+    (told,) = Queue("Billing", database).receive(5)
+    (copy,) = Queue("audit", database).receive(5)
+    assert outcome.kind is Kind.DISCARDED
+    assert told.headers["ServiceControl.Retry.UniqueMessageId"] == "4711"
+    assert copy.headers["NServiceBus.ControlMessage"] == "True"
+    assert copy.headers["NServiceBus.ProcessingEndpoint"] == "Sales"
+
+
 @pytest.mark.promise("retry-from-error-queue")
 def test_a_retried_message_that_fails_again_is_not_acknowledged(error, queue, database):
-    queue.send(
-        b"42", {"ServiceControl.Retry.UniqueMessageId": "4711", "ServiceControl.Retry.AcknowledgementQueue": "Billing"}
-    )
+    queue.send(b"42", RETRIED)
 
     outcome = Pipeline(database, "Sales", Endpoint("Sales")).process_one()
 

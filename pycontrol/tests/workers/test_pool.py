@@ -392,15 +392,15 @@ def test_a_stop_asks_each_worker_to_exit_and_starts_none():
 
 
 @pytest.mark.promise("stop")
-def test_a_second_stop_kills():
+def test_a_second_stop_interrupts():
     history = idle_history(limit=2)
 
     history.pool.stop(now=False)
     history.pool.stop(now=True)
     history.dies(1, -9, now=1.0)
 
-    assert history.processes[0].killed
-    assert history.seen(events.WorkerStopped)[0].reason == "killed"
+    assert history.processes[0].interrupted
+    assert history.seen(events.WorkerStopped)[0].reason == "interrupted"
 
 
 def test_a_handler_that_cannot_be_found_is_critical_once_and_no_worker_is_started_again():

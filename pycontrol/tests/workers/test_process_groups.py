@@ -80,7 +80,7 @@ def test_a_handler_ends_its_work_after_a_signal_for_the_whole_group(shop, tmp_pa
     assert {message.headers.get("rowpost.failure") for message in shop.queue.browse(10)} == {None}
 
 
-def test_a_handler_that_does_not_end_is_killed_at_stop_timeout_after_a_signal_for_the_group(shop, tmp_path):
+def test_a_handler_that_does_not_end_is_interrupted_at_stop_timeout_after_a_signal_for_the_group(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(1, str(gate).encode())
 
@@ -93,7 +93,7 @@ def test_a_handler_that_does_not_end_is_killed_at_stop_timeout_after_a_signal_fo
         rest = process.stdout.read()
 
     assert code == 0
-    assert "reason='killed'" in rest
+    assert "reason='interrupted'" in rest
     eventually(lambda: shop.depth() == 1, "the message is back")
     assert shop.handled() == 0
 

@@ -385,7 +385,7 @@ def test_a_stop_lets_running_handlers_finish_and_starts_no_other(shop, tmp_path)
 
 @concurrent
 @pytest.mark.promise("stop")
-def test_a_second_stop_kills_and_the_messages_are_back(shop, tmp_path):
+def test_a_second_stop_interrupts_and_the_messages_are_back(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(3, str(gate).encode())
 
@@ -397,11 +397,11 @@ def test_a_second_stop_kills_and_the_messages_are_back(shop, tmp_path):
 
     supervisor.until(lambda: shop.depth() == 3, "all are back")
     assert shop.handled() == 0
-    assert {event.reason for event in supervisor.seen(events.WorkerStopped)} == {"killed"}
+    assert {event.reason for event in supervisor.seen(events.WorkerStopped)} == {"interrupted"}
 
 
 @pytest.mark.promise("stop")
-def test_a_handler_that_outlasts_the_stop_timeout_is_killed(shop, tmp_path):
+def test_a_handler_that_outlasts_the_stop_timeout_is_interrupted(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(1, str(gate).encode())
 

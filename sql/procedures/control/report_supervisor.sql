@@ -14,7 +14,7 @@ AS
 /*
 Records that a supervisor is alive, and what its workers do. One row is written; queues are written only if they have changed.
 Atomicity: in the caller's transaction.
-Locking:   its own rows of rowpost.supervisor and rowpost.supervised_queue.
+Locking:   its own rows of rowpost.supervisor, then those of rowpost.supervised_queue; when it starts, those of the deleted in the same order.
 A supervisor is recorded for those queues only from which its login may receive. A row that another login wrote stays as it is. Supervisors
 that have been silent for a day are deleted when the next one starts.
 Rights:    a new supervisor needs an operator, or a login that may receive from a queue. Of a login the 1000 supervisors that reported last are kept.
@@ -92,14 +92,11 @@ BEGIN
     IF @@ROWCOUNT = 0
         RETURN;
 
-    -- rule bounded_change: a row for each supervisor that did not end in order, and for each of its queues.
-    DELETE q
-    FROM rowpost.supervised_queue AS q
-    INNER JOIN rowpost.supervisor AS s ON q.supervisor_id = s.supervisor_id
-    WHERE s.seen_at < DATEADD(DAY, -1, @now);
+    DECLARE @gone TABLE (supervisor_id uniqueidentifier NOT NULL PRIMARY KEY);
 
-    -- rule bounded_change: as above.
+    -- rule bounded_change: a row for each supervisor that did not end in order, and for each of its queues.
     DELETE s
+    OUTPUT deleted.supervisor_id INTO @gone (supervisor_id)
     FROM rowpost.supervisor AS s
     WHERE s.seen_at < DATEADD(DAY, -1, @now);
 
@@ -118,13 +115,14 @@ BEGIN
     WHERE o.place > 1000;
 
     -- rule bounded_change: about one row, as each new supervisor removes what is above the limit.
-    DELETE q
-    FROM rowpost.supervised_queue AS q
-    INNER JOIN @surplus AS p ON q.supervisor_id = p.supervisor_id;
-
     DELETE s
+    OUTPUT deleted.supervisor_id INTO @gone (supervisor_id)
     FROM rowpost.supervisor AS s
     INNER JOIN @surplus AS p ON s.supervisor_id = p.supervisor_id;
+
+    DELETE q
+    FROM rowpost.supervised_queue AS q
+    INNER JOIN @gone AS g ON q.supervisor_id = g.supervisor_id;
 END;
 
 DECLARE @own TABLE (queue_key nvarchar(128) NOT NULL PRIMARY KEY);

@@ -40,8 +40,9 @@ BEGIN
     WHERE oldest.Headers NOT LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
     OPTION (MAXDOP 1);
 
-    INSERT INTO {queue_table} (Id, Headers, Body)
-    SELECT NEWID(), d.Headers, d.Body
+    -- The deployment makes it without the comment signs, if the table has Recoverable without a default.
+    INSERT INTO {queue_table} (Id, Headers, Body /*, Recoverable */)
+    SELECT NEWID(), d.Headers, d.Body /*, 1 */
     FROM @due AS d
     ORDER BY d.Due, d.RowVersion;
 

@@ -3,13 +3,13 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.has_rows
     @script_name nvarchar(400)
-WITH EXECUTE AS OWNER
+WITH EXECUTE AS 'rowpost_internal'
 AS
 /*
 Returns whether the table that a script of the journal made has rows, and exists.
 Atomicity: reads only.
 Locking:   none that lasts.
-Rights:    runs as the owner, because dynamic SQL has no ownership chain. The journal names the tables that it may read.
+Rights:    runs as a user of its own, because dynamic SQL has no ownership chain. The journal names the tables that it may read.
 It skips rows that others lock. A deployment therefore locks the table and looks again before it drops it.
 */
 SET NOCOUNT, XACT_ABORT ON;

@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[maintain_queue:{queue_key}]
     @offline bit = NULL -- 1: also steps that block senders and receivers while they run
-WITH EXECUTE AS OWNER
+WITH EXECUTE AS 'rowpost_internal'
 AS
 /*
 Maintains the queue's table, and returns what was done and what is left to do.
@@ -12,7 +12,7 @@ Atomicity: each step is its own transaction; call it outside of a transaction. A
 Locking:   waits at most one second for a lock, so that receivers wait no longer for it. An online rebuild waits with
            low priority and stops after a minute. If the edition cannot rebuild online, an index is reorganized, which
            blocks nobody, and a heap is rebuilt only with @offline.
-Rights:    runs as the owner, because the right to execute does not include the right to alter the table.
+Rights:    runs as a user of its own, because the right to execute does not include the right to alter the table.
 Statistics are updated only after such a step: each update compiles all plans of the queue again, which hints determine.
 */
 SET NOCOUNT, XACT_ABORT ON;

@@ -3,14 +3,14 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[queue_metrics:{queue_key}]
     @after_row_version bigint = NULL -- search the oldest message, and count, only above this row version
-WITH EXECUTE AS OWNER
+WITH EXECUTE AS 'rowpost_internal'
 AS
 /*
 Returns depth, age, counters and sizes of the queue from the server's metadata, its first rows and its first expired rows.
 Up to 1,000 waiting messages are counted; the metadata gives only a depth above this.
 Atomicity: reads only.
 Locking:   skips rows that receivers lock: neither are they counted, nor is the oldest message one of them.
-Rights:    runs as the owner, because the counters need a right to the database's state that a reader does not have.
+Rights:    runs as a user of its own, because the counters need a right to the database's state that a reader does not have.
 Counters start when the server loads the table's metadata. Dead rows are unknown without a scan.
 */
 SET NOCOUNT, XACT_ABORT ON;

@@ -3,14 +3,14 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.outbox_status
     @endpoints nvarchar(max) = NULL -- JSON array: whose unsent messages are counted; others count as foreign; NULL: all, none is foreign
-WITH EXECUTE AS OWNER
+WITH EXECUTE AS 'rowpost_internal'
 AS
 /*
 Returns the size of the outbox from the server's metadata, and how many messages have unsent operations, up to 10000.
 Those of other endpoints are counted separately, up to 10000 too.
 Atomicity: reads only.
 Locking:   none that lasts.
-Rights:    runs as the owner, because the sizes need a right to the database's state that a reader does not have.
+Rights:    runs as a user of its own, because the sizes need a right to the database's state that a reader does not have.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

@@ -25,7 +25,8 @@ SET @ends = ISNULL(@ends, 0);
 -- The parameters are longer than allowed, so that the check sees a value that is too long.
 IF LEN(ISNULL(@endpoint, N'')) = 0 OR LEN(ISNULL(@topic, N'')) = 0 OR LEN(ISNULL(@queue_address, N'')) = 0
    OR LEN(CONCAT(@endpoint, N'.')) > 201 OR LEN(CONCAT(@topic, N'.')) > 201 OR LEN(CONCAT(@queue_address, N'.')) > 201
-    THROW 51011, N'The subscription cannot be stored: endpoint, topic and queue must be given, with at most 200 characters each.', 1;
+   OR LEN(CONCAT(@publisher, N'.')) > 201
+    THROW 51011, N'The subscription cannot be stored: publisher, endpoint, topic and queue must be given, with at most 200 characters each.', 1;
 
 EXEC rowpost._require_subscriber @queue_address = @publisher;
 

@@ -18,7 +18,8 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 4000
     THROW 51003, N'The number of messages to purge must be between 1 and 4000.', 1;
 
-DECLARE @expired TABLE (row_version bigint NOT NULL);
+-- A key, so that the DELETE needs no Distinct Sort. A table that was made elsewhere may have a number twice.
+DECLARE @expired TABLE (row_version bigint NOT NULL PRIMARY KEY WITH (IGNORE_DUP_KEY = ON));
 
 INSERT INTO @expired (row_version)
 SELECT TOP (@count) q.RowVersion
@@ -30,9 +31,9 @@ OPTION (MAXDOP 1);
 -- rule bounded_change: @expired has at most @count rows, 4,000.
 DELETE q
 FROM @expired AS e
-INNER LOOP JOIN {queue_table} AS q WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
+INNER JOIN {queue_table} AS q WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
     ON e.row_version = q.RowVersion
-OPTION (MAXDOP 1);
+OPTION (LOOP JOIN, FORCE ORDER, MAXDOP 1);
 
 SELECT @@ROWCOUNT AS purged;
 GO

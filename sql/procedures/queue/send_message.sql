@@ -20,7 +20,8 @@ SET NOCOUNT, XACT_ABORT ON;
 IF @time_to_be_received_ms NOT BETWEEN 1 AND 3155760000000
     THROW 51004, N'The time to be received must be between 1 millisecond and 100 years; leave it out for a message that never expires.', 1;
 
-INSERT INTO {queue_table} (Id, CorrelationId, ReplyToAddress, Expires, Headers, Body)
+-- The deployment makes it without the comment signs, if the table has Recoverable without a default.
+INSERT INTO {queue_table} (Id, CorrelationId, ReplyToAddress, Expires, Headers, Body /*, Recoverable */)
 VALUES
 (
     ISNULL(@id, NEWID()),
@@ -29,6 +30,6 @@ VALUES
     -- In two steps, because DATEADD takes an int: milliseconds alone would end after 24.8 days.
     DATEADD(MILLISECOND, CAST(@time_to_be_received_ms % 86400000 AS int), DATEADD(DAY, CAST(@time_to_be_received_ms / 86400000 AS int), GETUTCDATE())),
     @headers,
-    @body
+    @body /*, 1 */
 );
 GO

@@ -27,14 +27,15 @@ IF CHARINDEX(N'"time_to_be_received_ms"', @messages) > 0
    )
     THROW 51004, N'The time to be received must be between 1 millisecond and 100 years; leave it out for a message that never expires.', 1;
 
-INSERT INTO {queue_table} (Id, CorrelationId, ReplyToAddress, Expires, Headers, Body)
+-- The deployment makes it without the comment signs, if the table has Recoverable without a default.
+INSERT INTO {queue_table} (Id, CorrelationId, ReplyToAddress, Expires, Headers, Body /*, Recoverable */)
 SELECT
     ISNULL(m.id, NEWID()),
     m.correlation_id,
     m.reply_to_address,
     DATEADD(MILLISECOND, CAST(m.time_to_be_received_ms % 86400000 AS int), DATEADD(DAY, CAST(m.time_to_be_received_ms / 86400000 AS int), GETUTCDATE())),
     m.headers,
-    SUBSTRING(@bodies, m.body_start, m.body_length)
+    SUBSTRING(@bodies, m.body_start, m.body_length) /*, 1 */
 FROM OPENJSON(@messages) WITH
 (
     ordinal int,

@@ -42,13 +42,22 @@ FROM rowpost.queue AS r
 LEFT OUTER JOIN rowpost.queue_control AS c ON r.queue_key = c.queue_key
 WHERE r.queue_key = N'{queue_key}';
 
+-- Two reads, so that this session never holds a lock on one table while it waits for the other: report_supervisor changes both.
+DECLARE @others TABLE (supervisor_id uniqueidentifier NOT NULL PRIMARY KEY);
+
 IF @shared = 1 AND @supervisor_id IS NOT NULL
-    SELECT @limit = @limit / (COUNT(*) + 1) + CASE WHEN COUNT(CASE WHEN q.supervisor_id < @supervisor_id THEN 1 END) < @limit % (COUNT(*) + 1) THEN 1 ELSE 0 END
+BEGIN
+    INSERT INTO @others (supervisor_id)
+    SELECT q.supervisor_id
     FROM rowpost.supervised_queue AS q
-    INNER JOIN rowpost.supervisor AS s ON q.supervisor_id = s.supervisor_id
     WHERE q.queue_key = N'{queue_key}'
-      AND q.supervisor_id <> @supervisor_id
-      AND s.seen_at > DATEADD(SECOND, -30, SYSUTCDATETIME());
+      AND q.supervisor_id <> @supervisor_id;
+
+    SELECT @limit = @limit / (COUNT(*) + 1) + CASE WHEN COUNT(CASE WHEN o.supervisor_id < @supervisor_id THEN 1 END) < @limit % (COUNT(*) + 1) THEN 1 ELSE 0 END
+    FROM @others AS o
+    INNER JOIN rowpost.supervisor AS s ON o.supervisor_id = s.supervisor_id
+    WHERE s.seen_at > DATEADD(SECOND, -30, SYSUTCDATETIME());
+END;
 
 IF @delayed = 1
     SELECT @due = MIN(d.Due)

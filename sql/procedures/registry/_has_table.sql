@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER FUNCTION rowpost._has_table(@queue_key nvarchar(128)) RETURNS bit
-WITH EXECUTE AS OWNER
+WITH EXECUTE AS 'rowpost_internal'
 AS
 /*
 Returns whether a registered queue has its table. Somebody may have dropped the table without unregistering the queue.
@@ -11,7 +11,7 @@ Locking:   none that lasts.
 The table of a queue in another database counts as there.
 */
 BEGIN
-    -- EXECUTE AS OWNER: a publisher may not see its subscribers' tables, and OBJECT_ID finds only what the caller may see.
+    -- EXECUTE AS: a publisher may not see its subscribers' tables, and OBJECT_ID finds only what the caller may see.
     RETURN CASE WHEN EXISTS (
         SELECT 1
         FROM rowpost.queue AS q

@@ -30,24 +30,29 @@ WITH queues AS (
       AND (@queue_key IS NULL OR q.queue_key = @queue_key)
 ),
 needed AS (
-    SELECT n.column_name, n.type_name, n.max_length
+    SELECT n.column_name, n.definition
     FROM
     (
         VALUES
-            (N'Id', N'uniqueidentifier', 16),
-            (N'Expires', N'datetime', 8),
-            (N'Headers', N'nvarchar', -1),
-            (N'Body', N'varbinary', -1),
-            (N'RowVersion', N'bigint', 8)
-    ) AS n(column_name, type_name, max_length)
+            (N'Id', N'uniqueidentifier NOT NULL DEFAULT (NEWID())'),
+            (N'Expires', N'datetime NULL'),
+            (N'Headers', N'nvarchar(max) NOT NULL DEFAULT (N'''')'),
+            (N'Body', N'varbinary(max) NULL'),
+            (N'RowVersion', N'bigint IDENTITY (1, 1) NOT NULL')
+    ) AS n(column_name, definition)
 ),
 leading_keys AS (
-    SELECT ic.object_id, COL_NAME(ic.object_id, ic.column_id) AS column_name, i.type_desc
+    SELECT
+        ic.object_id,
+        COL_NAME(ic.object_id, ic.column_id) AS column_name,
+        i.type_desc,
+        i.is_disabled,
+        QUOTENAME(i.name) COLLATE database_default AS index_name,
+        CASE WHEN i.is_primary_key = 1 OR i.is_unique_constraint = 1 THEN 1 ELSE 0 END AS is_constraint
     FROM sys.index_columns AS ic
     INNER JOIN sys.indexes AS i
         ON ic.object_id = i.object_id AND ic.index_id = i.index_id
     WHERE ic.key_ordinal = 1
-      AND i.is_disabled = 0
 )
 SELECT f.queue_name, f.finding, f.detail, f.remedy
 FROM
@@ -64,7 +69,7 @@ FROM
         q.queue_name,
         N'column_missing',
         CONCAT(N'The column ', n.column_name, N' is missing.'),
-        CONCAT(N'ALTER TABLE ', q.table_name, N' ADD ', n.column_name, N' ', n.type_name, CASE WHEN n.max_length = -1 THEN N'(max)' ELSE N'' END, N';')
+        CONCAT(N'ALTER TABLE ', q.table_name, N' ADD ', n.column_name, N' ', n.definition, N';')
     FROM queues AS q
     CROSS JOIN needed AS n
     WHERE q.table_id IS NOT NULL
@@ -112,7 +117,8 @@ FROM
         CONCAT(N'The column ', c.name COLLATE database_default, N' holds at most ', c.max_length, N' bytes: longer messages cannot be stored.'),
         CONCAT(
             N'ALTER TABLE ', q.table_name, N' ALTER COLUMN ', c.name COLLATE database_default, N' ',
-            TYPE_NAME(c.system_type_id) COLLATE database_default, N'(max);'
+            CASE WHEN c.name = N'Headers' THEN N'nvarchar' ELSE TYPE_NAME(c.system_type_id) COLLATE database_default END,
+            CASE WHEN c.is_nullable = 1 THEN N'(max) NULL;' ELSE N'(max) NOT NULL;' END
         )
     FROM queues AS q
     INNER JOIN sys.columns AS c
@@ -142,12 +148,39 @@ FROM
         q.queue_name,
         N'row_version_index_clustered',
         N'The index on RowVersion is clustered, but the registry says nonclustered: more than eight concurrent receivers wait for the same page.',
-        CONCAT(N'DROP INDEX Index_RowVersion ON ', q.table_name, N'; CREATE NONCLUSTERED INDEX Index_RowVersion ON ', q.table_name, N' (RowVersion);')
+        CONCAT(
+            CASE
+                WHEN k.is_constraint = 1 THEN CONCAT(N'ALTER TABLE ', q.table_name, N' DROP CONSTRAINT ', k.index_name)
+                ELSE CONCAT(N'DROP INDEX ', k.index_name, N' ON ', q.table_name)
+            END,
+            N'; CREATE NONCLUSTERED INDEX Index_RowVersion ON ', q.table_name, N' (RowVersion); -- writes the table anew, and locks it meanwhile'
+        )
     FROM queues AS q
     INNER JOIN rowpost.queue AS r
         ON q.queue_key = r.queue_key AND r.[clustered] = 0
+    INNER JOIN leading_keys AS k
+        ON q.table_id = k.object_id AND k.column_name = N'RowVersion' AND k.type_desc = N'CLUSTERED'
     WHERE q.kind <> 'external'
-      AND EXISTS (SELECT 1 FROM leading_keys AS k WHERE k.object_id = q.table_id AND k.column_name = N'RowVersion' AND k.type_desc = N'CLUSTERED')
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'index_disabled',
+        CONCAT(N'The index ', k.index_name, N' on ', k.column_name COLLATE database_default, N' is disabled: the procedures that need it fail.'),
+        CONCAT(N'ALTER INDEX ', k.index_name, N' ON ', q.table_name, N' REBUILD;')
+    FROM queues AS q
+    INNER JOIN leading_keys AS k
+        ON q.table_id = k.object_id AND k.is_disabled = 1 AND k.column_name IN (N'Expires', N'RowVersion')
+    WHERE q.kind <> 'external'
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'lock_escalation',
+        N'Many row locks may become one lock on the table, for which receivers wait.',
+        CONCAT(N'ALTER TABLE ', q.table_name, N' SET (LOCK_ESCALATION = DISABLE);')
+    FROM queues AS q
+    INNER JOIN sys.tables AS t
+        ON q.table_id = t.object_id AND t.lock_escalation <> 1
+    WHERE q.kind <> 'external'
     UNION ALL
     SELECT
         q.queue_name,
@@ -161,12 +194,16 @@ FROM
     UNION ALL
     SELECT
         q.queue_name,
-        N'recoverable_default_missing',
-        N'Recoverable has no default: messages cannot be stored.',
-        CONCAT(N'ALTER TABLE ', q.table_name, N' ADD DEFAULT (1) FOR Recoverable;')
+        N'recoverable_changed',
+        N'Recoverable was added to the table or dropped, or its default was, since the last deployment: messages cannot be stored.',
+        N'rowpost apply'
     FROM queues AS q
-    INNER JOIN sys.columns AS c
-        ON q.table_id = c.object_id AND c.name = N'Recoverable' AND c.is_nullable = 0 AND c.default_object_id = 0
+    INNER JOIN sys.sql_modules AS m
+        ON m.object_id = OBJECT_ID(CONCAT(N'rowpost.', QUOTENAME(CONCAT(N'send_message:', q.queue_key))))
+    LEFT OUTER JOIN sys.columns AS c
+        ON q.table_id = c.object_id AND c.name = N'Recoverable' AND c.default_object_id = 0
+    WHERE q.table_id IS NOT NULL
+      AND CASE WHEN CHARINDEX(N'/*, Recoverable */', m.[definition]) > 0 THEN 0 ELSE 1 END <> CASE WHEN c.column_id IS NULL THEN 0 ELSE 1 END
     UNION ALL
     SELECT
         q.queue_name,
@@ -177,8 +214,11 @@ FROM
             N' the schema rowpost: a login that may only execute procedures is refused.'
         ),
         CASE
-            WHEN s.principal_id = USER_ID(N'dbo') THEN CONCAT(N'ALTER AUTHORIZATION ON OBJECT::', q.table_name, N' TO dbo;')
-            ELSE N'ALTER AUTHORIZATION ON SCHEMA::rowpost TO dbo;'
+            WHEN s.principal_id = USER_ID(N'dbo') THEN CONCAT(
+                N'ALTER AUTHORIZATION ON OBJECT::', q.table_name,
+                N' TO dbo; -- removes all rights on the table: grant those of others again, then run rowpost apply and rowpost queue grant'
+            )
+            ELSE N'ALTER AUTHORIZATION ON SCHEMA::rowpost TO dbo; -- then run rowpost apply'
         END
     FROM queues AS q
     INNER JOIN sys.schemas AS s

@@ -58,6 +58,7 @@ END;
 
 BEGIN TRY
     -- rule bounded_change: the page has at most @count instances, 1,000.
+    -- rule lock_escalation: 1,000 instances on a page each hold 4,000 locks, with those of the index on the new column.
     UPDATE s
     SET s.[{transitional_column}] = CAST(j.[value] AS {transitional_type})
     FROM {saga_table} AS s WITH (ROWLOCK)

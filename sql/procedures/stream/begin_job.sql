@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.begin_job
-    @job_key nvarchar(200), -- 1 to 200 characters
+    @job_key nvarchar(400), -- 1 to 200 characters; longer than allowed, so that a key that is too long is refused and not cut
     @destination nvarchar(200), -- the queue
     @run nvarchar(40), -- identifies this run of the job
     @mode nvarchar(20), -- staged or direct
@@ -16,7 +16,7 @@ Locking:   the job's row.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-IF LEN(ISNULL(@job_key, N'')) = 0
+IF LEN(ISNULL(@job_key, N'')) = 0 OR LEN(CONCAT(@job_key, N'.')) > 201
     THROW 51032, N'The job cannot begin: a job key must have 1 to 200 characters.', 1;
 
 DECLARE @now datetime2(3) = SYSUTCDATETIME();

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.claim_ledger
-    @job_key nvarchar(200), -- 1 to 200 characters
+    @job_key nvarchar(400), -- 1 to 200 characters; longer than allowed, so that a key that is too long is refused and not cut
     @part bigint, -- from 0
     @parts bigint = NULL -- how many the job has, if known; 0: parts follow one another, as a stream's batches do
 AS
@@ -16,7 +16,7 @@ SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- READPAST is not allowed in SERIALIZABLE
 SET LOCK_TIMEOUT 60000;
 
-IF LEN(ISNULL(@job_key, N'')) = 0 OR ISNULL(@part, -1) < 0 OR @parts < 0 OR (@parts > 0 AND @part >= @parts)
+IF LEN(ISNULL(@job_key, N'')) = 0 OR LEN(CONCAT(@job_key, N'.')) > 201 OR ISNULL(@part, -1) < 0 OR @parts < 0 OR (@parts > 0 AND @part >= @parts)
     THROW 51032, N'The part cannot be claimed: a job key must have 1 to 200 characters, and parts are numbered from 0 up to their number.', 1;
 
 IF rowpost."_is_operator"() = 0

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.drop_staged
-    @job_key nvarchar(200) = NULL, -- NULL: of every job
+    @job_key nvarchar(400) = NULL, -- NULL: of every job
     @seconds int = NULL, -- only messages that were staged longer ago than this; NULL: all
     @run nvarchar(40) = NULL -- only messages of this run of the job; NULL: of every run
 AS

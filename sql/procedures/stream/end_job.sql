@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.end_job
-    @job_key nvarchar(200),
+    @job_key nvarchar(400),
     @run nvarchar(40), -- of a run that failed: another run of the job goes on
     @done bit, -- 0: the run failed
     @parts bigint = NULL, -- of a direct job; NULL: as sealed

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.forget_job
-    @job_key nvarchar(200)
+    @job_key nvarchar(400)
 AS
 /*
 Deletes what is known of a job, so that its key is free, and returns its state and what it sent. Its messages in queues stay.

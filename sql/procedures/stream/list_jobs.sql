@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.list_jobs
     @count int, -- how many at most, 1 to 10000
-    @job_key nvarchar(200) = NULL -- NULL: every job
+    @job_key nvarchar(400) = NULL -- NULL: every job
 AS
 /*
 Returns jobs that write to queues, the one that changed last first, with what they sent and what they stored and did not send yet.

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.seal_job
-    @job_key nvarchar(200),
+    @job_key nvarchar(400),
     @attempts nvarchar(max), -- JSON array: the attempts that count, one of each task, in the order of the tasks
     @messages nvarchar(max), -- JSON array: how many messages each of them has
     @digests nvarchar(max), -- JSON array: the digest of each

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[send_staged:{queue_key}]
-    @job_key nvarchar(200),
+    @job_key nvarchar(400),
     @attempts nvarchar(max) -- JSON array: the attempts that count, one of each task, in the order of the tasks
 AS
 /*
@@ -45,8 +45,9 @@ BEGIN
             ) AS b
         );
 
-        INSERT INTO {queue_table} (Id, Headers, Body)
-        SELECT ISNULL(s.id, NEWID()), s.headers, s.body
+        -- The deployment makes it without the comment signs, if the table has Recoverable without a default.
+        INSERT INTO {queue_table} (Id, Headers, Body /*, Recoverable */)
+        SELECT ISNULL(s.id, NEWID()), s.headers, s.body /*, 1 */
         FROM rowpost.staged_message AS s
         WHERE s.job_key = @job_key AND s.attempt = @attempt AND s.number <= @upto AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1)
         ORDER BY s.number;

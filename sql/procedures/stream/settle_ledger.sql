@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.settle_ledger
-    @job_key nvarchar(200),
+    @job_key nvarchar(400),
     @part bigint,
     @messages bigint, -- how many were sent
     @digest varchar(64) -- of the messages

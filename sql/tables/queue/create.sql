@@ -1,5 +1,6 @@
--- The queue's table, with the same columns as the NServiceBus transport's. Because of the default on Recoverable, senders
--- omit the column, and the same procedures work with a table that does not have it.
+-- The queue's table, with the same columns as the NServiceBus transport's. Because of the default on Recoverable, an INSERT
+-- need not name the column. A table that is there already stays as it is: check_queue says what is missing. Only the column
+-- BodyString is added to it, if it is declared.
 IF OBJECT_ID(N'{queue_table}', N'U') IS NULL -- noqa: PRS
 BEGIN
     CREATE TABLE {queue_table}
@@ -16,20 +17,10 @@ BEGIN
 
     -- Receivers skip locked rows, and wait for a locked table. maintain_queue does this for a table that was made elsewhere.
     ALTER TABLE {queue_table} SET (LOCK_ESCALATION = DISABLE);
-END;
-GO
--- The index for the order of the queue. A clustered index keeps new rows at the end and releases empty pages. With a heap
--- (nonclustered), many concurrent receivers wait less for page latches. See rowpost.queue.clustered.
--- Statistics of a queue are outdated at once, and each update of them compiles the plans again, which hints determine.
-IF NOT EXISTS
-(
-    SELECT 1
-    FROM sys.index_columns AS ic
-    WHERE ic.object_id = OBJECT_ID(N'{queue_table}', N'U')
-      AND ic.key_ordinal = 1
-      AND COL_NAME(ic.object_id, ic.column_id) = N'RowVersion'
-)
-BEGIN
+
+    -- The index for the order of the queue. A clustered index keeps new rows at the end and releases empty pages. With a
+    -- heap (nonclustered), many concurrent receivers wait less for page latches. See rowpost.queue.clustered.
+    -- Statistics of a queue are outdated at once, and each update of them compiles the plans again, which hints determine.
     IF EXISTS (SELECT 1 FROM rowpost.queue AS q WHERE q.queue_key = N'{queue_key}' AND q.[clustered] = 1)
         CREATE CLUSTERED INDEX Index_RowVersion ON {queue_table} (RowVersion) WITH (STATISTICS_NORECOMPUTE = ON);
     ELSE
@@ -38,29 +29,10 @@ BEGIN
     -- SQL Server 2019 and later, Azure SQL Database (5) and Managed Instance (8)
     IF CAST(SERVERPROPERTY(N'ProductMajorVersion') AS int) >= 15 OR CAST(SERVERPROPERTY(N'EngineEdition') AS int) IN (5, 8)
         EXEC (N'ALTER INDEX Index_RowVersion ON {queue_table} SET (OPTIMIZE_FOR_SEQUENTIAL_KEY = ON);');
-END;
-GO
-IF NOT EXISTS
-(
-    SELECT 1
-    FROM sys.index_columns AS ic
-    WHERE ic.object_id = OBJECT_ID(N'{queue_table}', N'U')
-      AND ic.key_ordinal = 1
-      AND COL_NAME(ic.object_id, ic.column_id) = N'Expires'
-)
+
     CREATE NONCLUSTERED INDEX Index_Expires ON {queue_table} (Expires) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL
     WITH (STATISTICS_NORECOMPUTE = ON);
-GO
--- A table that was made elsewhere may have no default on Recoverable.
-IF EXISTS
-(
-    SELECT 1
-    FROM sys.columns AS c
-    WHERE c.object_id = OBJECT_ID(N'{queue_table}', N'U')
-      AND c.name = N'Recoverable'
-      AND c.default_object_id = 0
-)
-    ALTER TABLE {queue_table} ADD DEFAULT (1) FOR Recoverable;
+END;
 GO
 IF COL_LENGTH(N'{queue_table}', N'BodyString') IS NULL
    AND EXISTS (SELECT 1 FROM rowpost.queue AS q WHERE q.queue_key = N'{queue_key}' AND q.body_string = 1)

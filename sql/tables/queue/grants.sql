@@ -6,3 +6,11 @@
 IF OBJECT_ID(N'rowpost.[receive_messages:{queue_key}]', N'P') IS NOT NULL
     EXEC (N'GRANT VIEW DEFINITION ON {queue_table} TO rowpost_endpoint, rowpost_operator, rowpost_reader;');
 GO
+-- For has_rows and maintain_queue, which run as this user.
+IF OBJECT_ID(N'rowpost.[receive_messages:{queue_key}]', N'P') IS NOT NULL
+    EXEC (N'GRANT SELECT ON {queue_table} TO rowpost_internal;');
+IF OBJECT_ID(N'rowpost.[maintain_queue:{queue_key}]', N'P') IS NOT NULL
+    EXEC (N'GRANT ALTER ON {queue_table} TO rowpost_internal;');
+IF OBJECT_ID(N'rowpost.[delay_message:{queue_key}]', N'P') IS NOT NULL
+    EXEC (N'GRANT SELECT ON {delayed_table} TO rowpost_internal;');
+GO

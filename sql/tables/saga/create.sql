@@ -31,7 +31,7 @@ IF NOT EXISTS
     FROM sys.columns AS c
     WHERE c.object_id = OBJECT_ID(N'{saga_table}', N'U')
       AND c.name = N'{correlation_column}'
-      AND '{correlation_type}' LIKE TYPE_NAME(c.user_type_id) + '%'
+      AND LEFT('{correlation_type}', CHARINDEX('(', '{correlation_type}' + '(') - 1) = TYPE_NAME(c.user_type_id)
 )
     THROW 51016, @message, 1;
 

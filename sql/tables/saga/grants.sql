@@ -2,3 +2,5 @@
 -- are granted one by one: rowpost queue grant.
 {procedure_grants}
 GO
+GRANT SELECT ON {saga_table} TO rowpost_internal; -- for has_rows, which runs as this user
+GO

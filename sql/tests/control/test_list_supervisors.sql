@@ -43,7 +43,7 @@ INSERT INTO #listed
 EXEC rowpost.list_supervisors @count = 10;
 
 DECLARE @shown nvarchar(10) = (
-    SELECT STRING_AGG(l.host_name, N'') WITHIN GROUP (ORDER BY l.host_name)
+    SELECT CONCAT(MIN(l.host_name), MAX(l.host_name))
     FROM #listed AS l
     WHERE l.workers IS NOT NULL AND l.queues IS NOT NULL
 );

@@ -29,7 +29,7 @@ EXEC rowpost.report_supervisor
     @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1',
     @queues = N'["Sample","nowhere"]', @workers = N'[]';
 
-DECLARE @keys nvarchar(max) = (SELECT STRING_AGG(q.queue_key, N' ') FROM rowpost.supervised_queue AS q WHERE q.supervisor_id = @id);
+DECLARE @keys nvarchar(128) = (SELECT q.queue_key FROM rowpost.supervised_queue AS q WHERE q.supervisor_id = @id);
 EXEC tSQLt.AssertEquals @Expected = N'Sample', @Actual = @keys;
 GO
 CREATE OR ALTER PROCEDURE control_report_supervisor.[test report_supervisor forgets a queue that is not received from any more]

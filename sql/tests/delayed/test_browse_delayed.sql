@@ -24,8 +24,8 @@ EXEC rowpost.[delay_message:Sample] @headers = N'late', @delay_ms = 10800000;
 INSERT INTO #browsed (delayed_key, due, headers, body, body_bytes)
 EXEC rowpost.[browse_delayed:Sample] @count = 10, @due_in_ms = 7200000;
 
-DECLARE @headers nvarchar(max) = (SELECT STRING_AGG(b.headers, N' ') FROM #browsed AS b);
-EXEC tSQLt.AssertEquals @Expected = N'late', @Actual = @headers;
+DECLARE @headers nvarchar(max) = (SELECT b.headers FROM #browsed AS b);
+EXEC tSQLt.AssertEqualsString @Expected = N'late', @Actual = @headers;
 GO
 CREATE OR ALTER PROCEDURE delayed_browse_delayed.[test browse_delayed refuses a count of zero]
 AS

@@ -18,9 +18,9 @@ INSERT INTO #cancelled (due, headers, body)
 EXEC rowpost.[cancel_delayed:Sample] @delayed_key = @key;
 
 DECLARE @right int = (SELECT COUNT(*) FROM #cancelled AS c WHERE c.headers = N'this' AND c.body = 0x01);
-DECLARE @left nvarchar(max) = (SELECT STRING_AGG(d.Headers, N' ') FROM dbo.[Sample.Delayed] AS d);
+DECLARE @left nvarchar(max) = (SELECT d.Headers FROM dbo.[Sample.Delayed] AS d);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
-EXEC tSQLt.AssertEquals @Expected = N'other', @Actual = @left;
+EXEC tSQLt.AssertEqualsString @Expected = N'other', @Actual = @left;
 GO
 CREATE OR ALTER PROCEDURE delayed_cancel_delayed.[test cancel_delayed returns nothing for a message that is not there]
 AS

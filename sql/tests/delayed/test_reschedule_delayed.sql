@@ -17,9 +17,9 @@ INSERT INTO #done (rescheduled)
 EXEC rowpost.[reschedule_delayed:Sample] @delayed_key = @key, @delay_ms = 0;
 
 DECLARE @rescheduled int = (SELECT COUNT(*) FROM #done AS d WHERE d.rescheduled = 1);
-DECLARE @due nvarchar(max) = (SELECT STRING_AGG(d.Headers, N' ') FROM dbo.[Sample.Delayed] AS d WHERE d.Due <= GETUTCDATE());
+DECLARE @due nvarchar(max) = (SELECT d.Headers FROM dbo.[Sample.Delayed] AS d WHERE d.Due <= GETUTCDATE());
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rescheduled;
-EXEC tSQLt.AssertEquals @Expected = N'this', @Actual = @due;
+EXEC tSQLt.AssertEqualsString @Expected = N'this', @Actual = @due;
 GO
 CREATE OR ALTER PROCEDURE delayed_reschedule_delayed.[test reschedule_delayed says that a message is not there]
 AS

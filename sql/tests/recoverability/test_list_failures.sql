@@ -15,7 +15,7 @@ INSERT INTO #failures (queue_name, attempts, failed_at)
 EXEC rowpost.list_failures @id = 'aaaaaaaa-0000-0000-0000-000000000001';
 
 DECLARE @found nvarchar(max) = (
-    SELECT STRING_AGG(CONCAT(f.queue_name, N' ', f.attempts), N', ') WITHIN GROUP (ORDER BY f.queue_name) FROM #failures AS f
+    SELECT CONCAT(f.queue_name, N' ', f.attempts) FROM #failures AS f
 );
 EXEC tSQLt.AssertEqualsString @Expected = N'Sample 2', @Actual = @found;
 GO

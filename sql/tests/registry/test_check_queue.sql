@@ -106,10 +106,25 @@ EXEC rowpost.check_queue;
 
 DECLARE @varchar int = (SELECT COUNT(*) FROM #findings AS f WHERE f.finding = N'headers_varchar');
 DECLARE @shrunk int = (SELECT COUNT(*) FROM #findings AS f WHERE f.finding = N'column_shrunk');
-DECLARE @default int = (SELECT COUNT(*) FROM #findings AS f WHERE f.finding = N'recoverable_default_missing');
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @varchar;
 EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @shrunk;
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @default;
+GO
+CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a procedure that does not fit the column Recoverable]
+AS
+CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
+CREATE TABLE dbo.by_installer (Id uniqueidentifier NOT NULL, Recoverable bit NOT NULL);
+EXEC rowpost.register_queue
+    @queue_key = N'by_installer', @queue_name = N'by_installer', @schema_name = N'dbo', @table_name = N'by_installer',
+    @kind = 'external', @body_string = 0, @clustered = 0, @delayed = 0;
+EXEC (N'CREATE PROCEDURE rowpost.[send_message:by_installer] AS INSERT INTO dbo.by_installer (Id /*, Recoverable */) VALUES (NEWID() /*, 1 */);');
+
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+
+DECLARE @found int = (
+    SELECT COUNT(*) FROM #findings AS f WHERE f.queue_name = N'by_installer' AND f.finding = N'recoverable_changed' AND f.remedy = N'rowpost apply'
+);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @found;
 GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a mandatory column and its remedy mends it]
 AS
@@ -233,5 +248,43 @@ EXEC rowpost.check_queue;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @found;
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a disabled index and its remedy mends it]
+AS
+-- Babelfish: has no ALTER INDEX
+CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
+EXEC (N'ALTER INDEX Index_Expires ON dbo.Sample DISABLE;');
+
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+DECLARE @found nvarchar(100) = (SELECT f.finding FROM #findings AS f);
+DECLARE @remedy nvarchar(max) = (SELECT f.remedy FROM #findings AS f);
+EXEC (@remedy);
+DELETE f FROM #findings AS f;
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+
+DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
+EXEC tSQLt.AssertEqualsString @Expected = N'index_disabled', @Actual = @found;
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a table whose locks escalate and its remedy mends it]
+AS
+-- Babelfish: has no LOCK_ESCALATION in its catalog
+CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
+EXEC (N'ALTER TABLE dbo.Sample SET (LOCK_ESCALATION = TABLE);');
+
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+DECLARE @found nvarchar(100) = (SELECT f.finding FROM #findings AS f);
+DECLARE @remedy nvarchar(max) = (SELECT f.remedy FROM #findings AS f);
+EXEC (@remedy);
+DELETE f FROM #findings AS f;
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+
+DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
+EXEC tSQLt.AssertEqualsString @Expected = N'lock_escalation', @Actual = @found;
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
 GO

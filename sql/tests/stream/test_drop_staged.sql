@@ -27,7 +27,7 @@ EXEC rowpost.seal_job @job_key = N'job', @attempts = N'["r1/0"]', @messages = N'
 
 EXEC rowpost.drop_staged @job_key = N'job';
 
-DECLARE @left nvarchar(100) = (SELECT STRING_AGG(s.attempt, N' ') FROM rowpost.staged_message AS s);
+DECLARE @left nvarchar(100) = (SELECT s.attempt FROM rowpost.staged_message AS s);
 EXEC tSQLt.AssertEqualsString @Expected = N'r1/0:Sales', @Actual = @left;
 GO
 CREATE OR ALTER PROCEDURE stream_drop_staged.[test drop_staged deletes what one run of a job staged]
@@ -39,7 +39,7 @@ EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r2/0', @messages = N
 
 EXEC rowpost.drop_staged @job_key = N'job', @run = N'r1';
 
-DECLARE @left nvarchar(100) = (SELECT STRING_AGG(s.attempt, N' ') FROM rowpost.staged_message AS s);
+DECLARE @left nvarchar(100) = (SELECT s.attempt FROM rowpost.staged_message AS s);
 EXEC tSQLt.AssertEqualsString @Expected = N'r2/0', @Actual = @left;
 GO
 CREATE OR ALTER PROCEDURE stream_drop_staged.[test drop_staged refuses a negative age]

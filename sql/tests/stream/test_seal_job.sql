@@ -10,9 +10,10 @@ EXEC rowpost.begin_job @job_key = N'job', @destination = N'Sample', @run = N'r1'
 INSERT INTO #part (part, attempt, messages, digest)
 EXEC rowpost.seal_job @job_key = N'job', @attempts = N'["r1/0","r1/1"]', @messages = N'["1","2"]', @digests = N'["d","e"]', @digest = 'f';
 
-DECLARE @parts nvarchar(100) = (SELECT STRING_AGG(CONCAT(p.part, p.attempt, p.messages, p.digest), N' ') WITHIN GROUP (ORDER BY p.part) FROM #part AS p);
+DECLARE @parts nvarchar(max) = (SELECT CONCAT(p.part, p.attempt, p.messages, p.digest) AS part FROM #part AS p ORDER BY p.part FOR JSON PATH);
+DECLARE @both nvarchar(200) = CONCAT(JSON_VALUE(@parts, N'$[0].part'), N' ', JSON_VALUE(@parts, N'$[1].part'), JSON_VALUE(@parts, N'$[2].part'));
 DECLARE @state nvarchar(50) = (SELECT CONCAT(j.state, j.parts, j.messages, j.digest) FROM rowpost.job AS j WHERE j.job_key = N'job');
-EXEC tSQLt.AssertEqualsString @Expected = N'0r1/01d 1r1/12e', @Actual = @parts;
+EXEC tSQLt.AssertEqualsString @Expected = N'0r1/01d 1r1/12e', @Actual = @both;
 EXEC tSQLt.AssertEqualsString @Expected = N'sending23f', @Actual = @state;
 GO
 CREATE OR ALTER PROCEDURE stream_seal_job.[test seal_job refuses other messages than those that were sealed before]

@@ -273,8 +273,13 @@ def grant(
         bool, typer.Option("--tables", help="Add the table rights that NServiceBus endpoints need.")
     ] = False,
     apply_them: Annotated[bool, typer.Option("--apply", help="Print the statements and run them.")] = False,
+    outbox: Annotated[
+        str | None,
+        typer.Option("--outbox", metavar="NAME", help="Grant the rights in the business database of this outbox."),
+    ] = None,
 ) -> None:
     """Print the statements that grant an endpoint's login the rights on its queues."""
+    session = session.databases(outbox)[0]
     login = session.text(login)
     wanted = [[session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too)]
     sagas = [session.name(each) for each in saga or ()]

@@ -34,7 +34,7 @@ from rowpost.endpoint.hosting import (
     with_needs,
     with_sagas,
 )
-from rowpost.errors import QueueNotFound
+from rowpost.errors import DatabaseUnavailable, QueueNotFound
 from rowpost.operations.figures import registered_queues
 from rowpost.settings.environment import Settings
 from rowpost.workers.events import Event
@@ -108,7 +108,9 @@ def _install(session: Session, settings: Settings) -> None:
             ExitCode.USAGE,
         )
     main, *business = session.databases()
-    for each, wanted in ((main, with_needs(settings)), *((each, each.settings) for each in business)):
+    needs = with_needs(settings)
+    others = ((each, replace(each.settings, sagas=needs.sagas)) for each in business)
+    for each, wanted in ((main, needs), *others):
         with each.connected() as database:
             made = apply(database, plan(wanted)).applied
         if made:
@@ -139,13 +141,26 @@ def _prepare(session: Session, settings: Settings) -> None:
                     f"The queue {name!r} is not deployed in {settings.target}. {declare}Run: rowpost apply. "
                     "In development, rowpost run --install creates what is missing."
                 )
-        check_sagas(with_sagas(settings), database)
+        settings = with_sagas(settings)
+        check_sagas(settings, database)
+        for each in session.databases()[1:]:
+            _check_business(each, replace(each.settings, sagas=settings.sagas))
         subscribe_all(settings, database)
         for text in database.dialect.encoding_limits(database.driver_connection):
             session.note(text)
         with database.translated():
             for text in database.dialect.session_limits(database.driver_connection):
                 session.note(f"The server limits how long handlers may work. {text}")
+
+
+def _check_business(session: Session, settings: Settings) -> None:
+    """Check the sagas of a business database. If it is down, the workers wait for it. Raises SagaNotDeployed."""
+    if settings.own_sagas:
+        try:
+            with session.connected() as business:
+                check_sagas(settings, business)
+        except DatabaseUnavailable as error:
+            session.note(f"The tables of sagas were not checked: {error}")
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from rowpost.workers.events import Emit, Trouble
 from rowpost.workers.protocol import Assignment, Exit, Receive
 from rowpost.workers.worker.process import WorkerProcess
 
-__all__ = ["KILLED", "OVERDUE", "WorkerHandle", "WorkerHandles", "WorkerState", "respawn_delay"]
+__all__ = ["INTERRUPTED", "KILLED", "OVERDUE", "WorkerHandle", "WorkerHandles", "WorkerState", "respawn_delay"]
 
 MAX_RESPAWN_DELAY_S = 10.0
 # Reasons of events.WorkerStopped.
-KILLED, OVERDUE = "killed", "time limit"
+KILLED, INTERRUPTED, OVERDUE = "killed", "interrupted", "time limit"
 
 
 class WorkerState(Enum):
@@ -64,8 +64,8 @@ class WorkerHandle:
 
     @property
     def killed(self) -> bool:
-        """Whether the worker was killed already."""
-        return self.reason in (KILLED, OVERDUE)
+        """Whether the worker was interrupted or killed already."""
+        return self.reason in (KILLED, INTERRUPTED, OVERDUE)
 
     def described(self, queue: str, now: float) -> ReportedWorker:
         """Return the worker as a report shows it. Its message is the one that a handler has."""
@@ -93,6 +93,12 @@ class WorkerHandle:
         """Command the worker to exit after its in-flight message."""
         self.reason, self.state = reason, WorkerState.EXITING
         self.process.send(Exit())
+
+    def interrupt(self) -> None:
+        """Interrupt the worker's handler; its in-flight message is in the queue again."""
+        if not self.killed:
+            self.reason = INTERRUPTED
+            self.process.interrupt()
 
     def kill(self, reason: str = KILLED) -> None:
         """Kill the worker process; its in-flight message is in the queue again."""

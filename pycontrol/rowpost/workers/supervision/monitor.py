@@ -26,8 +26,9 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from rowpost.database.connection import Connection, connect
+from rowpost.endpoint.hosting import host_of
 from rowpost.errors import DatabaseUnavailable, LockTimeout, PermissionDenied, QueueNotFound, RowpostError
-from rowpost.recoverability.policy import Host, Recoverability
+from rowpost.recoverability.policy import Recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
@@ -304,7 +305,7 @@ class QueueMonitor:
             address=database.canonical(address),
             recoverability=Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase),
             error_queue=policy.error_queue,
-            host=Host.of_queue(crash.queue, self._settings),
+            host=host_of(self._settings, crash.queue),
         )
         return [
             Answer(

@@ -20,7 +20,7 @@ from rowpost.workers.concurrency import Observation, Strategy, make_strategy, sp
 from rowpost.workers.protocol import Assignment, CrashPolicy
 from rowpost.workers.snapshot import Figures, QueueSnapshot
 from rowpost.workers.supervision.control import Controls
-from rowpost.workers.supervision.handles import KILLED, OVERDUE, WorkerHandle, WorkerHandles, WorkerState
+from rowpost.workers.supervision.handles import INTERRUPTED, KILLED, OVERDUE, WorkerHandle, WorkerHandles, WorkerState
 from rowpost.workers.supervision.health import Health, Throttle
 from rowpost.workers.supervision.peek_watch import PeekWatch
 from rowpost.workers.supervision.reporter import EventReporter
@@ -128,11 +128,11 @@ class WorkerPool:
         self.peek_now()
 
     def stop(self, *, now: bool) -> None:
-        """Request that all workers exit after their in-flight messages; `now`: kill them."""
+        """Request that all workers exit after their in-flight messages; `now`: interrupt their handlers."""
         self._stopping = True
         for handle in self.handles:
             if now:
-                handle.kill()
+                handle.interrupt()
             elif handle.state is not WorkerState.EXITING:
                 handle.request_exit("stop")
         self._emit(
@@ -200,7 +200,7 @@ class WorkerPool:
         self._health.forget(handle.number)
         pid = handle.process.pid
         in_flight = handle.process.in_flight
-        if in_flight is not None and handle.reason != KILLED:
+        if in_flight is not None and handle.reason not in (KILLED, INTERRUPTED):
             row_id, row_version = in_flight
             self._count_crash(
                 Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, handle.reason == OVERDUE)

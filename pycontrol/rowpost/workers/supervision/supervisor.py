@@ -4,9 +4,10 @@
     supervisor.run()                                       # until SIGTERM or SIGINT
     supervisor.run(until=lambda snapshot: snapshot.idle)   # until all queues are empty: demos and tests
 
-Stopping has two steps. After the first signal, running handlers may finish within `stop_timeout` seconds. The second
-signal kills the workers at once. No message is lost when a handler is killed: its transaction rolls back, and the
-message is in the queue again.
+Stopping has three steps. After the first signal, running handlers may finish within `stop_timeout` seconds. Then, or at
+the second signal, they are interrupted. `stopping.GRACE_S` seconds later, or at the third signal, the workers are
+killed. No message is lost when a handler is interrupted or killed: its transaction rolls back, and the message is in
+the queue again.
 
 All waiting happens in this loop. The queue monitor and the periodic tasks run in threads of their own, because a
 database may hang; they put what they found into an inbox and wake the loop through a socket, because Windows cannot
@@ -27,6 +28,7 @@ from typing import Any
 
 from rowpost.database import embedded
 from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
+from rowpost.recoverability.stopping import GRACE_S
 from rowpost.settings.environment import Settings
 from rowpost.transport.delayed import wait_after_peek
 from rowpost.workers.answers import Answer, MonitorFailure, NotReported, WakeUp
@@ -96,7 +98,8 @@ class Supervisor:
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
         self._stops = 0
-        self._kill_at = self._report_at = self._flush_report_at = float("inf")
+        self._interrupted = False
+        self._force_at = self._report_at = self._flush_report_at = float("inf")
         #: imports the handlers of changed settings
         self._rehearsal: Rehearsal | None = None
         make_pool = partial(
@@ -118,7 +121,7 @@ class Supervisor:
 
     # -------------------------------------------------------------- for any thread
     def stop(self) -> None:
-        """Request that run() ends after the running handlers; a second call kills the workers at once."""
+        """Request that run() ends after the running handlers; a second call interrupts these, a third kills them."""
         self._post("stop")
 
     def reload(self) -> None:
@@ -171,7 +174,8 @@ class Supervisor:
         self._settings = self._pools.settings = _with_server(self._settings)
         if self._stops:
             self._pools.renew()
-        self._stops, self._kill_at, self._report_at, self._ready = 0, float("inf"), time.monotonic(), set()
+        self._stops, self._force_at, self._report_at, self._ready = 0, float("inf"), time.monotonic(), set()
+        self._interrupted = False
         self._monitor = self._make_monitor(self._settings, self._post)
         self._monitor.start()
         self._pools.lifeline = self._monitor.lifeline
@@ -204,13 +208,13 @@ class Supervisor:
                 pool.coalesce_peek(now)
         if until is not None and not self._stops and until(self.snapshot()):
             self._stop(now)
-        if now >= self._kill_at:
-            self._kill()
+        if now >= self._force_at:
+            self._force(now)
         if self._finished():
             return
         if until is not None:
             due = min(due, now + UNTIL_INTERVAL_S)
-        self._wait(min(due, self._kill_at) - now)
+        self._wait(min(due, self._force_at) - now)
 
     def _report(self, now: float) -> float:
         """Let the next peek also send a report of the workers, if one is due. Return when the next report is due."""
@@ -352,17 +356,22 @@ class Supervisor:
         self._stops += 1
         self._end_rehearsal()
         if self._stops > 1:
-            self._kill()
+            self._force(now)
             return
-        self._kill_at = now + self._settings.supervisor.stop_timeout
+        self._force_at = now + self._settings.supervisor.stop_timeout
         for pool in self._pools.by_name.values():
             pool.stop(now=False)
 
-    def _kill(self) -> None:
-        self._kill_at = float("inf")
+    def _force(self, now: float) -> None:
+        """Interrupt the handlers that still run; if that was done already, kill their workers."""
         for pool in self._pools.all:
-            if pool.handles:
+            if self._interrupted:
+                for handle in pool.handles:
+                    handle.kill()
+            elif pool.handles:
                 pool.stop(now=True)
+        self._force_at = float("inf") if self._interrupted else now + GRACE_S
+        self._interrupted = True
 
     def _kill_all(self) -> None:
         """Kill the workers that still run, also after an error in the loop."""

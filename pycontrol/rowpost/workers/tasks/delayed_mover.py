@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowpost.database.connection import Connection
-from rowpost.recoverability.policy import Host
+from rowpost.endpoint.hosting import host_of
 from rowpost.settings.environment import Settings
 from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
@@ -24,7 +24,7 @@ def make_delayed_mover(settings: Settings, emit: events.Emit) -> Work:
     supervisor, directory = settings.supervisor, Directory()
 
     def move(database: Connection, queue: str) -> float:
-        host = Host.of_queue(queue, settings)
+        host = host_of(settings, queue)
         done = move_due(database, queue, error_queue=supervisor.error_queue, directory=directory, host=host)
         if done.moved or done.forwarded or done.failed:
             emit(events.DelayedMoved(queue=queue, count=done.moved, forwarded=done.forwarded, failed=done.failed))

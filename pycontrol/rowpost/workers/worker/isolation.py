@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 
+from rowpost.recoverability.stopping import FORCED, GRACE_S, REQUESTED, STOP
+
 __all__ = [
     "become_a_group",
     "end_with_the_supervisor",
@@ -105,8 +107,8 @@ def in_forked_children(close: Callable[[], None]) -> None:
 
 
 def end_with_the_supervisor(seconds: float) -> None:
-    """Kill this worker, and what its handlers started, so many seconds after its supervisor has ended without stopping
-    it.
+    """Interrupt the handler of this worker so many seconds after its supervisor has ended without stopping it. Then
+    kill the worker, and what its handlers started.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -114,7 +116,11 @@ def end_with_the_supervisor(seconds: float) -> None:
 
     def watch() -> None:
         wait([parent.sentinel])
+        STOP.request(REQUESTED)
         time.sleep(seconds)
+        STOP.request(FORCED)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE_S)
         kill_group(os.getpid())
         os._exit(1)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.sharedctypes
+import os
+import signal
 import sys
 import types
 from collections.abc import Iterator
@@ -22,7 +24,8 @@ from multiprocessing.connection import Connection as PipeEnd
 from typing import Any
 from uuid import UUID
 
-from rowpost.workers.protocol import Assignment, InFlight, SharedHighWaterMark
+from rowpost.recoverability.stopping import FORCED, REQUESTED
+from rowpost.workers.protocol import Assignment, Exit, InFlight, SharedHighWaterMark
 from rowpost.workers.worker.isolation import kill_group, kill_worker, safe_path, signals_blocked
 from rowpost.workers.worker.temporary import use_own_folder
 from rowpost.workers.worker.worker_process import run_worker
@@ -80,7 +83,9 @@ class WorkerProcess:
         return [self._process.sentinel] if self._pipe_closed else [self._process.sentinel, self._pipe]
 
     def send(self, command: object) -> None:
-        """Send a command; does nothing if the process has ended."""
+        """Send a command; does nothing if the process has ended. A handler that runs sees a request to exit at once."""
+        if isinstance(command, Exit):
+            self._in_flight.stop.request(REQUESTED)
         with suppress(OSError):
             self._pipe.send(command)
 
@@ -92,6 +97,15 @@ class WorkerProcess:
         except (EOFError, OSError):
             self._pipe_closed = True
 
+    def interrupt(self) -> None:
+        """End the handler with HandlerInterrupted, and then the process. Windows has no such signal: kill it."""
+        if sys.platform == "win32":
+            self.kill()
+            return
+        self._in_flight.stop.request(FORCED)
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+
     def kill(self) -> None:
         """Kill the process and what its handlers started; the server rolls its transaction back."""
         if self.exitcode is None:
@@ -101,9 +115,9 @@ class WorkerProcess:
     def close(self) -> None:
         """Free the system resources of a process that has ended.
 
-        What a process leaves that did not exit by itself is killed.
+        What a process leaves that did not exit by itself, or was interrupted, is killed.
         """
-        if self._process.exitcode != 0:
+        if self._process.exitcode != 0 or self._in_flight.stop.memory[-1] == FORCED:
             kill_group(self.pid)
         self._pipe.close()
         self._process.join()

@@ -34,6 +34,7 @@ from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.recoverability.outcome import InterruptedAttempt, Kind, Outcome
 from rowpost.recoverability.policy import in_words
+from rowpost.recoverability.stopping import REQUESTED, STOP, HandlerInterrupted
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
 from rowpost.workers.protocol import (
@@ -124,6 +125,7 @@ class Worker:
     def exit(self) -> None:
         """Exit the loop after the current transaction. May be called from a signal handler."""
         self._exiting = True
+        STOP.request(REQUESTED)
 
     def run(self) -> None:
         """Receive and handle messages until a command or a signal to exit."""
@@ -145,6 +147,10 @@ class Worker:
         while not self._exiting:
             try:
                 self._turn()
+            except HandlerInterrupted:
+                self.exit()
+                if self._in_flight is not None:
+                    self._in_flight.ended()  # the message is in the queue again
             except Exception as error:  # noqa: BLE001 -- a defect of ours must not end the worker silently
                 self._record_failure(error)
         self._report(busy=False)
@@ -282,7 +288,6 @@ class Worker:
             self._endpoint,
             reconnect=self._connect,
             others=others_of(assignment.settings),
-            host=self._endpoint.host,
             exclusive=assignment.exclusive,
             observers=[each for each in observers if each is not None],
         )

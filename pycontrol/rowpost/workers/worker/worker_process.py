@@ -10,6 +10,7 @@ import threading
 from contextlib import suppress
 from multiprocessing.connection import Connection as PipeEnd
 
+from rowpost.recoverability.stopping import STOP
 from rowpost.settings.password import watch
 from rowpost.workers.protocol import Assignment, InFlight
 from rowpost.workers.worker.isolation import (
@@ -30,7 +31,8 @@ def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> No
     """Run a worker; the entry point of its process.
 
     What handlers print goes to stderr: stdout belongs to the supervisor, which may print JSON there. Handlers may start
-    processes. A worker whose supervisor has ended finishes its message, and is killed after `stop_timeout`.
+    processes. A worker whose supervisor has ended finishes its message. After `stop_timeout`, its handler is
+    interrupted, and then the worker is killed.
     """
     with suppress(OSError):  # a stream is closed
         os.dup2(_STDERR, _STDOUT)
@@ -42,8 +44,14 @@ def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> No
     forward_logs(worker.send, in_flight, assignment.settings.log.number)
     watch(lambda: threading.current_thread() is threading.main_thread() and worker.read_commands(0.0))
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    STOP.memory = in_flight.stop.memory
+
+    def end(*_: object) -> None:
+        worker.exit()
+        STOP.interrupt()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.exit())
+        signal.signal(number, end)
     in_forked_children(pipe.close)
     become_a_group()  # last: a signal that has arrived meanwhile ends the worker in order
     end_with_the_supervisor(assignment.settings.supervisor.stop_timeout)

@@ -169,9 +169,9 @@ class Program:
             audit_queue="audit" if one.get("audit", "on") == "on" else None,
             serializers=serializers,
             instance=one.get("instance"),
-            recoverability=Recoverability(
-                int(one.get("immediate", 1)), int(one.get("delayedRetries", 0)), timedelta(seconds=1)
-            ),
+            recoverability=None
+            if one.get("mode") == "None"
+            else Recoverability(int(one.get("immediate", 1)), int(one.get("delayedRetries", 0)), timedelta(seconds=1)),
         )
         for cls, handler in self.handlers.by_class().items():
             self.endpoint.handles(type_name(cls), cls, subscribe=cls in SUBSCRIBED)(handler)

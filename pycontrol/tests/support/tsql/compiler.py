@@ -14,8 +14,10 @@ Not seen: the inside of dynamic SQL, columns of temporary tables, arguments of t
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rowpost.database.contract import Procedure, load_contract
+from rowpost.database.dialects import sqlserver
 from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
 from rowpost.deploy.scripts import Script
 from rowpost.deploy.sql_text import PLACEHOLDER, SqlTextError, expand, render, split_batches
@@ -31,7 +34,7 @@ from rowpost.wire.address import SUBSCRIPTION_TABLE
 from tests.support import babelfish
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
-__all__ = ["Finding", "Source", "compile_sets", "compile_tree", "operations", "read_sources", "tree_sets"]
+__all__ = ["Finding", "Source", "compile_sets", "compile_tree", "of_python", "operations", "read_sources", "tree_sets"]
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 CATALOG = Path(__file__).with_name("server_catalog.sql")
@@ -49,6 +52,10 @@ SAMPLES = {
 TEST_CLASS = re.compile(r"EXEC tSQLt\.NewTestClass @ClassName = N'(\w+)'")
 #: a schema that a script makes below IF, which T-SQL allows in dynamic SQL only
 OWN_SCHEMA = re.compile(r"EXEC \(N'(CREATE SCHEMA \w+) AUTHORIZATION dbo;'\)")
+#: the constants of a module that are whole statements
+STATEMENT = re.compile(
+    r"\s*(SELECT|SET|DECLARE|IF|EXEC|WITH|INSERT|UPDATE|DELETE)\b[^;]+;\s*\Z|\s*SELECT\b.*;\s*\Z", re.DOTALL
+)
 TIMEOUT = 300  # seconds
 
 
@@ -87,7 +94,19 @@ def tree_sets(root: Path) -> list[list[Source]]:
     adapted = [
         Source(source.path, babelfish.adapt(script).text) for source, script in zip(sources, scripts, strict=True)
     ]
-    return [[*sources, *operations()], [*read_sources(BABELFISH), *adapted]]
+    return [[*sources, *operations(), *of_python()], [*read_sources(BABELFISH), *adapted]]
+
+
+def of_python() -> list[Source]:
+    """The statements that stand in the dialect's Python, each as a procedure whose parameter is what `?` stands for."""
+    found = []
+    for module in pkgutil.iter_modules(sqlserver.__path__):
+        values = vars(importlib.import_module(f"{sqlserver.__name__}.{module.name}"))
+        for name, text in sorted(values.items()):
+            if isinstance(text, str) and STATEMENT.match(text) and "{" not in text:
+                head = f"CREATE OR ALTER PROCEDURE dbo.[{module.name}.{name}]\n    @value nvarchar(4000)\nAS\n"
+                found.append(Source(f"{module.name}.{name}", f"{head}{text.replace('?', '@value')}\nGO\n", ruled=True))
+    return found
 
 
 def operations() -> list[Source]:

@@ -30,11 +30,18 @@ DEFINITIONS = (
     "CreateTableStatement",
     "CreateSchemaStatement",
     "CreateRoleStatement",
+    "CreateUserStatement",
     "CreateTypeTableStatement",
     "CreateTypeUddtStatement",
 )
 #: definitions that a loose batch may hold below IF: each becomes part of the model
-NESTED = ("CreateTableStatement", "CreateIndexStatement", "CreateRoleStatement", "GrantStatement")
+NESTED = (
+    "CreateTableStatement",
+    "CreateIndexStatement",
+    "CreateRoleStatement",
+    "CreateUserStatement",
+    "GrantStatement",
+)
 ELEMENT = re.compile(r"(?:Sql\w+: |element )((?:\[(?:[^\]]|\]\])*\]\.?)+)(?: contains| has |: The)")
 #: the server's own, which takes whatever parameters its second argument declares; checked here instead
 OPEN_ENDED = re.compile(r"unresolved reference to object \[sys\]\.\[sp_executesql\]")
@@ -197,6 +204,7 @@ def _definitions(batch: dict[str, Any], tree: Node, known: set[str], found: Foun
             if kind(statement) == "CreateTableStatement":
                 found.places[full_name(statement.SchemaObjectName)] = (batch["path"], _line(batch, statement))
             yield _text(batch, statement, known), statement
+    indexes: set[str] = set()
     for number, node in enumerate(n for s in loose for n in walk(s) if kind(n) in NESTED):
         rename = None
         if kind(node) == "CreateTableStatement":
@@ -204,8 +212,9 @@ def _definitions(batch: dict[str, Any], tree: Node, known: set[str], found: Foun
                 continue
             found.places[full_name(node.SchemaObjectName)] = (batch["path"], _line(batch, node))
         if kind(node) == "CreateIndexStatement":
-            rename = node.Name if number else None
-            name = f"{node.Name.Value}~{number}" if number else node.Name.Value
+            rename = node.Name if node.Name.Value in indexes else None
+            indexes.add(node.Name.Value)
+            name = f"{node.Name.Value}~{number}" if rename else node.Name.Value
             found.places[f"{full_name(node.OnName)}.[{name}]"] = (batch["path"], _line(batch, node))
         yield _text(batch, node, known, rename, number), node
     if loose:

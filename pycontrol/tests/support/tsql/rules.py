@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tests.support.tsql.schema import Table, column_name, read_tables, table_name
+from tests.support.tsql.schema import Table, column_name, read_table, read_tables, table_name
 from tests.support.tsql.tree import Node, kind, walk
 
 __all__ = ["MOST_ROWS", "RULES", "Batch", "Rule", "check_rules"]
@@ -190,9 +190,7 @@ class BoundedChange(Rule):
         for change in _changes(batch):
             fixed = _fixed(change.wheres)
             table = batch.tables.get(change.table)
-            unique = table is not None and (
-                table.identity in fixed or any(i.unique and set(i.keys) <= fixed for i in table.indexes)
-            )
+            unique = table is not None and table.is_unique(fixed)
             if not unique and not any(self._bounded(batch, top) for top in change.tops):
                 yield change.node, f"nothing keeps this change of {change.table} below {MOST_ROWS} rows"
 
@@ -271,6 +269,8 @@ class CatalogCollation(Rule):
     reason = "the catalog's names may have another collation than the database: the two do not compare or concatenate"
     document = "Contained database collations, Contained databases; CREATE DATABASE (Transact-SQL), CATALOG_COLLATION"
     TEXTS: ClassVar[set[str]] = {"name", "type_desc", "definition", "program_name", "collation_name"}
+    #: functions whose result has the collation of their arguments
+    KEEP: ClassVar[set[str]] = {"QUOTENAME", "SUBSTRING", "REPLACE", "LOWER", "UPPER", "LTRIM", "RTRIM", "ISNULL"}
 
     def check(self, batch: Batch) -> Wrong:
         aliases = {_alias(r): r for r in batch.all("NamedTableReference")}
@@ -279,17 +279,26 @@ class CatalogCollation(Rule):
                 parts = node.Parameters if node.FunctionName.Value.upper() == "CONCAT" else []
             else:
                 parts = [node.FirstExpression, node.SecondExpression, node.Expression, *(node.Values or [])]
-            columns = [part for part in parts if column_name(part)]
-            catalog = [
-                c
-                for c in columns
-                if self._of_catalog(c, aliases) and column_name(c) in self.TEXTS and c.Collation is None
-            ]
+                if node.Subquery is not None and kind(node.Subquery.QueryExpression) == "QuerySpecification":
+                    parts += [e.Expression for e in node.Subquery.QueryExpression.SelectElements]
+            columns = [column for part in parts for column in self._columns(part)]
+            catalog = [c for c in columns if self._of_catalog(c, aliases) and column_name(c) in self.TEXTS]
             if catalog and any(not self._of_catalog(c, aliases) for c in columns):
                 yield (
                     node,
                     f"{column_name(catalog[0])} of the catalog meets the database's text without COLLATE DATABASE_DEFAULT",
                 )
+
+    def _columns(self, part: Node | None) -> Iterator[Node]:
+        """The columns whose collation an expression has, those with a COLLATE left out."""
+        if part is None or part.Collation is not None:
+            return
+        if column_name(part):
+            yield part
+        elif kind(part) in ("LeftFunctionCall", "RightFunctionCall") or (
+            kind(part) == "FunctionCall" and part.FunctionName.Value.upper() in self.KEEP
+        ):
+            yield from self._columns(part.Parameters[0])
 
     def _of_catalog(self, column: Node, aliases: dict[str, Node]) -> bool:
         source = aliases.get(column.MultiPartIdentifier.Identifiers[0].Value.lower())
@@ -383,6 +392,126 @@ class SetOptions(Rule):
                 yield statements[0], "the first batch of the file must be SET ANSI_NULLS ON; SET QUOTED_IDENTIFIER ON;"
 
 
+class AsOwner(Rule):
+    name = "as_owner"
+    reason = (
+        "the owner's login may be unknown, as after a restore (15517), or its domain silent (15404), and dbo has every "
+        "right: a user WITHOUT LOGIN is in the database and has the rights that it was granted"
+    )
+    document = "EXECUTE AS Clause (Transact-SQL), Remarks; CREATE USER (Transact-SQL), WITHOUT LOGIN"
+
+    def check(self, batch: Batch) -> Wrong:
+        for node in batch.all("ExecuteAsClause"):
+            user = node.Literal.Value if node.Literal else node.ExecuteAsOption
+            if user.casefold() in ("owner", "self", "dbo"):
+                yield node, f"EXECUTE AS {user}"
+
+
+class VariantArgument(Rule):
+    name = "variant_argument"
+    reason = "sql_variant takes no (max) type and no xml: error 206, and the text needs AssertEqualsString"
+    document = "sql_variant (Transact-SQL), Restrictions"
+    #: the procedures that take sql_variant
+    PROCEDURES: ClassVar[set[str]] = {"tsqlt.assertequals", "tsqlt.assertnotequals"}
+
+    def check(self, batch: Batch) -> Wrong:
+        large = {
+            n.VariableName.Value.lower()
+            for n in batch.all("DeclareVariableElement", "ProcedureParameter")
+            if kind(n.DataType) == "XmlDataTypeReference"
+            or any(kind(size) == "MaxLiteral" for size in n.DataType.Parameters or [])
+        }
+        for node in batch.all("ExecutableProcedureReference"):
+            reference = node.ProcedureReference and node.ProcedureReference.ProcedureReference
+            if reference is not None and table_name(reference.Name) in self.PROCEDURES:
+                for value in (p.ParameterValue for p in node.Parameters):
+                    if kind(value) == "VariableReference" and value.Name.lower() in large:
+                        yield node, f"{value.Name} is declared as a (max) type or xml"
+
+
+class LaterFunction(Rule):
+    name = "later_function"
+    reason = "SQL Server 2016 is supported and does not have it: error 195, and the batch is not created"
+    document = "the function's page (Transact-SQL), Applies to"
+    LATER: ClassVar[set[str]] = {
+        "STRING_AGG", "CONCAT_WS", "TRANSLATE", "TRIM", "APPROX_COUNT_DISTINCT", "GREATEST", "LEAST", "DATETRUNC",
+        "GENERATE_SERIES", "JSON_OBJECT", "JSON_ARRAY", "JSON_PATH_EXISTS", "BIT_COUNT", "DATE_BUCKET",
+    }  # fmt: skip
+
+    def check(self, batch: Batch) -> Wrong:
+        for node in batch.all("FunctionCall"):
+            if node.CallTarget is None and node.FunctionName.Value.upper() in self.LATER:
+                yield node, f"{node.FunctionName.Value} came after SQL Server 2016"
+
+
+class KeyedJoin(Rule):
+    name = "keyed_join"
+    reason = (
+        "if several rows of the other table may match one row, the server sorts or aggregates before it changes that "
+        "row once, and takes the rows in another order"
+    )
+    document = "UPDATE (Transact-SQL), Best practices; Showplan operators reference, Distinct Sort"
+    in_tests = False
+
+    def check(self, batch: Batch) -> Wrong:
+        variables = {
+            f"@{n.Body.VariableName.Value.lstrip('@').lower()}": read_table(n.Body.Definition)
+            for n in batch.all("DeclareTableVariableStatement")
+        }
+        for node in batch.all("DeleteSpecification", "UpdateSpecification"):
+            if kind(node.Target) != "NamedTableReference" or len(_sources(node)) < 2:
+                continue
+            target = node.Target.SchemaObject.Identifiers[-1].Value.lower()
+            for source in _sources(node):
+                if kind(source) == "VariableTableReference":
+                    alias = _alias(source) or source.Variable.Name.lower()
+                    table = variables.get(source.Variable.Name.lower())
+                elif kind(source) == "NamedTableReference":
+                    alias, table = _alias(source), batch.tables.get(table_name(source.SchemaObject))
+                else:
+                    continue
+                fixed = self._equated(node, alias)
+                if alias != target and table is not None and not table.is_unique(fixed):
+                    yield node, f"no key of {alias} makes its rows unique by {', '.join(sorted(fixed)) or 'nothing'}"
+
+    def _equated(self, node: Node, alias: str) -> set[str]:
+        """The columns of a source that a join or the condition compares for equality."""
+        waiting, conditions = list(node.FromClause.TableReferences), []
+        while waiting:
+            each = waiting.pop()
+            if each.FirstTableReference is not None:
+                waiting += [each.FirstTableReference, each.SecondTableReference]
+                conditions.append(each.SearchCondition)
+        if node.WhereClause is not None:
+            conditions.append(node.WhereClause.SearchCondition)
+        equal = [
+            c
+            for condition in conditions
+            for c in _conditions(condition)
+            if kind(c) == "BooleanComparisonExpression" and c.ComparisonType == "Equals"
+        ]
+        sides = [side for c in equal for side in (c.FirstExpression, c.SecondExpression) if column_name(side)]
+        return {column_name(s) for s in sides if s.MultiPartIdentifier.Identifiers[0].Value.lower() == alias}
+
+
+class LockEscalation(Rule):
+    name = "lock_escalation"
+    reason = (
+        f"locks of pages count too: {MOST_ROWS} rows of a page each hold {2 * MOST_ROWS} locks, and 5,000 lock the "
+        "table, which others wait for"
+    )
+    document = (
+        "Transaction locking and row versioning guide, Lock escalation; ALTER TABLE (Transact-SQL), LOCK_ESCALATION"
+    )
+    in_tests = False
+
+    def check(self, batch: Batch) -> Wrong:
+        for change in _changes(batch):
+            table = batch.tables.get(change.table)
+            if table is not None and table.wide and table.escalates and not table.is_unique(_fixed(change.wheres)):
+                yield change.node, f"{change.table} has (max) columns and no LOCK_ESCALATION = DISABLE"
+
+
 RULES: tuple[Rule, ...] = (
     LiteralOption(),
     BigintLiteral(),
@@ -394,6 +523,11 @@ RULES: tuple[Rule, ...] = (
     OutputInto(),
     ThrowOnly(),
     SetOptions(),
+    AsOwner(),
+    VariantArgument(),
+    LaterFunction(),
+    KeyedJoin(),
+    LockEscalation(),
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.support.tsql.tree import Node, kind, walk
 
-__all__ = ["Index", "Table", "column_name", "read_tables", "table_name"]
+__all__ = ["Index", "Table", "column_name", "read_table", "read_tables", "table_name"]
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,20 @@ class Table:
     """A table. `clustered` is the key of the clustered index that it is created with; empty for a heap.
 
     A nonclustered index of a heap holds its key and the row identifier, which is in no useful order. On a table with a
-    clustered index it holds the clustered key after its own.
+    clustered index it holds the clustered key after its own. `wide` says whether a column is of a (max) type, `escalates`
+    whether many locks on rows and pages may become one on the table.
     """
 
     types: dict[str, str] = field(default_factory=dict)
     indexes: list[Index] = field(default_factory=list)
     clustered: tuple[str, ...] = ()
     identity: str = ""
+    wide: bool = False
+    escalates: bool = True
+
+    def is_unique(self, fixed: set[str]) -> bool:
+        """Whether values of these columns determine at most one row."""
+        return self.identity in fixed or any(i.unique and set(i.keys) <= fixed for i in self.indexes)
 
     def orders(self) -> list[Index]:
         """The orders in which its indexes give the rows."""
@@ -43,12 +50,18 @@ class Table:
 def read_tables(trees: Iterable[Node]) -> dict[str, Table]:
     """All tables that CREATE TABLE and CREATE INDEX describe, by schema.name in lower case."""
     tables: dict[str, Table] = {}
-    indexes = []
+    indexes, settings = [], []
     for node in (node for tree in trees for node in walk(tree)):
         if kind(node) == "CreateTableStatement":
-            tables[table_name(node.SchemaObjectName)] = _table(node.Definition)
+            tables[table_name(node.SchemaObjectName)] = read_table(node.Definition)
         elif kind(node) == "CreateIndexStatement":
             indexes.append(node)
+        elif kind(node) == "AlterTableSetStatement":
+            settings.append(node)
+    for node in settings:
+        table = tables.get(table_name(node.SchemaObjectName))
+        if table is not None and any(option.Value == "Disable" for option in node.Options):
+            table.escalates = False
     for node in indexes:
         table = tables.get(table_name(node.OnName))
         if table is not None:
@@ -57,12 +70,14 @@ def read_tables(trees: Iterable[Node]) -> dict[str, Table]:
     return tables
 
 
-def _table(definition: Node) -> Table:
+def read_table(definition: Node) -> Table:
+    """The table that a definition describes, of a table or of a table variable."""
     table = Table()
     for column in definition.ColumnDefinitions:
         name = column.ColumnIdentifier.Value.lower()
         if column.DataType is not None and column.DataType.Name is not None:
             table.types[name] = column.DataType.Name.Identifiers[-1].Value.lower()
+            table.wide = table.wide or any(kind(size) == "MaxLiteral" for size in column.DataType.Parameters or [])
         if column.IdentityOptions is not None:
             table.identity = name
         for constraint in (c for c in column.Constraints if kind(c) == "UniqueConstraintDefinition"):

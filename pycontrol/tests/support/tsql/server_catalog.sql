@@ -19,6 +19,20 @@ CREATE TABLE [sys~].columns
     default_object_id int NOT NULL
 );
 GO
+CREATE TABLE [sys~].databases
+(
+    name sysname NOT NULL,
+    compatibility_level tinyint NOT NULL
+);
+GO
+CREATE TABLE [sys~].database_permissions
+(
+    class tinyint NOT NULL,
+    grantee_principal_id int NOT NULL,
+    permission_name nvarchar(128) NULL,
+    state char(1) NOT NULL
+);
+GO
 CREATE TABLE [sys~].dm_exec_sessions
 (
     session_id smallint NOT NULL,
@@ -115,7 +129,9 @@ CREATE TABLE [sys~].indexes
     name sysname NULL,
     index_id int NOT NULL,
     type_desc nvarchar(60) NULL,
-    is_disabled bit NULL
+    is_disabled bit NULL,
+    is_primary_key bit NULL,
+    is_unique_constraint bit NULL
 );
 GO
 CREATE TABLE [sys~].objects

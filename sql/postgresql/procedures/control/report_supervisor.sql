@@ -15,7 +15,7 @@ AS $rowpost$
 /*
 Records that a supervisor is alive, and what its workers do. One row is written; queues are written only if they have changed.
 Atomicity: in the caller's transaction.
-Locking:   its own rows of rowpost.supervisor and rowpost.supervised_queue.
+Locking:   its own rows of rowpost.supervisor, then those of rowpost.supervised_queue; when it starts, those of the deleted in the same order.
 A supervisor is recorded for those queues only from which its login may receive. A row that another login wrote stays as it is. Supervisors
 that have been silent for a day are deleted when the next one starts.
 Rights:    a new supervisor needs an operator, or a login that may receive from a queue. Of a login the 1000 supervisors that reported last are kept.
@@ -81,11 +81,12 @@ BEGIN
             RETURN;
         END IF;
 
+        WITH silent AS (
+            DELETE FROM rowpost.supervisor AS s WHERE s.seen_at < v_now - interval '1 day' RETURNING s.supervisor_id
+        )
         DELETE FROM rowpost.supervised_queue AS q
-        USING rowpost.supervisor AS s
-        WHERE s.supervisor_id = q.supervisor_id AND s.seen_at < v_now - interval '1 day';
-
-        DELETE FROM rowpost.supervisor AS s WHERE s.seen_at < v_now - interval '1 day';
+        USING silent AS p
+        WHERE p.supervisor_id = q.supervisor_id;
 
         WITH surplus AS (
             DELETE FROM rowpost.supervisor AS s

@@ -28,9 +28,10 @@ DECLARE
     v_others bigint;
 BEGIN
     IF coalesce(p_endpoint, '') = '' OR coalesce(p_topic, '') = '' OR coalesce(p_queue_address, '') = ''
-       OR length(p_endpoint) > 200 OR length(p_topic) > 200 OR length(p_queue_address) > 200 THEN
+       OR length(p_endpoint) > 200 OR length(p_topic) > 200 OR length(p_queue_address) > 200
+       OR length(p_publisher) > 200 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP011', MESSAGE =
-            'The subscription cannot be stored: endpoint, topic and queue must be given, with at most 200 characters each.';
+            'The subscription cannot be stored: publisher, endpoint, topic and queue must be given, with at most 200 characters each.';
     END IF;
 
     PERFORM rowpost._require_subscriber(p_publisher);

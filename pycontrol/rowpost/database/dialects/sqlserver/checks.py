@@ -9,21 +9,21 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rowpost.database.dialects.protocol import Check
-from rowpost.database.dialects.sqlserver.odbc import load_pyodbc
 from rowpost.errors import UnsupportedServer
 
 if TYPE_CHECKING:
     import pyodbc
 
 __all__ = [
-    "COMPATIBILITY", "DATABASE", "EXECUTABLE", "MISSING", "OWNERS", "OWNER_LOGIN", "check_compatibility", "checks",
-    "describe", "describe_owner",
+    "COMPATIBILITY", "CONTROL", "DATABASE", "EXECUTABLE", "INTERNAL", "OWNERS", "check_compatibility", "checks",
+    "describe", "describe_internal",
 ]  # fmt: skip
 
 #: the rendered names of the procedures in a JSON array that the login may execute
 EXECUTABLE = (
     "SELECT o.name FROM sys.procedures AS o WHERE o.schema_id = SCHEMA_ID(N'rowpost')"
-    " AND LEFT(o.name, CHARINDEX(N':', o.name + N':') - 1) IN (SELECT j.value FROM OPENJSON(?) AS j)"
+    " AND LEFT(o.name, CHARINDEX(N':', o.name + N':') - 1) COLLATE DATABASE_DEFAULT"
+    " IN (SELECT j.value FROM OPENJSON(?) AS j)"
     " AND HAS_PERMS_BY_NAME(N'rowpost.' + QUOTENAME(o.name), N'OBJECT', N'EXECUTE') = 1;"
 )
 DATABASE = "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(20)), QUOTENAME(USER_NAME());"
@@ -35,21 +35,20 @@ COMPATIBILITY = (
 _LOWEST_LEVEL = 130  # the first with OPENJSON
 #: the schemas with their owners, quoted
 OWNERS = "SELECT s.name, QUOTENAME(USER_NAME(s.principal_id)) FROM sys.schemas AS s;"
-#: whether the owner of the database, dbo, is a login of this server: not on Azure SQL Database, whose logins are in
-#: another database
-OWNER_LOGIN = """
-SELECT CASE WHEN CAST(SERVERPROPERTY('EngineEdition') AS int) <> 5 AND p.sid IS NOT NULL AND SUSER_SNAME(p.sid) IS NULL THEN 0 ELSE 1 END
-FROM sys.database_principals AS p
-WHERE p.name = N'dbo';
-"""  # noqa: E501
-#: the rights that apply needs in the database and the login does not have
-MISSING = """
-SELECT w.name
-FROM (VALUES (N'CREATE TABLE'), (N'CREATE PROCEDURE'), (N'CREATE FUNCTION'), (N'CREATE SCHEMA'), (N'CREATE ROLE')) AS w (name)
-WHERE HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', w.name) = 0
-  AND (w.name <> N'CREATE SCHEMA' OR SCHEMA_ID(N'rowpost') IS NULL)
-  AND (w.name <> N'CREATE ROLE' OR DATABASE_PRINCIPAL_ID(N'rowpost_endpoint') IS NULL);
-"""  # noqa: E501
+#: how many of the two rights in the database the user of rowpost's procedures has; NULL if rowpost is not deployed, the
+#: login may not see it, or the engine (Babelfish) has no such user
+INTERNAL = """
+SELECT COUNT(p.permission_name)
+FROM (SELECT 1 AS one WHERE SERVERPROPERTY('babelfish') IS NULL AND SCHEMA_ID(N'rowpost') IS NOT NULL) AS d
+LEFT JOIN sys.database_permissions AS p
+    ON p.grantee_principal_id = DATABASE_PRINCIPAL_ID(N'rowpost_internal') AND p.class = 0 AND p.state <> 'D'
+    AND p.permission_name IN (N'VIEW DEFINITION', N'VIEW DATABASE STATE')
+GROUP BY d.one
+HAVING HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', N'CONTROL') = 1;
+"""
+#: whether the login may do all that apply does: CREATE SCHEMA AUTHORIZATION dbo, EXECUTE AS and GRANT need more than
+#: rights to create
+CONTROL = "SELECT HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', N'CONTROL');"
 
 
 def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Check]:
@@ -59,37 +58,23 @@ def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Ch
         pyodbc.Error: the connection was lost, or the server does not know a function of the queries.
     """
     updateability, login = connection.execute(DATABASE).fetchone()
-    missing = [row[0] for row in connection.execute(MISSING).fetchall()]
+    controls = bool(connection.execute(CONTROL).fetchval())
     owners = {str(name): str(owner) for name, owner in connection.execute(OWNERS).fetchall()}
     try:
         check_compatibility(connection.execute(COMPATIBILITY).fetchval())
     except UnsupportedServer as error:
         yield Check("compatibility level", "bad", str(error))
-    yield from describe(updateability, login, missing, owners, schemas)
-    yield from describe_owner(
-        bool(connection.execute(OWNER_LOGIN).fetchval()), connection.getinfo(load_pyodbc().SQL_DATABASE_NAME)
-    )
+    yield from describe(updateability, login, controls, owners, schemas)
+    yield from describe_internal(connection.execute(INTERNAL).fetchval())
 
 
-def describe_owner(is_login: bool, database: str) -> Iterator[Check]:
-    """Say what it means if the owner of the database is no login of the server:
-
-    EXECUTE AS OWNER fails with 15517 or 15404.
-    """
-    if is_login:
-        yield Check("owner of the database", "ok", "a login of this server")
-        return
-    found = (
-        "no login of this server, as after a restore or on another replica: queue metrics and maintenance fail with "
-        "error 15517"
-    )
-    name = database.replace("]", "]]")
-    yield Check(
-        "owner of the database",
-        "bad",
-        found,
-        f"an administrator runs: ALTER AUTHORIZATION ON DATABASE::[{name}] TO [sa];",
-    )
+def describe_internal(rights: int | None) -> Iterator[Check]:
+    """Say whether the user that rowpost's procedures run as has its two rights in the database; None: unknown."""
+    if rights == 2:
+        yield Check("user rowpost_internal", "ok", "it may see tables and read the database's state")
+    elif rights is not None:
+        found = "it lacks VIEW DEFINITION or VIEW DATABASE STATE: publishing, metrics and maintenance fail"
+        yield Check("user rowpost_internal", "bad", found, "run rowpost apply, which grants them again")
 
 
 def check_compatibility(level: int | None) -> None:
@@ -103,7 +88,7 @@ def check_compatibility(level: int | None) -> None:
 
 
 def describe(
-    updateability: str, login: str, missing: Sequence[str], owners: dict[str, str], schemas: Sequence[str]
+    updateability: str, login: str, controls: bool, owners: dict[str, str], schemas: Sequence[str]
 ) -> Iterator[Check]:
     """Say what the server's answers mean. `login` and the owners of schemas in `owners` are quoted."""
     if updateability == "READ_ONLY":
@@ -112,22 +97,25 @@ def describe(
     else:
         yield Check("writable", "ok", "the database can be written to")
     owner = owners.get("rowpost")
-    if missing:
-        rights = ", ".join(missing)
-        advice = f"an administrator runs: GRANT {rights} TO {login};"
+    if controls:
+        yield Check("rights to deploy", "ok", "this login has CONTROL of the database, which apply needs")
+    else:
         yield Check(
             "rights to deploy",
             "bad" if owner is None else "note",
-            f"this login lacks {rights}, which apply needs",
-            advice,
+            "this login has no CONTROL of the database, which apply needs: dbo becomes the owner of rowpost",
+            f"an administrator runs: ALTER ROLE db_owner ADD MEMBER {login};",
         )
-    else:
-        yield Check("rights to deploy", "ok", "this login may create what apply creates")
     others = [name for name in schemas if owner is not None and owners.get(name, owner) != owner]
     if others:
         found = (
             f"{owner} owns the schema rowpost, and not {', '.join(others)}: a login that may only execute procedures "
             "is refused"
         )
-        advice = f"an administrator runs: ALTER AUTHORIZATION ON SCHEMA::rowpost TO {owners[others[0]]};"
+        advice = (
+            "rowpost queue check names the tables: give each to dbo, which removes all rights on it; then run rowpost "
+            "apply and rowpost queue grant"
+            if owner == "[dbo]"
+            else "an administrator runs: ALTER AUTHORIZATION ON SCHEMA::rowpost TO dbo; then rowpost apply"
+        )
         yield Check("owner of rowpost", "bad", found, advice)

@@ -21,7 +21,7 @@ from rowpost.errors import (
     SettingsError,
 )
 
-__all__ = ["LOGIN_REFUSED", "PERMISSION", "TRY_AGAIN", "UNAVAILABLE", "translate"]
+__all__ = ["FIREWALL", "LOGIN_REFUSED", "PERMISSION", "TRY_AGAIN", "UNAVAILABLE", "translate"]
 
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _OBJECT = re.compile(r"object name '([^']+)'")
@@ -60,20 +60,25 @@ UNAVAILABLE = {
     49920,
 }
 UNAVAILABLE |= {*_REPLICA, *_LIMITS, *_SESSION_LIMITS, *_FULL, *_PREPARED, _FILES, _UPGRADE}
+#: the firewall of Azure SQL: an address, a virtual network, or public access
+FIREWALL = {40615, 40914, 47073}
+#: what OpenSSL, and what Windows, says of a certificate that it does not trust; all have the SQLSTATE of an outage
+_CERTIFICATE = re.compile(
+    r"certificate (verify failed|chain|has expired)|self.signed certificate|target principal name is incorrect", re.I
+)
 LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
 #: locks or memory that the server does not have at the moment
 _SHORTAGE = {701, 1204, 8645}
 TRY_AGAIN = {1205, 1222, 3960, 3961, *_SHORTAGE}
 _ADD_MEMBER = "ALTER ROLE {role} ADD MEMBER [LOGIN]"
-#: EXECUTE AS OWNER fails: the database's owner has no login here, or the domain cannot be asked
-_OWNER = {15404, 15517}
-PERMISSION = {229, 230, 262, 297, 300, 916, 15151, *_OWNER}
+PERMISSION = {229, 230, 262, 297, 300, 916, 15151, 15404, 15517}
 _NO_VALUE, _NO_PLAN, _NO_SCHEMA, _OVERFLOW = 515, 8622, 2760, 8115
 _KINDS: dict[int, type[RowpostError]] = {
     **dict.fromkeys(PERMISSION, PermissionDenied),
     **dict.fromkeys(TRY_AGAIN, Deadlock),
     **dict.fromkeys(LOGIN_REFUSED, LoginRefused),
     **dict.fromkeys(UNAVAILABLE, DatabaseUnavailable),
+    **dict.fromkeys(FIREWALL, SettingsError),
     _LOCK_TIMEOUT: LockTimeout,
     _NO_VALUE: InvalidMessage,
     _OVERFLOW: InvalidCount,
@@ -90,6 +95,11 @@ _SENTENCES: dict[type[RowpostError], str] = {
     LoginRefused: "The server refused the login: {}. Check user, password and database.",
     SettingsError: "No ODBC driver could be loaded: {}. Install rowpost[sqlserver].",
 }
+_UNTRUSTED = (
+    "The server's certificate is not trusted here: {}. ODBC Driver 18 checks it by default (Encrypt=yes): give the "
+    "server a certificate that this machine trusts, for the name in the url, or add TrustServerCertificate=yes to the "
+    "url of a test server, which encrypts without checking who answers."
+)
 _AGAIN = "Workers connect again by themselves; run a command again after a while."
 _WHAT_TO_DO: dict[int, str] = {
     **dict.fromkeys(
@@ -97,6 +107,7 @@ _WHAT_TO_DO: dict[int, str] = {
         "The url must lead to the primary: name the listener of the availability group, and no "
         f"ApplicationIntent=ReadOnly. After a failover: {_AGAIN}",
     ),
+    **dict.fromkeys(FIREWALL, "Let the firewall of Azure SQL admit this machine's address or network."),
     **dict.fromkeys(_LIMITS, "Run fewer workers, or choose a larger service tier: see docs/guides/azure-sql.md."),
     **dict.fromkeys(
         _SESSION_LIMITS,
@@ -125,11 +136,6 @@ _WHAT_TO_DO: dict[int, str] = {
         "The server has no memory for locks at the moment: run it again. If that lasts, use smaller batches (worker: "
         "batch)."
     ),
-    **dict.fromkeys(
-        _OWNER,
-        "The owner of the database has no login on this server, as after a restore or on another replica. An "
-        "administrator runs: ALTER AUTHORIZATION ON DATABASE::[DATABASE] TO [sa]; and rowpost doctor checks it.",
-    ),
 }
 
 
@@ -151,6 +157,10 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
             f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the "
             "environment's file"
         )
+    if (number in (_NO_VALUE, _NO_COLUMN) or number > 1e7) and "recoverable" in said.casefold():
+        return DatabaseError(
+            f"{said}. The table's column Recoverable was added, dropped or lost its default: run rowpost apply{where}"
+        )
     if (
         number in (_NO_PROCEDURE, _NO_TABLE)
         or (number == _NO_COLUMN and is_of_saga(statement))
@@ -158,8 +168,6 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     ):
         return _missing(number, said, statement)
     kind = _KINDS.get(number) or _kind_of_state(state, number, said)
-    if number == _NO_VALUE and "Recoverable" in said:  # not the message's fault
-        kind, said = DatabaseError, f"{said}. The column Recoverable has lost its default: run rowpost queue check"
     if number == _OVERFLOW and "IDENTITY" in said:  # no number of the caller's
         kind, said = DatabaseError, f"The numbers of a table's rows are used up: {said}. {KEYS_USED_UP}"
     return kind(_explained(kind, number, said, statement) + where)
@@ -171,6 +179,8 @@ def _kind_of_state(state: str, number: int, said: str) -> type[RowpostError]:
         return PermissionDenied
     if "lock timeout" in said:
         return LockTimeout
+    if _CERTIFICATE.search(said):
+        return SettingsError
     if number and state in ("IM002", "01000"):
         return DatabaseError
     return _STATES.get(state, DatabaseError)
@@ -183,6 +193,8 @@ def _explained(kind: type[RowpostError], number: int, said: str, statement: Stat
         return f"The database cannot be used at the moment: {said}. {advice or _AGAIN}"
     if advice or kind is PermissionDenied:
         return f"{said}. {advice or where_rights_are(statement, _ADD_MEMBER)}"
+    if kind is SettingsError and _CERTIFICATE.search(said):
+        return _UNTRUSTED.format(said)
     if number == _NO_PLAN:
         lost = _SAGA_INDEX if is_of_saga(statement) else _QUEUE_INDEX
         return f"{lost} ({said})"

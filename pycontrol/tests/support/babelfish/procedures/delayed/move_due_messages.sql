@@ -54,8 +54,8 @@ BEGIN
 
         IF @@ROWCOUNT = 1
         BEGIN
-            INSERT INTO {queue_table} (Id, Headers, Body)
-            VALUES (NEWID(), @headers, @body);
+            INSERT INTO {queue_table} (Id, Headers, Body /*, Recoverable */)
+            VALUES (NEWID(), @headers, @body /*, 1 */);
 
             SET @moved = @moved + 1;
         END;
