@@ -60,6 +60,9 @@ NOT_RUN = {
     "docs/guides/bridge.md": {
         "rowpost bridge run": "runs until Ctrl-C; tests/cli/test_cli_bridge.py runs it",
     },
+    "docs/guides/callbacks.md": {
+        "Render(7)": "shows lines of two programs; tests/endpoint/test_callbacks.py runs requests with interim messages",
+    },
     "docs/guides/dashboard.md": {
         "rowpost dashboard": "runs until Ctrl-C; tests/cli/test_cli_dashboard.py runs it",
         "pip install": "installs packages",
