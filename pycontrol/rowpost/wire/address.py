@@ -136,7 +136,7 @@ def _utf16_length(value: str) -> int:
 
 
 _POSTGRESQL = re.compile(r'(?:"((?:[^"]|"")+)"\.)?"((?:[^"]|"")+)"')
-_BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
+_BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*(?=\](?:@|\Z))|[^@]*(?=\]\Z))\]")  # at the end, a ] may stand alone
 
 
 def _part(text: str, position: int, whole: str) -> tuple[str, int]:
@@ -144,7 +144,9 @@ def _part(text: str, position: int, whole: str) -> tuple[str, int]:
     if text.startswith("[", position):
         match = _BRACKETED.match(text, position)
         if match is None:
-            raise InvalidQueueName(f"The address {whole!r} opens a bracket that it does not close. Write ] as ]].")
+            raise InvalidQueueName(
+                f"The address {whole!r} opens a bracket that is not closed before an @ or at its end. Write ] as ]]."
+            )
         return match[1].replace("]]", "]"), match.end()
     end = text.find("@", position)
     end = len(text) if end < 0 else end
@@ -172,8 +174,6 @@ def parse_address(text: str) -> Address:
     schema, position = _part(rest, 0, text)
     catalog = None
     if position < len(rest):
-        if rest[position] != "@":
-            raise InvalidQueueName(f"The address {text!r} has {rest[position:]!r} where only @[catalog] may follow.")
         catalog, position = _part(rest, position + 1, text)
         if position < len(rest):
             raise InvalidQueueName(f"The address {text!r} has more parts than table@[schema]@[catalog].")

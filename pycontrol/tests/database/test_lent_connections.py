@@ -79,6 +79,24 @@ def test_without_autocommit_the_callers_commit_stores_what_was_sent(queue, lend,
     assert (before, queue.peek(2000)) == (0, stored)
 
 
+@pytest.mark.parametrize(("end", "stored"), [("rollback", 0), ("commit", 2)])
+@pytest.mark.promise("joins-callers-transaction")
+def test_without_autocommit_an_event_follows_the_callers_transaction_as_a_command_does(
+    queue, lend, database, end, stored
+):
+    database.call("subscribe", endpoint="Sales", topic="Shop.Messages.Shipped", queue_address=queue.name)
+    connection = lend(False)
+
+    with Endpoint("Web", send_only=True).open(connection) as bus:
+        bus.send(b"1", to=queue.name, headers=TYPE)
+        bus.publish(Shipped(2))
+    before = queue.peek()
+    getattr(connection, end)()
+
+    database.call("unsubscribe", endpoint="Sales", topic="Shop.Messages.Shipped")
+    assert (before, queue.peek()) == (0, stored)
+
+
 @pytest.mark.parametrize(("way", "stored"), [(send, 1), (send_many, 1500), (send_by_bus, 2)])
 def test_with_autocommit_what_was_sent_is_stored_at_once(queue, lend, way, stored):
     connection = lend(True)

@@ -60,6 +60,9 @@ NOT_RUN = {
     "docs/guides/bridge.md": {
         "rowpost bridge run": "runs until Ctrl-C; tests/cli/test_cli_bridge.py runs it",
     },
+    "docs/guides/callbacks.md": {
+        "Render(7)": "shows lines of two programs; tests/endpoint/test_callbacks.py runs requests with interim messages",
+    },
     "docs/guides/dashboard.md": {
         "rowpost dashboard": "runs until Ctrl-C; tests/cli/test_cli_dashboard.py runs it",
         "pip install": "installs packages",
@@ -382,6 +385,13 @@ def test_the_guides_python_runs(guide: Path, stage: Stage):
 
     assert executed or guide.name.startswith("spark")
     CHECKS.get(guide.name, lambda _: None)(names)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_block_of_a_page_is_found_where_it_is_part_of_a_list_too(page: Path):
+    fences = re.findall(r"^[ >*-]*```", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert len(fences) == 2 * len(blocks(page))
 
 
 # ---------------------------------------------------------------------------------------------- environments

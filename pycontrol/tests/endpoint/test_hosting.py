@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from rowpost.errors import HandlerNotFound, LoginRefused, SettingsError
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.recoverability.outcome import Kind
+from rowpost.sagas import Saga, handles, starts
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.testing import temporary_database
 from rowpost.transport.delayed import move_due
@@ -27,9 +29,11 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.message import parse_timestamp
 from rowpost.workers import events
 from tests.support.endpoints import (
+    AT_ONCE,
     OrderPlaced,
     PlaceOrder,
     VipOrderPlaced,
+    fail,
     handled_table,  # noqa: F401 -- a fixture
     make_sales,
 )
@@ -39,6 +43,13 @@ from tests.support.workers import Running
 
 HERE = "tests.support.endpoints"
 TYPE = "NServiceBus.EnclosedMessageTypes"
+
+
+@dataclass
+class Placed:
+    """The state of a saga."""
+
+    order_id: int
 
 
 class Desk:
@@ -82,6 +93,15 @@ def test_an_audit_copy_says_from_when_to_when_a_message_was_processed(desk):
     assert copy.body == b'{"OrderId":42,"Wish":""}'
 
 
+def test_an_endpoint_without_an_audit_queue_leaves_no_copy(desk):
+    desk.sales.audit_queue = None
+
+    outcome = desk.order()
+
+    assert outcome.kind is Kind.HANDLED
+    assert desk.queues["audit"].peek() == 0
+
+
 @pytest.mark.promise("audit-copy")
 def test_a_failed_handler_leaves_no_audit_copy_and_nothing_else(desk):
     outcome = desk.order("fail")
@@ -89,6 +109,19 @@ def test_a_failed_handler_leaves_no_audit_copy_and_nothing_else(desk):
     assert outcome.kind is Kind.MOVED_TO_ERROR
     assert (desk.queues["audit"].peek(), desk.queues["Billing"].peek(), desk.handled()) == (0, 0, [])
     assert desk.only("error").headers["NServiceBus.ExceptionInfo.Message"] == "no such order"
+
+
+def test_a_failed_message_goes_to_the_error_queue_that_the_endpoint_names(desk):
+    named_in_code = Endpoint("Sales", error_queue="Billing", recoverability=AT_ONCE)
+    named_in_code.handles("Shop.Messages.PlaceOrder", PlaceOrder)(fail)
+    with desk.sales.open(desk.database) as bus:
+        bus.send(PlaceOrder(42), to="Sales")
+
+    outcome = named_in_code.process_one(desk.database)
+
+    assert outcome.kind is Kind.MOVED_TO_ERROR
+    assert desk.only("Billing").headers["NServiceBus.ExceptionInfo.Message"] == "no such order"
+    assert desk.queues["error"].peek() == 0
 
 
 @pytest.mark.promise("audit-copy")
@@ -233,6 +266,39 @@ def test_an_endpoint_that_makes_no_sense_is_refused(options):
 
 
 # ------------------------------------------------------------------ publish and subscribe
+def test_an_endpoint_subscribes_to_what_says_so_and_to_nothing_else(desk):
+    class Policy(Saga[Placed], correlate={OrderPlaced: "order_id", VipOrderPlaced: "order_id"}):
+        @starts(OrderPlaced)
+        def start(self, message, context): ...
+
+        @handles(VipOrderPlaced, subscribe=True)
+        def add(self, message, context): ...
+
+    endpoint = Endpoint("Chosen")
+    endpoint.saga(Policy)
+    for name, options in (("Shop.Chosen", {"subscribe": True}), ("Shop.Other", {})):
+        endpoint.handles(name, bytes, **options)(lambda message, context: None)
+
+    subscribe(endpoint, desk.database)
+
+    rows = [row.topic for row in desk.database.call("list_subscriptions") if row.endpoint == "Chosen"]
+    for topic in rows:
+        desk.database.call("unsubscribe", endpoint="Chosen", topic=topic)
+    assert sorted(rows) == ["Shop.Chosen", "Shop.Messages.VipOrderPlaced"]
+
+
+def test_each_subscriber_gets_an_event_with_the_headers_of_its_publisher(desk):
+    for endpoint in ("Sales", "Billing"):
+        desk.database.call("subscribe", endpoint=endpoint, topic="Shop.Messages.OrderPlaced", queue_address=endpoint)
+
+    with desk.sales.open(desk.database) as bus:
+        bus.publish(OrderPlaced(1), headers={"Shop.Region": "north"})
+
+    for endpoint in ("Sales", "Billing"):
+        desk.database.call("unsubscribe", endpoint=endpoint, topic="Shop.Messages.OrderPlaced")
+    assert [desk.only(name).headers["Shop.Region"] for name in ("Sales", "Billing")] == ["north", "north"]
+
+
 @pytest.mark.promise("derived-events")
 def test_a_derived_event_reaches_a_subscriber_of_its_base_once(desk):
     subscribe(desk.sales, desk.database)

@@ -6,12 +6,20 @@ import pytest
 
 from rowpost.deploy.grants import grant
 from rowpost.endpoint.endpoint import MODES, Endpoint
+from rowpost.endpoint.provisioning import subscribe
 from rowpost.errors import InvalidSubscription, QueueNotGranted, SettingsError, SubscriptionRefused
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
 from rowpost.recoverability.outcome import Kind
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
+from rowpost.wire.headers import (
+    CONTROL_MESSAGE,
+    MESSAGE_INTENT,
+    SUBSCRIBER_ADDRESS,
+    SUBSCRIBER_ENDPOINT,
+    SUBSCRIPTION_MESSAGE_TYPE,
+)
 from rowpost.wire.message_types import message_type
 from tests.support.logins import logins
 from tests.support.pipelines import pipeline_with
@@ -112,6 +120,21 @@ def test_the_subscriber_gets_the_events(database, queue, subscriptions):
 
     (copy,) = Queue("Billing", database).browse(10)
     assert copy.headers["NServiceBus.EnclosedMessageTypes"] == TOPIC
+
+
+def test_a_subscriber_asks_a_publisher_that_keeps_its_own_subscriptions(database, queue, subscriptions):
+    publisher, subscriber, seen = Endpoint("Sales", takes_subscriptions=True), Endpoint("Billing"), []
+    subscriber.handles(TOPIC, OrderTaken)(lambda message, context: seen.append(message))
+    for intent in ("Subscribe", "Unsubscribe"):
+        with subscriber.open(database) as bus:
+            bus.send(b"", to="Sales", headers=asks(database, intent, reply_to=None))
+        process(database, publisher)
+        with publisher.open(database) as bus:
+            bus.publish(OrderTaken(42))
+
+    kinds = [subscriber.process_one(database).kind for _ in range(2)]
+
+    assert (kinds, seen) == ([Kind.HANDLED, Kind.EMPTY], [OrderTaken(42)])
 
 
 def test_several_in_one_batch_are_all_taken(database, queue, subscriptions):
@@ -305,3 +328,114 @@ def test_a_publishers_login_subscribes_others_only_to_what_it_may_reach_and_redi
 def test_an_endpoint_without_a_queue_takes_none():
     with pytest.raises(SettingsError, match="it only sends"):
         Endpoint("Shop.Web", send_only=True, takes_subscriptions=True)
+
+
+# ------------------------------------------------------------------ a subscriber that asks a publisher
+class OwnList:
+    """A publisher that keeps its subscribers for itself and reads no table, as those before native publish and subscribe."""
+
+    def __init__(self, queue):
+        self.queue, self.subscribers = queue, set()
+
+    def start(self):
+        for message in self.queue.receive(10):
+            headers = message.headers  # by the names that NServiceBus reads
+            assert message.body == b""
+            assert (headers["NServiceBus.ControlMessage"], headers["NServiceBus.MessageIntent"]) == (
+                "True",
+                "Subscribe",
+            )
+            assert headers["SubscriptionMessageType"].partition(",")[0] == TOPIC
+            assert headers["NServiceBus.SubscriberEndpoint"] == "Billing"
+            self.subscribers.add(headers["NServiceBus.SubscriberAddress"])
+
+    def publish(self, bus):
+        for address in self.subscribers:
+            bus.send(OrderTaken(42), to=address)
+
+
+class Migrated:
+    """A publisher of rowpost, which reads the table, and may take Subscribe messages as well."""
+
+    def __init__(self, queue, *, takes):
+        self.queue, self.sales = queue, Endpoint("Sales", takes_subscriptions=takes)
+
+    def start(self):
+        while self.sales.process_one(self.queue.database).kind is not Kind.EMPTY:
+            pass
+
+    def publish(self, bus):
+        bus.publish(OrderTaken(42))
+
+
+class Subscriber:
+    """The endpoint Billing, which asks the publisher by a message, or subscribes by the table, or both."""
+
+    def __init__(self, database, queue="Billing"):
+        self.database, self.billing, self.seen = database, Endpoint(queue), []
+        self.billing.handles(TOPIC, OrderTaken, subscribe=True)(lambda event, context: self.seen.append(event))
+
+    def asks(self):
+        headers = {
+            CONTROL_MESSAGE: "True",
+            MESSAGE_INTENT: "Subscribe",
+            SUBSCRIPTION_MESSAGE_TYPE: f"{TOPIC}, Shop.Messages",
+            SUBSCRIBER_ENDPOINT: "Billing",
+            SUBSCRIBER_ADDRESS: canonical(self.database, self.billing.queue),
+        }
+        with self.billing.open(self.database) as bus:
+            bus.send(b"", to="Sales", headers=headers)
+
+    def subscribes(self):
+        subscribe(self.billing, self.database)
+
+    def handled(self):
+        """Handle what is in the queue, and return how many events came since the last call."""
+        while self.billing.process_one(self.database).kind is not Kind.EMPTY:
+            pass
+        seen, self.seen = self.seen, []
+        return len(seen)
+
+
+OWN_LIST, TAKES, READS = "own list", "takes", "reads"
+ASKS, BOTH, SUBSCRIBES = ("asks",), ("asks", "subscribes"), ("subscribes",)
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        [(OWN_LIST, ASKS), (TAKES, ASKS), (TAKES, BOTH), (READS, SUBSCRIBES)],
+        [(OWN_LIST, ASKS), (OWN_LIST, BOTH), (TAKES, BOTH), (READS, SUBSCRIBES)],
+    ],
+    ids=["the publisher first", "the subscriber first"],
+)
+def test_no_event_is_lost_or_doubled_while_a_publisher_and_its_subscriber_migrate(
+    database, queue, subscriptions, phases
+):
+    publishers = {OWN_LIST: OwnList(queue), TAKES: Migrated(queue, takes=True), READS: Migrated(queue, takes=False)}
+    subscriber = Subscriber(database)
+    counts = []
+
+    for publisher, ways in phases:
+        for way in ways:
+            getattr(subscriber, way)()
+        publishers[publisher].start()
+        with Endpoint("Sales").open(database) as bus:
+            publishers[publisher].publish(bus)
+        counts.append(subscriber.handled())
+
+    assert counts == [1, 1, 1, 1]
+    assert Queue("error", database).peek() == 0
+
+
+def test_a_subscriber_in_another_schema_asks_a_publisher_that_keeps_its_own_list(database, queue, make_queue, sql):
+    sql.run("CREATE SCHEMA receiver" + (" AUTHORIZATION dbo" if database.engine == "sqlserver" else ""))
+    make_queue("Billing@[receiver]")
+    publisher, subscriber = OwnList(queue), Subscriber(database, "Billing@[receiver]")
+
+    subscriber.asks()
+    publisher.start()
+    with Endpoint("Sales").open(database) as bus:
+        publisher.publish(bus)
+
+    assert subscriber.handled() == 1

@@ -85,6 +85,15 @@ def test_a_handled_message_is_counted_and_timed(desk, mode):
     assert 0 < seconds["handler"] < seconds["processing"] < 60 < seconds["critical"] < 120
 
 
+def test_a_message_of_several_types_is_counted_by_its_own_type(desk):
+    desk.send(b"", **{"NServiceBus.EnclosedMessageTypes": f"{TYPE}, shop;Shop.Messages.Base, shop;Shop.Messages.IAny"})
+
+    assert desk.run() is Kind.HANDLED
+
+    for name in ("fetches", "successes"):
+        assert desk.observed.attributes(f"{MESSAGING}{name}")["nservicebus.message_type"] == TYPE
+
+
 def test_critical_time_counts_from_when_a_message_was_due_and_needs_a_time(desk):
     desk.send(b"", **{"NServiceBus.TimeSent": due(3600), "NServiceBus.DeliverAt": due(-60)})
     desk.run()

@@ -28,7 +28,7 @@ from tests.support.observed import Observed, parent_header
 from tests.support.outboxes import endpoint_of
 from tests.support.pipelines import pipeline_with
 from tests.support.recorded_rows import recorded
-from tests.support.sagas import Open, deploy, make_endpoint, make_ledger
+from tests.support.sagas import GATES, Nudge, Open, deploy, make_endpoint, make_ledger
 
 TRACE = "NServiceBus.OpenTelemetry.StartNewTrace"
 PROCESS, SEND, PUBLISH, REPLY = "process message", "send message", "publish event", "reply"
@@ -218,6 +218,32 @@ def test_an_event_starts_a_trace_with_a_link_and_a_reply_goes_on(desk):
     assert links(reply) == []
 
 
+def test_a_message_without_a_trace_starts_one(desk):
+    with desk.make("Web", Bill, desk._nothing, observed=False, send_only=True).open(desk.database) as bus:
+        bus.send(Place(), to="Sales")
+
+    assert desk.run() is Kind.HANDLED
+
+    received = desk.observed.only(PROCESS)
+    assert (received.parent, links(received)) == (None, [])
+
+
+@pytest.mark.parametrize("verb", ["send", "publish"])
+@pytest.mark.parametrize("new_trace", ["True", "False"])
+def test_a_sender_chooses_whether_its_receiver_starts_a_trace(desk, verb, new_trace):
+    with desk.sales.open(desk.database) as bus:
+        if verb == "send":
+            bus.send(Bill(), to="Billing", headers={TRACE: new_trace})
+        else:
+            bus.publish(Placed(), headers={TRACE: new_trace})
+
+    assert desk.run(desk.billing) is Kind.HANDLED
+
+    sent, received = desk.observed.only(SEND if verb == "send" else PUBLISH), desk.observed.only(PROCESS)
+    assert child_of(received, sent) is (new_trace == "False")
+    assert links(received) == ([(sent.context.trace_id, sent.context.span_id)] if new_trace == "True" else [])
+
+
 def test_a_program_s_own_span_is_the_parent_of_what_it_sends(desk):
     with desk.observed.tracers.get_tracer("shop").start_as_current_span("click"):
         desk.place()
@@ -297,6 +323,23 @@ def test_a_handler_s_span_has_its_name_and_full_name(desk):
     assert dict(span.attributes) == {"nservicebus.handler.handler_type": f"{__name__}.Desk._wish"}
 
 
+def test_each_handler_of_a_message_has_a_span_of_its_own(desk):
+    def other(message, context): ...
+
+    sales = desk.make("Sales", Place, desk._wish)
+    sales.handles("Traced.Place", Place)(other)
+    desk.place()
+
+    assert desk.run(sales) is Kind.HANDLED
+
+    received, handled = desk.observed.only(PROCESS), [s for s in desk.observed.spans() if s.kind is SpanKind.INTERNAL]
+    assert [span.attributes["nservicebus.handler.handler_type"].rpartition(".")[2] for span in handled] == [
+        "_wish",
+        "other",
+    ]
+    assert [(child_of(span, received), span.status.status_code) for span in handled] == [(True, StatusCode.OK)] * 2
+
+
 def test_a_saga_s_span_names_the_instance(desk, target):
     saga = make_ledger("pessimistic", "TracedLedger")
     endpoint = make_endpoint(saga)
@@ -311,6 +354,25 @@ def test_a_saga_s_span_names_the_instance(desk, target):
     sent = desk.observed.spans(SEND)[-1]
     assert handled.attributes["nservicebus.handler.saga_id"] == sent.attributes["nservicebus.originating_saga_id"]
     assert child_of(sent, handled)
+
+
+def test_a_saga_s_timeout_starts_a_trace_with_a_link_and_what_it_sends_goes_on(desk, target, monkeypatch):
+    monkeypatch.setitem(GATES, "later", lambda saga, context: context.request_timeout(timedelta(0), Nudge()))
+    endpoint = make_endpoint(make_ledger("pessimistic", "TracedLedger"))
+    deploy(target, endpoint)
+    endpoint.observe(desk.observed.telemetry)
+    with endpoint.open(desk.database) as bus:
+        bus.send(Open("timed", 1, "later"), to="Sales")
+
+    assert endpoint.process_one(desk.database).kind is Kind.HANDLED
+    move_due(desk.database, "Sales")
+    assert endpoint.process_one(desk.database).kind is Kind.HANDLED
+
+    _, requested, _, noted = desk.observed.spans(SEND)
+    started, timed_out = desk.observed.spans(PROCESS)
+    assert requested.context.trace_id == started.context.trace_id
+    assert (timed_out.parent, links(timed_out)) == (None, [(requested.context.trace_id, requested.context.span_id)])
+    assert noted.context.trace_id == timed_out.context.trace_id != started.context.trace_id
 
 
 def test_a_plain_function_s_messages_have_a_span_too(desk):

@@ -223,6 +223,42 @@ def test_a_typed_correlation_value_finds_its_instance(make_desk, kind):
     assert [row[2]["Total"] for row in desk.rows] == [3]
 
 
+def test_a_message_may_compute_the_value_that_identifies_the_instance(make_desk):
+    @message_type("Computed.Join")
+    @dataclass
+    class Join:
+        first: str
+        second: str
+        account: str = ""
+
+        def __post_init__(self):
+            self.account = f"{self.first}_{self.second}"
+
+    @dataclass
+    class State:
+        account: str
+        total: int = 0
+
+    class Computed(Saga[State], correlate={Open: "account", Join: "account"}, table="Computed"):
+        @starts(Open)
+        def open(self, message, context): ...
+
+        @handles(Join)
+        def join(self, message, context):
+            self.state.total += 1
+
+    desk = make_desk(saga=Computed)
+    desk.handle(Open("part1_part2"))
+    Queue("Sales", desk.database).send(
+        b'{"First":"part1","Second":"part2"}', {"NServiceBus.EnclosedMessageTypes": "Computed.Join"}
+    )
+
+    outcome = desk.work()
+
+    assert outcome.kind is Kind.HANDLED, outcome.error
+    assert [(row[0], row[2]["Total"]) for row in desk.rows] == [("part1_part2", 1)]
+
+
 def test_a_message_that_says_nowhere_which_instance_it_means_is_refused(make_desk):
     desk = make_desk()
 

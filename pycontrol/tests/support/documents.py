@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 __all__ = ["ROOT", "Block", "blocks", "calls", "calls_of_script", "pages", "typed_lines"]
 
 ROOT = Path(__file__).resolve().parents[3]
-_BLOCK = re.compile(r"^```(\w*)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: a block may be indented, as part of a list
+_BLOCK = re.compile(r"^( *)```(\w*)(?: file=(\S+))?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+)`")
 _ASSIGNMENT = re.compile(r"^(?:[A-Z_]+=\S* +)+")
 _END = {"|", "||", "&&", ";", ">", ">/dev/null", "<", "&", "do", "2>&1"}
@@ -42,7 +44,10 @@ def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in their order."""
     name = page.relative_to(ROOT).as_posix()
     found = _BLOCK.findall(page.read_text(encoding="utf-8"))
-    return [Block(name, number, *parts) for number, parts in enumerate(found, start=1)]
+    return [
+        Block(name, number, language, file, textwrap.dedent(text))
+        for number, (_, language, file, text) in enumerate(found, start=1)
+    ]
 
 
 def typed_lines(block: Block) -> list[str]:

@@ -4,6 +4,7 @@ docs/reference/errors.md       from sql/contract.yml and the dialects' sets of e
 docs/reference/behaviour.md    from behaviour.yml, the `promise` markers of the tests, and behaviour.json
 docs/for-dbas.md               the tables between its marks, from the contract and the headers of the .sql files
 docs/reference/dashboard-api.json  from the operations of the dashboard's interface
+docs/reference/nservicebus-tests.md  from nservicebus-tests.yml
 docs/engines.md                from docs/reference/engines.json, which `pytest --engines-report=FILE` writes, and from the changes for Babelfish
 """
 
@@ -20,7 +21,7 @@ from rowpost.database.dialects.postgresql import errors as postgresql_errors
 from rowpost.database.dialects.sqlserver import errors as sqlserver_errors
 from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.scripts import load_scripts
-from tests.support import babelfish
+from tests.support import babelfish, nservicebus_tests
 from tests.support.behaviour import behaviour_page, prune_recorded, recorded
 from tests.support.engines_report import WITHOUT_TARGET
 from tests.support.sql_headers import read_header
@@ -40,6 +41,7 @@ def pages() -> dict[Path, str]:
         DOCS / "engines.md": engines_page(),
         DOCS / "reference" / "dashboard-api.json": json.dumps(openapi(), indent=2) + "\n",
         DOCS / "reference" / "behaviour.md": behaviour_page(MADE, engines(read_results() | recorded())),
+        nservicebus_tests.DATA.with_suffix(".md"): nservicebus_tests.page(MADE),
     }
 
 

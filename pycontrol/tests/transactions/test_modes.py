@@ -2,6 +2,7 @@
 
 from collections import Counter
 from contextlib import nullcontext, suppress
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -16,6 +17,7 @@ from rowpost.recoverability.policy import Decision, Recoverability
 from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.recovery import list_in_doubt
 from rowpost.transactions.scope import begin_scope
+from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from tests.support.crashing import TYPE, Order, endpoint_of, pipeline_of, write
@@ -253,6 +255,23 @@ def test_a_failing_handler_leaves_nothing_in_either_database(run, queue, databas
 
     assert [outcome.kind for outcome in outcomes][:3] == [Kind.FAILED, Kind.FAILED, Kind.MOVED_TO_ERROR]
     assert (business(), in_shop(), bodies(database, "Billing"), queue.peek()) == ([], [], [], 0)
+
+
+def test_a_message_that_is_delayed_leaves_nothing_in_either_database(
+    run, queue, database, business, shop, in_shop, sql
+):
+    sql.run(f"DELETE FROM {sql.table('Sales.Delayed')}")
+    endpoint = endpoint_of("Sales", "transaction_scope", {"shop": shop}, then=fail)
+    endpoint.recoverability = Recoverability(0, 1, timedelta(0))
+
+    (first,) = run("transaction_scope", endpoint=endpoint)
+    between = (business(), in_shop(), bodies(database, "Billing"), queue.peek())
+    move_due(database, "Sales")
+    last = endpoint.process_one(database)
+
+    assert [first.kind, last.kind] == [Kind.DELAYED, Kind.MOVED_TO_ERROR]
+    assert between == (business(), in_shop(), bodies(database, "Billing"), queue.peek()) == ([], [], [], 0)
+    assert list_in_doubt(database, {"shop": shop}) == ([], {})
 
 
 @pytest.mark.promise("scope-spans-databases")

@@ -24,6 +24,10 @@ ENGINES = ["postgresql", "sqlserver"]
         ("[SpecialCharacters]", Address("[SpecialCharacters]")),
         ("Special_]_Characters@dbo", Address("Special_]_Characters", "dbo")),
         ("q@[]", Address("q")),
+        ("a@[b[[]c]", Address("a", "b[[]c")),
+        ("a@[b]@[c[[]d]", Address("a", "b", "c[[]d")),
+        ("a@b]c", Address("a", "b]c")),
+        ("a@b[c", Address("a", "b[c")),
         ('"public"."Sales"', Address("Sales", "public")),
         ('"a""b"."c.d"', Address("c.d", 'a"b')),
         ('"Sales"', Address("Sales")),
@@ -58,7 +62,7 @@ def test_formatting_is_canonical_and_idempotent(text):
     assert parse_address(once).format() == once
 
 
-@pytest.mark.parametrize("text", ["", "@b", "a@[b", "a@[b]x", "a@b@c@d", "a@[b]@[c]@[d]"])
+@pytest.mark.parametrize("text", ["", "@b", "a@[b", "a@[b]x", "a@[b]x@[c]", "a@[b]x]@[c]", "a@b@c@d", "a@[b]@[c]@[d]"])
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(InvalidQueueName):
         parse_address(text)
