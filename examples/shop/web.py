@@ -45,8 +45,9 @@ class Refused(Exception):
 
 def make_server(shop: Shop, port: int) -> ThreadingHTTPServer:
     """Make a server on 127.0.0.1. Port 0 selects a free port."""
+    made = ThreadingHTTPServer(("127.0.0.1", port), type("Pages", (_Pages,), {"shop": shop}))
     web.callbacks(shop.settings).start()
-    return ThreadingHTTPServer(("127.0.0.1", port), type("Pages", (_Pages,), {"shop": shop}))
+    return made
 
 
 class _Pages(BaseHTTPRequestHandler):

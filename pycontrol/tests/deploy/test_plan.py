@@ -172,7 +172,9 @@ def test_every_batch_of_the_t_sql_script_that_can_fail_is_guarded_and_no_script_
 
     commit = batches.index("COMMIT TRANSACTION;")
     guards = [
-        place for place, batch in enumerate(batches) if batch == "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON;"
+        place
+        for place, batch in enumerate(batches)
+        if re.fullmatch(r"IF @@ERROR <> 0( OR @@TRANCOUNT = 0)? SET NOEXEC ON;", batch)
     ]
     unguarded = [
         batch for place, batch in enumerate(batches[:commit]) if place not in guards and place + 1 not in guards

@@ -91,7 +91,7 @@ def test_endpoints_subscribe_in_the_environment_s_schema_and_events_reach_them(n
 
     nsb.subscribe(nsb.settings)
 
-    assert nsb.rows("nsb") == {("Sales@[nsb]", EVENT, nsb.address)}
+    assert nsb.rows("nsb") == {("Sales", EVENT, nsb.address)}
     assert nsb.rows("default") == set()
     assert nsb.publish() == ({(nsb.address, True)}, 1)
 
@@ -116,7 +116,7 @@ def test_what_an_earlier_deployment_subscribed_is_copied_served_once_and_not_del
 
     assert nsb.rows("default") == before
     # a publisher of NServiceBus finds rowpost's endpoints, and no stale row of another
-    assert nsb.rows("nsb") == {("Sales@[nsb]", EVENT, nsb.address)}
+    assert nsb.rows("nsb") == {("Sales", EVENT, nsb.address)}
     assert nsb.publish() == ({(nsb.address, True), ("Elsewhere", False)}, 1)
     listed = {(row.endpoint, row.queue_address) for row in nsb.database.call("list_subscriptions")}
     assert listed == {("Sales@[nsb]", nsb.address), ("Net.Other", "Elsewhere")}

@@ -9,7 +9,7 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import InvalidMessage, SettingsError
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
-from rowpost.sagas import Saga, starts
+from rowpost.sagas import Saga, starts, timeout
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
@@ -186,6 +186,9 @@ class Waits(Saga[Waiting], correlate={Ask: "number"}, table="Sales_Waits"):
     def ask(self, message, context):
         context.request_timeout(timedelta(0), Told(2))
         context.reply(Told(1))
+
+    @timeout(Told)
+    def told(self, message, context): ...
 
 
 def headed(**options):

@@ -52,7 +52,7 @@ class Ask:
     number: int = 0
 
 
-@message_type("Shop.Messages.Answer")
+@message_type("Nsb.Messages.Answer")
 @dataclass(frozen=True)
 class Answer:
     number: int = 0

@@ -583,7 +583,7 @@ def test_receive_only_keeps_the_state_with_the_removal_and_sends_nothing_after_a
 
 def test_the_mode_none_is_refused_with_why():
     with pytest.raises(SettingsError, match="removed before the state is stored"):
-        make_endpoint(make_ledger("pessimistic", "X"), transaction_mode="none")
+        make_endpoint(make_ledger("pessimistic", "X"), transaction_mode="none", recoverability=None)
 
 
 # ------------------------------------------------------------------ deployment

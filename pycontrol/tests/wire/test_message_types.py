@@ -84,7 +84,7 @@ def test_whoever_names_a_generic_type_may_leave_out_the_assemblies_of_its_argume
     settings = load_settings(file)
 
     assert find_class(OF_INT) is cls
-    assert not_audited("Billing", [short], "audit")({"NServiceBus.EnclosedMessageTypes": header})
+    assert not_audited("Billing", [short])({"NServiceBus.EnclosedMessageTypes": header})
     assert settings.message_type(OF_INT).description == "A box"
     assert named_in_body(f'{{"$type":"{OF_INT}, Shop"}}'.encode(), JsonSerializer()) == [OF_INT]
     assert ConversationStep("m", None, OF_INT).short_type == "Wrapped`1[[Int32]]"

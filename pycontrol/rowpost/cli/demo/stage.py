@@ -21,7 +21,7 @@ from rowpost.errors import MessageCorrupt, SchemaMissing
 from rowpost.operations.figures import registered_queues
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
-from rowpost.wire.headers import EXCEPTION_MESSAGE
+from rowpost.wire.headers import EXCEPTION_MESSAGE, FORWARD_DESTINATION
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = ["Stage"]
@@ -48,7 +48,8 @@ class Stage:
         self._run(database, "business_table")
         for message in _wire_messages():
             queue = Queue(self.names[f"Demo.{message['queue']}"], database)
-            queue.send(message["body"].encode(), message["headers"])
+            arrived = {FORWARD_DESTINATION: queue.name} if FORWARD_DESTINATION in message["headers"] else {}
+            queue.send(message["body"].encode(), message["headers"] | arrived)
         self._run(database, "foreign_rows")
 
     def clear(self, database: Connection) -> None:
