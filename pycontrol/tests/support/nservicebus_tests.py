@@ -21,11 +21,25 @@ from typing import Any
 
 import yaml
 
-__all__ = ["DATA", "DOTNET_ONLY", "VERDICTS", "Entry", "Suite", "classes_in", "digest", "load", "page", "parse"]
+__all__ = [
+    "DATA",
+    "DOTNET_ONLY",
+    "VERDICTS",
+    "WITHOUT",
+    "Entry",
+    "Suite",
+    "classes_in",
+    "digest",
+    "load",
+    "page",
+    "parse",
+]
 
 DATA = Path(__file__).resolve().parents[3] / "docs" / "reference" / "nservicebus-tests.yml"
 #: the verdicts that an entry may have, and the words of the page
-VERDICTS = {"holds": "hold", "differs": "differ", "absent": "absent", "later": "later", "open": "open"}
+VERDICTS = {"holds": "hold", "differs": "differ", "absent": "absent", "untried": "untried", "later": "later"}
+#: the verdicts that the page explains first
+WITHOUT = ("differs", "absent", "untried")
 #: the key of a folder whose value lists the names of classes that test nothing but .NET
 DOTNET_ONLY = ".NET only"
 
@@ -42,7 +56,7 @@ WORDS = """\
 - *differ*: rowpost does something else in the same situation.
 - *absent*: rowpost has no such feature.
 - *later*: rowpost has no such feature yet. [The list below](#planned) names the feature that brings it.
-- *open*: no test has been named yet.
+- *untried*: rowpost documents it, and no engine of the tests can show it.
 - *.NET only*: the class tests classes, containers, scanning or packages of .NET, which have no counterpart in Python.
 
 The tests are in `pycontrol/tests`. `make test` or `make test/all` runs each of them. A class with several methods has the
@@ -180,9 +194,9 @@ def _without(suites: list[Suite]) -> str:
         [_short(suite.name), f"`{entry.path}`", VERDICTS[entry.verdict], _text(entry)]
         for suite in suites
         for entry in suite.entries
-        if entry.verdict in ("differs", "absent")
+        if entry.verdict in WITHOUT
     ]
-    return f"## What differs or is absent\n\n{_table(('Suite', 'Class', 'Verdict', 'Reason'), rows)}"
+    return f"## What differs, is absent or was not tried\n\n{_table(('Suite', 'Class', 'Verdict', 'Reason'), rows)}"
 
 
 def _planned(later: dict[str, str], suites: list[Suite]) -> str:
