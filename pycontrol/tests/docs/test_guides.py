@@ -248,7 +248,11 @@ def callbacks(stage: Stage) -> dict[str, Any]:
 
     stage.stack.callback(stop)
     settings = load_settings(str(stage.folder / "guide.yml"))
-    return {"load_settings": lambda name: settings}
+
+    def render(web: Endpoint) -> object:
+        return web.callbacks().request(PlaceOrder(42), to="Sales", timeout=timedelta(seconds=5))
+
+    return {"load_settings": lambda name: settings, "render": render}
 
 
 def outbox(stage: Stage) -> dict[str, Any]:
