@@ -62,6 +62,7 @@ NOT_RUN = {
     },
     "docs/guides/callbacks.md": {
         "Render(7)": "shows lines of two programs; tests/endpoint/test_callbacks.py runs requests with interim messages",
+        "await asyncio": "shows lines of a coroutine; tests/endpoint/test_callbacks.py cancels a request in one",
     },
     "docs/guides/dashboard.md": {
         "rowpost dashboard": "runs until Ctrl-C; tests/cli/test_cli_dashboard.py runs it",
@@ -195,6 +196,13 @@ class OrderState:
     missing: tuple[str, ...] = ()
 
 
+@message_type("Shop.Messages.ImportCatalogue")
+@dataclass(frozen=True)
+class ImportCatalogue:
+    next_page: int
+    pages: int
+
+
 class ServiceBusy(Exception):
     """A service that a handler calls is overloaded."""
 
@@ -240,7 +248,11 @@ def callbacks(stage: Stage) -> dict[str, Any]:
 
     stage.stack.callback(stop)
     settings = load_settings(str(stage.folder / "guide.yml"))
-    return {"load_settings": lambda name: settings}
+
+    def render(web: Endpoint) -> object:
+        return web.callbacks().request(PlaceOrder(42), to="Sales", timeout=timedelta(seconds=5))
+
+    return {"load_settings": lambda name: settings, "render": render}
 
 
 def outbox(stage: Stage) -> dict[str, Any]:
@@ -264,7 +276,9 @@ def publish_subscribe(stage: Stage) -> dict[str, Any]:
 def recoverability(stage: Stage) -> dict[str, Any]:
     from rowpost.errors import MessageNotDeserialized, NoHandler
 
-    return {"MessageNotDeserialized": MessageNotDeserialized, "NoHandler": NoHandler}
+    return {
+        "ImportCatalogue": ImportCatalogue, "MessageNotDeserialized": MessageNotDeserialized, "NoHandler": NoHandler,
+    }  # fmt: skip
 
 
 def tracing(stage: Stage) -> dict[str, Any]:

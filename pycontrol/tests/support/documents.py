@@ -51,11 +51,11 @@ def blocks(page: Path) -> list[Block]:
 
 
 def typed_lines(block: Block) -> list[str]:
-    """The lines that a reader types: after the prompt in a console block, all lines of an sh block."""
+    """The lines that a reader types: after the prompt in a console block, all lines of an sh block but comments."""
     lines = block.text.splitlines()
     if block.language == "console":
         return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
-    return lines if block.language == "sh" else []
+    return [line for line in lines if not line.startswith("#")] if block.language == "sh" else []
 
 
 def calls(page: Path) -> Iterator[tuple[str, list[str]]]:

@@ -13,6 +13,7 @@ from tests.support.crashing import TYPE, pipeline_of
 
 TRANSACTIONAL = [mode for mode in MODES if mode != "none"]
 HEADERS = {
+    "NServiceBus.MessageId": "m1",
     "NServiceBus.EnclosedMessageTypes": TYPE,
     "a-B1": "a-B",
     "a-B2": "a-ɤϡ֎ᾣ♥-b",
