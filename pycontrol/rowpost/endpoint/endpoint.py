@@ -242,18 +242,17 @@ class Endpoint(EndpointDeclaration):
             own = [database.local(parse_address(each)) for each in (self.queue, self.instance_queue) if each]
             if database.local(parse_address(destination)) not in own:
                 return Caused([forwarded(message, headers, destination)])
-        audit_headers: dict[str, str | None] = {}
         if headers.get(CONTROL_MESSAGE) == "True":
             caused = Caused([], self._control(headers, database))
         else:
-            caused, audit_headers = self._run(message, database, scope)
+            caused = self._run(message, database, scope)
         outgoing = caused.outgoing
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
             outgoing += self.acknowledge(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             if self.not_audited is None or not self.not_audited(original):
-                copied = {**original, **audit_headers}
+                copied = {**original, **caused.audit_headers}
                 outgoing.append(
                     audited(
                         message, self.audit_queue, self.host, started, copied, self.options.audit_time_to_be_received
@@ -261,15 +260,15 @@ class Endpoint(EndpointDeclaration):
                 )
         return caused
 
-    def _run(self, message: Message, database: Connection, scope: Scope | None) -> tuple[Caused, dict[str, str | None]]:
-        """Run the handlers. Return what they caused, and the headers that they add to the audit copy."""
+    def _run(self, message: Message, database: Connection, scope: Scope | None) -> Caused:
+        """Run the handlers, and return what they caused."""
         context = Context(self, database, message, scope)
+        audit_headers = context.audit_headers  # not after its end
         try:
             discard = self._handlers.run(message, context)
-            audit_headers = context.audit_headers
         finally:
             outgoing = context.end()
-        return Caused(outgoing, discard), audit_headers
+        return Caused(outgoing, discard, audit_headers)
 
     def acknowledge(self, headers: Mapping[str, str | None]) -> Sequence[Outgoing]:
         """Return what tells ServiceControl that a message with these headers was handled, if it has retried it."""

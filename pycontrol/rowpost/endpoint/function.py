@@ -50,12 +50,12 @@ class FunctionEndpoint(Endpoint):
         """Return the name unchanged: the settings have added the schema already."""
         return name
 
-    def _run(self, message: Message, database: Connection, scope: Scope | None) -> tuple[Caused, dict[str, str | None]]:
+    def _run(self, message: Message, database: Connection, scope: Scope | None) -> Caused:
         """Call the function. The value that it returns is ignored, unless it is one that is never run."""
         returned = self._function(message, database.driver_connection)
         if returned is not None:
             check_ran(returned, f"The handler {name_of(self._function)}")
-        return Caused([]), {}
+        return Caused([])
 
     def _subscription_refused(self, headers: Mapping[str, str | None]) -> SubscriptionRefused:
         how = "Give the queue an Endpoint with takes_subscriptions=True."

@@ -384,9 +384,12 @@ class Context(Bus):
         self.scope = scope
         self.incoming = message
         self._incoming_headers = message.headers
-        self._conversation = self._incoming_headers.get(CONVERSATION_ID)
         self.audit_headers: dict[str, str | None] = {}
         self.discards: list[Discard] = []
+
+    @property
+    def _conversation(self) -> str | None:  # type: ignore[override]
+        return self._incoming_headers.get(CONVERSATION_ID)
 
     @cached_property
     def headers(self) -> dict[str, str | None]:

@@ -223,10 +223,7 @@ class HandlerRegistry:
         bodies: dict[type, Any] = {}
         if observer is not None:
             observer.found(found)
-        for place, handler in enumerate(found):
-            if context.handlers_stopped:
-                self._log_stop(context, found[place - 1], found[place:])
-                break
+        for handler in found:
             before = len(discards)
             if handler.cls not in bodies:
                 bodies[handler.cls] = self.decode(message, handler.cls)
@@ -240,13 +237,17 @@ class HandlerRegistry:
                 describe(error, handler.facts(start))
                 raise
             handled |= len(discards) == before
+            if context.handlers_stopped:
+                self._log_stop(context, handler, found[found.index(handler) + 1 :])
+                break
         return self._discarded(context, handled) if discards else None
 
     def _log_stop(self, context: Context, by: RegisteredHandler, others: list[RegisteredHandler]) -> None:
-        logger.info(
-            "The handler %s of %s stopped the handlers of message %s. Not called: %s.",
-            by.name, self._endpoint, context.message_id, ", ".join(each.name for each in others),
-        )  # fmt: skip
+        if others:
+            logger.info(
+                "The handler %s of %s stopped the handlers of message %s. Not called: %s.",
+                by.name, self._endpoint, context.message_id, ", ".join(each.name for each in others),
+            )  # fmt: skip
 
     def _discarded(self, context: Context, handled: bool) -> Discard | None:
         """Return why the message was discarded; None if another handler handled it. Then each reason is logged."""

@@ -51,7 +51,8 @@ class ProcessStop:
 
     def __enter__(self) -> None:
         self._interruptible = True
-        self.interrupt()
+        if self.memory[-1] == FORCED:  # asked here too, because this runs for each message
+            self.interrupt()
 
     def __exit__(self, *_: object) -> None:
         self._interruptible = False

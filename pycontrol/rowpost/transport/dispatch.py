@@ -86,31 +86,41 @@ def dispatch(
 def _add_group(
     batch: _Batch, database: Connection, group: Iterable[Outgoing], directory: Directory, own_queue: str | None
 ) -> None:
-    kept: dict[Any, tuple[Place | None, Outgoing]] = {}
+    found = [
+        (None if isinstance(each, Call) or each.topics else directory.find(database, each.destination or ""), each)
+        for each in group
+    ]
     events: dict[str | None, AddressedMessage] = {}
-    for number, outgoing in enumerate(group):
-        if isinstance(outgoing, Call):
-            kept[number] = None, outgoing
-            continue
-        place = None if outgoing.topics else directory.find(database, outgoing.destination or "")
-        message_id = outgoing.headers.get(MESSAGE_ID)
-        key = (None if place is None else place.name, message_id) if message_id else number
-        if key in kept:
-            check_same(kept[key][1], outgoing)  # type: ignore[arg-type]  # calls have numbers
-        kept[key] = place, outgoing
-        if place is None and message_id:
-            events[message_id] = outgoing
-    for place, outgoing in kept.values():
+    if len(found) > 1:
+        found, events = _last_of_each_id(found)
+    for place, outgoing in found:
         if isinstance(outgoing, Call):
             batch.add(outgoing)
         elif place is None:
             batch.publish(outgoing)
-        elif event := events.get(outgoing.headers.get(MESSAGE_ID)):
+        elif events and (event := events.get(outgoing.headers.get(MESSAGE_ID))):
             batch.held.append((event, place, outgoing, _call(database, outgoing, place, directory, own_queue)))
         elif place.registered and outgoing.delay is None:
             batch.add_row(place.name, _row(database, outgoing))
         else:
             batch.add(_call(database, outgoing, place, directory, own_queue))
+
+
+def _last_of_each_id(
+    found: list[tuple[Place | None, Outgoing]],
+) -> tuple[list[tuple[Place | None, Outgoing]], dict[str | None, AddressedMessage]]:
+    """Return what is left of a group if each destination gets a message id once, and its events by id."""
+    kept: dict[Any, tuple[Place | None, Outgoing]] = {}
+    events: dict[str | None, AddressedMessage] = {}
+    for number, (place, outgoing) in enumerate(found):
+        message_id = None if isinstance(outgoing, Call) else outgoing.headers.get(MESSAGE_ID)
+        key = (None if place is None else place.name, message_id) if message_id else number
+        if key in kept:
+            check_same(kept[key][1], outgoing)  # type: ignore[arg-type]  # calls have numbers
+        kept[key] = place, outgoing
+        if place is None and message_id:
+            events[message_id] = outgoing  # type: ignore[assignment]
+    return [*kept.values()], events
 
 
 def _call(
