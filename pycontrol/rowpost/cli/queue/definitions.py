@@ -70,14 +70,11 @@ def create(
         )
     with session.deployed() as database:
         queue = session.name(name)
-        result = (
-            registry.add_external(database, queue)
-            if external
-            else registry.create_queue(
-                database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed
-            )
+        kind = "external" if external else "own"
+        result = registry.create_queue(
+            database, queue, kind=kind, body_string=body_string, clustered=not heap, delayed=not no_delayed
         )
-    _print_result(session, queue, "external" if external else "own", result)
+    _print_result(session, queue, kind, result)
 
 
 def adopt(
@@ -90,8 +87,8 @@ def adopt(
     """Take over a table that NServiceBus made. The table keeps its messages and gets procedures."""
     with session.deployed() as database:
         queue = session.name(name)
-        result = registry.adopt_queue(
-            database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed
+        result = registry.create_queue(
+            database, queue, kind="adopted", body_string=body_string, clustered=not heap, delayed=not no_delayed
         )
     _print_result(session, queue, "adopted", result)
 
