@@ -278,14 +278,16 @@ def grant(
     """Print the statements that grant an endpoint's login the rights on its queues."""
     session = session.databases(outbox)[0]
     login = session.text(login)
-    wanted = [[session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too)]
-    sagas = [session.name(each) for each in saga or ()]
-    _check_known(session, [name for names in wanted for name in names])
+    receive, send, purged, sagas = (
+        [session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too, saga)
+    )
+    _check_known(session, [*receive, *send, *purged])
+    wanted = grants.LoginAccess(receive_from=receive, send_to=send, purge=purged, sagas=sagas, tables=tables)
     if apply_them:
         with session.deployed() as database:
-            statements = grants.grant(database, login, *wanted, sagas=sagas, tables=tables)
+            statements = grants.grant(database, login, **wanted)
     else:
-        statements = grants.grant_statements(session.settings, login, *wanted, sagas=sagas, tables=tables)
+        statements = grants.grant_statements(session.settings, login, **wanted)
     if session.as_json:
         session.document({"login": login, "applied": apply_them, "statements": statements})
     else:
