@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from operator import is_
+from typing import Any
 
 from rowpost.database.contract import CORE, FEATURES_OF_QUEUES
 from rowpost.deploy.entries import MOVING, DeclaredFeature, Entry, QueueEntry, SagaEntry
@@ -126,8 +127,9 @@ class _Server:
             "delayed": ("delayed table", f"write `delayed: true` at the queue {wanted.name}"),
             "wake_up": ("trigger", "write `supervisor: {wake_up: everybody}`"),
         }[option]
-        stays = self.judge(DeclaredFeature(option, wanted.key), f"the {noun} of the queue {wanted.name}", line)
-        return replace(wanted, **{option: True}) if stays else wanted
+        stays: dict[str, Any] = {option: True}
+        feature, subject = DeclaredFeature(option, wanted.key), f"the {noun} of the queue {wanted.name}"
+        return replace(wanted, **stays) if self.judge(feature, subject, line) else wanted
 
     def keep_second_correlation(self, entry: Entry) -> None:
         """Leave what a saga needed while it moved to another correlation: workers that still move it may run until they

@@ -20,7 +20,7 @@ from rowpost.deploy.scripts import load_scripts
 from rowpost.deploy.state import check_not_newer, read_state
 from rowpost.deploy.steps import Rendering
 from rowpost.errors import DeployError, QueueNotFound
-from rowpost.settings.environment import QueueSettings
+from rowpost.settings.queue import QueueKind, QueueSettings
 from rowpost.wire.address import parse_address
 
 __all__ = ["create_queue", "drop_queue", "forget_queue"]
@@ -30,7 +30,7 @@ def create_queue(
     database: Connection,
     name: str,
     *,
-    kind: str = "own",
+    kind: QueueKind = "own",
     body_string: bool = False,
     clustered: bool = True,
     delayed: bool = True,

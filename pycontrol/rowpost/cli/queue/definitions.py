@@ -21,6 +21,7 @@ from rowpost.operations.figures import registered_queues
 from rowpost.operations.reading import check_queues
 from rowpost.settings.descriptor import DESCRIBED
 from rowpost.settings.environment import Settings
+from rowpost.settings.queue import QueueKind
 from rowpost.transport.controls import QueueControl, list_controls
 from rowpost.transport.queue import Queue
 
@@ -70,7 +71,7 @@ def create(
         )
     with session.deployed() as database:
         queue = session.name(name)
-        kind = "external" if external else "own"
+        kind: QueueKind = "external" if external else "own"
         result = registry.create_queue(
             database, queue, kind=kind, body_string=body_string, clustered=not heap, delayed=not no_delayed
         )
