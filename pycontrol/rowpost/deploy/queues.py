@@ -83,7 +83,7 @@ def _leave(database: Connection, name: str, drop: bool) -> None:
         rendering = Rendering(scripts)
         for stem in ("forget", "drop") if drop else ("forget",):
             running.run_script(rendering.removal(entry, stem))
-        gone = [each.forgotten for each in state.journal if each.key == entry.key]
+        gone = [each.forget_call for each in state.journal if each.key == entry.key]
         gone += [
             ("forget_feature", None, {"environment": environment, "feature": each.text})
             for environment, each in state.declared

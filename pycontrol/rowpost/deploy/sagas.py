@@ -93,7 +93,7 @@ def drop_correlation(
         again = [
             ("record_script", None, {field: getattr(each, field) for field in _RECORDED}) for each in tables
         ]  # with the columns of now
-        running.write([*(each.forgotten for each in moved), *again])
+        running.write([*(each.forget_call for each in moved), *again])
         record()
 
 
@@ -111,7 +111,7 @@ def drop_saga(
     with _changing(database, name) as (running, scripts, state, entry):
         for stem in ("forget",) if keep_table else ("forget", "drop"):
             running.run_script(Rendering(scripts).removal(entry, stem))
-        running.write([each.forgotten for each in _journal_of(state, entry)])
+        running.write([each.forget_call for each in _journal_of(state, entry)])
         record()
 
 

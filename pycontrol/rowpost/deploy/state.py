@@ -39,7 +39,7 @@ class JournalEntry(NamedTuple):
         return self.script_name.partition(".sql:")[2]
 
     @property
-    def forgotten(self) -> tuple[str, None, dict[str, Any]]:
+    def forget_call(self) -> tuple[str, None, dict[str, Any]]:
         """The call that takes it out of the journal, as Connection.call_all takes it."""
         return "forget_script", None, {"script_name": self.script_name}
 
