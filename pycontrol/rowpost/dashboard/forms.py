@@ -8,17 +8,15 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from rowpost.dashboard.queue_documents import queue_document
+from rowpost.dashboard import pages
 from rowpost.dashboard.rendering import editable_body
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount, MessageError, QueueNotFound
-from rowpost.operations import reading
 from rowpost.operations.delayed import CancelDelayed, SendNow
 from rowpost.operations.failed import DiscardFailed, Edit, Retry
 from rowpost.operations.operation import Operation
 from rowpost.operations.purging import purge as purge_queue
 from rowpost.operations.queues import Controlled, LimitWorkers, Pause, Resume, effect
-from rowpost.operations.rights import Right
 from rowpost.wire.message import decode_headers
 
 __all__ = ["ROUTES"]
@@ -32,9 +30,7 @@ def purge(visit: Visit) -> Response:
     """Delete the messages of a queue for at most 8 seconds, if its name was typed."""
     name = visit.request.path_params["name"]
     if visit.argument("confirm") != name:
-        shown = queue_document(visit.site.monitor.find(name), visit.site.settings)
-        wrong = f"Nothing was deleted. To purge the queue, type its name: {name}"
-        return visit.page("purge.html", 400, queue=shown, may=visit.may(Right.PURGE, name), wrong=wrong)
+        return pages.purge(visit, 400, f"Nothing was deleted. To purge the queue, type its name: {name}")
     operator, end = visit.operator(), time.monotonic() + LONGEST_S
     with visit.site.pool.connection() as database, operator.line("purge", queue=name) as line:
         purged = purge_queue(database, operator, name, stop=lambda: "done" if time.monotonic() > end else None)
@@ -94,16 +90,7 @@ def discard(visit: Visit) -> Response:
     """Remove a failed message for good, if the form says why."""
     row, reason = visit.request.path_params["row"], visit.argument("reason")
     if not reason and visit.may(DiscardFailed.right, visit.error_queue):
-        with visit.site.pool.connection() as database:
-            found = reading.failed_detail(database, visit.error_queue, row)
-        return visit.page(
-            "discard.html",
-            400,
-            found=found,
-            queue=visit.error_queue,
-            may=True,
-            wrong="Nothing was discarded: write why.",
-        )
+        return pages.discard(visit, 400, "Nothing was discarded: write why.")
     done = visit.execute(DiscardFailed(queue=visit.error_queue, row=row, reason=reason[:LONGEST_REASON]))
     return visit.back("/failed", done.sentence, queue=visit.error_queue)
 
@@ -111,9 +98,7 @@ def discard(visit: Visit) -> Response:
 def edit(visit: Visit) -> Response:
     """Send an edited copy of a failed message; a mistake shows the form again, as it was filled."""
     row, to = visit.request.path_params["row"], visit.argument("to") or None
-    may = visit.may(Edit.right, visit.error_queue)
-    with visit.site.pool.connection() as database:
-        found = reading.failed_detail(database, visit.error_queue, row)
+    found = pages.read_failure(visit)
     try:
         headers = decode_headers(visit.form.get("headers", "").strip())
         done = visit.execute(
@@ -126,10 +111,10 @@ def edit(visit: Visit) -> Response:
             )
         )
     except (MessageError, QueueNotFound) as error:
-        return visit.page(
-            "edit.html", 400, found=found, queue=visit.error_queue, may=may, problem=str(error),
-            headers=visit.form.get("headers", ""), body=visit.form.get("body"), to=to or "",
-        )  # fmt: skip
+        headers_given, body_given = visit.form.get("headers", ""), visit.form.get("body")
+        return pages.failure_page(
+            visit, "edit.html", found, 400, problem=str(error), headers=headers_given, body=body_given, to=to or ""
+        )
     return visit.back("/failed", done.sentence, queue=visit.error_queue)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.responses import Response
 
 from rowpost.dashboard import api, charts
@@ -11,12 +13,13 @@ from rowpost.dashboard.rendering import editable_body
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import FeatureMissing
 from rowpost.operations import reading
+from rowpost.operations.documents import FailedDetail
 from rowpost.operations.message_life import conversation
 from rowpost.operations.rights import Right
 from rowpost.operations.sagas import saga_detail, saga_instances
 from rowpost.sagas.instances import as_id
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "discard", "failure_page", "purge", "read_failure"]
 
 
 def queues(visit: Visit) -> Response:
@@ -75,13 +78,11 @@ def message(visit: Visit) -> Response:
     return visit.page("message.html", message=found, back=name)
 
 
-def purge(visit: Visit) -> Response:
-    """Ask before a purge."""
+def purge(visit: Visit, status: int = 200, wrong: str | None = None) -> Response:
+    """Ask before a purge; `wrong` says what was wrong with the answer."""
     name = visit.request.path_params["name"]
-    known = visit.site.monitor.find(name)
-    return visit.page(
-        "purge.html", queue=queue_document(known, visit.site.settings), may=visit.may(Right.PURGE, name), wrong=None
-    )
+    shown = queue_document(visit.site.monitor.find(name), visit.site.settings)
+    return visit.page("purge.html", status, queue=shown, may=visit.may(Right.PURGE, name), wrong=wrong)
 
 
 def failed(visit: Visit) -> Response:
@@ -101,45 +102,33 @@ def failed(visit: Visit) -> Response:
     )
 
 
+def read_failure(visit: Visit) -> FailedDetail:
+    """Return the failed message that the address names. Raises MessageNotFound, QueueNotFound."""
+    with visit.site.pool.connection() as database:
+        return reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
+
+
+def failure_page(visit: Visit, template: str, found: FailedDetail, status: int = 200, **values: Any) -> Response:
+    """Return a page about one failed message."""
+    queue = visit.error_queue
+    return visit.page(template, status, found=found, queue=queue, may=visit.may(Right.CHANGE_FAILED, queue), **values)
+
+
 def failed_message(visit: Visit) -> Response:
     """One failed message."""
-    with visit.site.pool.connection() as database:
-        found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
-    return visit.page(
-        "failed_message.html",
-        found=found,
-        queue=visit.error_queue,
-        may=visit.may(Right.CHANGE_FAILED, visit.error_queue),
-    )
+    return failure_page(visit, "failed_message.html", read_failure(visit))
 
 
 def edit(visit: Visit) -> Response:
     """Return the form of an edit."""
-    with visit.site.pool.connection() as database:
-        found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
-    return visit.page(
-        "edit.html",
-        found=found,
-        queue=visit.error_queue,
-        may=visit.may(Right.CHANGE_FAILED, visit.error_queue),
-        problem=None,
-        headers=found.message.headers or {},
-        body=editable_body(found.message),
-        to=found.failure.failed_queue or "",
-    )
+    found = read_failure(visit)
+    headers, body, to = found.message.headers or {}, editable_body(found.message), found.failure.failed_queue or ""
+    return failure_page(visit, "edit.html", found, problem=None, headers=headers, body=body, to=to)
 
 
-def discard(visit: Visit) -> Response:
-    """Ask before a message is discarded."""
-    with visit.site.pool.connection() as database:
-        found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
-    return visit.page(
-        "discard.html",
-        found=found,
-        queue=visit.error_queue,
-        may=visit.may(Right.CHANGE_FAILED, visit.error_queue),
-        wrong="",
-    )
+def discard(visit: Visit, status: int = 200, wrong: str = "") -> Response:
+    """Ask before a message is discarded; `wrong` says what was wrong with the answer."""
+    return failure_page(visit, "discard.html", read_failure(visit), status, wrong=wrong)
 
 
 def subscriptions(visit: Visit) -> Response:

@@ -80,7 +80,7 @@ class DeploymentTransaction:
                     else partial(drop_object, kind=str(entry.object_kind))
                 )
                 self.run_script(Script(entry.script_name, spell(self._database.engine, entry.object_name)))
-            calls.append(("forget_script", None, {"script_name": entry.script_name}))
+            calls.append(entry.forget_call)
         return calls
 
     def register(self, entry: Entry) -> None:

@@ -46,11 +46,6 @@ class PlanChange:
         return self.item.title
 
     @property
-    def step(self) -> ScriptStep | None:
-        """The script; None for an entry of the registry."""
-        return self.item if isinstance(self.item, ScriptStep) else None
-
-    @property
     def owner(self) -> str | None:
         """The title of the entry of the registry that the item is or belongs to; None for what all queues share."""
         return self.item.owner if isinstance(self.item, ScriptStep) else self.item.title

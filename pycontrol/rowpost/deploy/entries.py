@@ -121,16 +121,6 @@ class QueueEntry(_Entry):
     delayed: bool
     wake_up: bool = field(default=False, compare=False)
 
-    @property
-    def delayed_feature(self) -> DeclaredFeature:
-        """What the database records of an environment that declares its delayed table."""
-        return DeclaredFeature("delayed", self.key)
-
-    @property
-    def wake_up_feature(self) -> DeclaredFeature:
-        """What the database records of an environment that declares its trigger on inserts."""
-        return DeclaredFeature("wake_up", self.key)
-
     def placeholders(self, dialect: Dialect) -> dict[str, str]:
         """Return the values of the placeholders in its templates."""
         return {

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from operator import is_
+from typing import Any
 
 from rowpost.database.contract import CORE, FEATURES_OF_QUEUES
 from rowpost.deploy.entries import MOVING, DeclaredFeature, Entry, QueueEntry, SagaEntry
@@ -77,12 +78,12 @@ def settle(plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> S
         feature for feature in sorted(present - plan.features)
         if here.judge(DeclaredFeature(feature), f"the feature {feature}", f"add {feature} to `features:`")
     }  # fmt: skip
-    entries = [here.judge_delayed(entry, registered.get(entry.title)) for entry in plan.entries]
+    entries = [here.judge_option("delayed", entry, registered.get(entry.title)) for entry in plan.entries]
     titles = {entry.title for entry in entries}
     entries += [entry for title, entry in registered.items() if title not in titles]
     for entry in entries:
         here.keep_second_correlation(entry)
-    entries = [here.judge_trigger(entry, registered.get(entry.title)) for entry in entries]
+    entries = [here.judge_option("wake_up", entry, registered.get(entry.title)) for entry in entries]
     whole = _completed(plan, entries, plan.features | staying)
     return Settled(whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten), tuple(here.left))
 
@@ -110,40 +111,25 @@ class _Server:
         self.forgotten: list[DeclaredFeature] = []
         self.left: list[str] = []
 
-    def judge_delayed(self, wanted: Entry, registered: Entry | None) -> Entry:
-        """Decide about the delayed table of a queue that is declared without one.
+    def judge_option(self, option: str, wanted: Entry, registered: Entry | None) -> Entry:
+        """Decide about what a queue is declared without: `delayed`, its delayed table, or `wake_up`, its trigger.
 
         Return the entry as it is deployed.
         """
         if (
             not isinstance(wanted, QueueEntry)
             or not isinstance(registered, QueueEntry)
-            or wanted.delayed
-            or not registered.delayed
+            or getattr(wanted, option)
+            or not getattr(registered, option)
         ):
             return wanted
-        line = f"write `delayed: true` at the queue {wanted.name}"
-        stays = self.judge(wanted.delayed_feature, f"the delayed table of the queue {wanted.name}", line)
-        return replace(wanted, delayed=stays)
-
-    def judge_trigger(self, wanted: Entry, registered: Entry | None) -> Entry:
-        """Decide about the trigger on inserts of a queue that is declared without one.
-
-        Return the entry as it is deployed.
-        """
-        if (
-            not isinstance(wanted, QueueEntry)
-            or not isinstance(registered, QueueEntry)
-            or wanted.wake_up
-            or not registered.wake_up
-        ):
-            return wanted
-        line = "write `supervisor: {wake_up: everybody}`"
-        return (
-            replace(wanted, wake_up=True)
-            if self.judge(wanted.wake_up_feature, f"the trigger of the queue {wanted.name}", line)
-            else wanted
-        )
+        noun, line = {
+            "delayed": ("delayed table", f"write `delayed: true` at the queue {wanted.name}"),
+            "wake_up": ("trigger", "write `supervisor: {wake_up: everybody}`"),
+        }[option]
+        stays: dict[str, Any] = {option: True}
+        feature, subject = DeclaredFeature(option, wanted.key), f"the {noun} of the queue {wanted.name}"
+        return replace(wanted, **stays) if self.judge(feature, subject, line) else wanted
 
     def keep_second_correlation(self, entry: Entry) -> None:
         """Leave what a saga needed while it moved to another correlation: workers that still move it may run until they

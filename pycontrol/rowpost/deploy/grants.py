@@ -1,7 +1,7 @@
 """The rights of an endpoint's login: the statements that grant them, for a DBA to run, or run in one transaction.
 
-    grant_statements(settings, "shop", ["Sales"], ["Billing"])     spells them, offline
-    grant(database, "shop", ["Sales"], ["Billing"])                runs them
+    grant_statements(settings, "shop", receive_from=["Sales"], send_to=["Billing"])     spells them, offline
+    grant(database, "shop", receive_from=["Sales"], send_to=["Billing"])                runs them
 
 The login may then receive from its own queues, send to its destinations (the error queue among them), keep the state of
 its sagas, and empty the queues that are purged when the endpoint starts. It gets no right on any table, unless `tables`
@@ -10,8 +10,9 @@ asks for the rights on tables with which NServiceBus's own endpoints work.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from rowpost.database.connection import Connection
 from rowpost.database.contract import Procedure, load_contract
@@ -26,7 +27,7 @@ from rowpost.deploy.state import read_state
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import parse_address, queue_key
 
-__all__ = ["grant", "grant_execute", "grant_role", "grant_statements", "grant_tables"]
+__all__ = ["LoginAccess", "grant", "grant_execute", "grant_role", "grant_statements", "grant_tables"]
 
 ENDPOINT_ROLE = "rowpost_endpoint"
 
@@ -57,10 +58,9 @@ def grant_tables(dialect: Dialect, table: str, login: str) -> str:
     return f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {dialect.quote(login)};"
 
 
-@dataclass(frozen=True)
-class _Access:
-    """What a login may do: the queues from which it receives, to which it sends and which it purges, its sagas, and the
-    tables of all these.
+class LoginAccess(TypedDict, total=False):
+    """What a login may do: the names of the queues from which it receives, to which it sends and which it purges, the
+    tables of its sagas, and whether it gets the rights on the tables of all these.
     """
 
     receive_from: Sequence[str]
@@ -85,37 +85,17 @@ class _Deployed:
     moving: Collection[str]
 
 
-def grant_statements(
-    settings: Settings,
-    login: str,
-    receive_from: Iterable[str] = (),
-    send_to: Iterable[str] = (),
-    purge: Iterable[str] = (),
-    *,
-    sagas: Iterable[str] = (),
-    tables: bool = False,
-) -> list[str]:
+def grant_statements(settings: Settings, login: str, **access: Unpack[LoginAccess]) -> list[str]:
     """Return the statements that grant a login its rights in an environment, as its file declares it."""
     deployed = _Deployed(
         features=declared_features(settings, load_scripts(settings.engine)),
         without_delayed={queue.name for queue in settings.queues if not queue.delayed or queue.kind == "external"},
         moving={saga.name for saga in settings.sagas if saga.transitional},
     )
-    return _spell(
-        settings.engine, login, _Access(list(receive_from), list(send_to), list(purge), list(sagas), tables), deployed
-    )
+    return _spell(settings.engine, login, access, deployed)
 
 
-def grant(
-    database: Connection,
-    login: str,
-    receive_from: Iterable[str] = (),
-    send_to: Iterable[str] = (),
-    purge: Iterable[str] = (),
-    *,
-    sagas: Iterable[str] = (),
-    tables: bool = False,
-) -> list[str]:
+def grant(database: Connection, login: str, **access: Unpack[LoginAccess]) -> list[str]:
     """Grant a login its rights in a database, in one transaction, and return the statements. Raises DeployError."""
     state = read_state(database)
     deployed = _Deployed(
@@ -123,46 +103,44 @@ def grant(
         without_delayed={queue.name for queue in state.queues if not queue.delayed},
         moving={saga.name for saga in state.sagas if saga.transitional_name},
     )
-    statements = _spell(
-        database.engine, login, _Access(list(receive_from), list(send_to), list(purge), list(sagas), tables), deployed
-    )
+    statements = _spell(database.engine, login, access, deployed)
     with changing(database, f"rights of {login}") as (running, _):
         for number, statement in enumerate(statements, 1):
             running.run_script(Script(f"statement {number} of the grants", statement))
     return statements
 
 
-def _spell(engine: str, login: str, access: _Access, deployed: _Deployed) -> list[str]:
+def _spell(engine: str, login: str, access: LoginAccess, deployed: _Deployed) -> list[str]:
     dialect, contract = dialect_for(engine), load_contract()
     wanted = [
         (procedure, name)
-        for side, queues in (("receive", access.receive_from), ("send", access.send_to))
+        for side, queues in (("receive", access.get("receive_from", ())), ("send", access.get("send_to", ())))
         for name in queues
         for procedure in contract.templates(delayed=name not in deployed.without_delayed, features=deployed.features)
         if procedure.side == side
     ]
-    wanted += [(contract.find("purge_queue", "queue"), name) for name in access.purge]
+    wanted += [(contract.find("purge_queue", "queue"), name) for name in access.get("purge", ())]
     wanted += [
         (each, name)
-        for name in access.sagas
+        for name in access.get("sagas", ())
         for each in contract.saga_templates(name in deployed.moving)
         if each.side == "receive"
     ]
     grants = [
         grant_execute(dialect, procedure, queue_key(parse_address(name), engine), login) for procedure, name in wanted
     ]
-    if access.tables:
+    if access.get("tables"):
         grants += [grant_tables(dialect, table, login) for table in dict.fromkeys(_tables(dialect, access, deployed))]
     return [grant_role(dialect, ENDPOINT_ROLE, login), *grants]
 
 
-def _tables(dialect: Dialect, access: _Access, deployed: _Deployed) -> list[str]:
+def _tables(dialect: Dialect, access: LoginAccess, deployed: _Deployed) -> list[str]:
     """Return the quoted names of the tables of queues, of their delayed messages, and of sagas."""
-    queues = [*access.receive_from, *access.send_to]
+    queues = [*access.get("receive_from", ()), *access.get("send_to", ())]
     names = {
         name: describe_queue(QueueSettings(name, "external"), dialect.name).placeholders(dialect) for name in queues
     }
     found = [names[name]["queue_table"] for name in queues]
     found += [names[name]["delayed_table"] for name in queues if name not in deployed.without_delayed]
-    addresses = [parse_address(name).qualified(dialect.name) for name in access.sagas]
+    addresses = [parse_address(name).qualified(dialect.name) for name in access.get("sagas", ())]
     return [*found, *(f"{dialect.quote(str(each.schema))}.{dialect.quote(each.table)}" for each in addresses)]

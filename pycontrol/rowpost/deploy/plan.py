@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from rowpost.database.contract import FEATURES_OF_QUEUES
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.entries import (
@@ -78,8 +79,12 @@ class Plan:
         """
         if not any(script.stem == "record_feature" for script in self.scripts.database):
             return ()
-        of_queues = [each.delayed_feature for each in self.queues if each.delayed]
-        of_queues += [each.wake_up_feature for each in self.queues if each.wake_up]
+        of_queues = (
+            DeclaredFeature(name, each.key)
+            for name in FEATURES_OF_QUEUES
+            for each in self.queues
+            if getattr(each, name)
+        )
         return (*map(DeclaredFeature, sorted(self.features)), *sorted(of_queues))
 
     @property

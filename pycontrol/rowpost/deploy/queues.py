@@ -2,11 +2,11 @@
 
 Each change is a deployment of its own: the same lock, the same journal, one transaction.
 
-    create_queue(database, "Sales")                 makes table and procedures
-    adopt_queue(database, "Billing")                gives procedures to a table that is there
-    add_external(database, "Legacy.Orders@[nsb]")   a queue that rowpost only sends to
-    forget_queue(database, "Billing")               takes the procedures away; table and messages stay
-    drop_queue(database, "Sales")                   and the table with every message in it
+    create_queue(database, "Sales")                                   makes table and procedures
+    create_queue(database, "Billing", kind="adopted")                 gives procedures to a table that is there
+    create_queue(database, "Legacy.Orders@[nsb]", kind="external")    a queue that rowpost only sends to
+    forget_queue(database, "Billing")                                 takes the procedures away; messages stay
+    drop_queue(database, "Sales")                                     and the table with every message in it
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from rowpost.deploy.scripts import load_scripts
 from rowpost.deploy.state import check_not_newer, read_state
 from rowpost.deploy.steps import Rendering
 from rowpost.errors import DeployError, QueueNotFound
-from rowpost.settings.environment import QueueSettings
+from rowpost.settings.queue import QueueKind, QueueSettings
 from rowpost.wire.address import parse_address
 
-__all__ = ["add_external", "adopt_queue", "create_queue", "drop_queue", "forget_queue"]
+__all__ = ["create_queue", "drop_queue", "forget_queue"]
 
 
 def create_queue(
     database: Connection,
     name: str,
     *,
+    kind: QueueKind = "own",
     body_string: bool = False,
     clustered: bool = True,
     delayed: bool = True,
@@ -39,32 +40,19 @@ def create_queue(
 
     A table that is there stays as it is.
 
+    Args:
+        kind: own; adopted: give procedures to a table made elsewhere, which stays as it is; or external: register a
+            queue that is not ours, which gets the procedures that send, and those that operators use for single
+            messages.
+
     Raises:
         InvalidQueueName, QueueNameConflict: no such queue can be made.
         SchemaMissing: rowpost apply has not run here.
         DeployError: the server refused; nothing was changed.
     """
-    return _enter(database, QueueSettings(name, "own", body_string, clustered, delayed), progress)
-
-
-def adopt_queue(
-    database: Connection,
-    name: str,
-    *,
-    body_string: bool = False,
-    clustered: bool = True,
-    delayed: bool = True,
-    progress: Progress | None = None,
-) -> ApplyResult:
-    """Give procedures to a queue table made elsewhere, which stays as it is. Raises as create_queue does."""
-    return _enter(database, QueueSettings(name, "adopted", body_string, clustered, delayed), progress)
-
-
-def add_external(database: Connection, name: str, progress: Progress | None = None) -> ApplyResult:
-    """Register a queue that is not ours: it gets the procedures that send, and those that operators use for single
-    messages. Raises as create_queue does.
-    """
-    return _enter(database, QueueSettings(name, "external"), progress)
+    entry = describe_queue(QueueSettings(name, kind, body_string, clustered, delayed), database.engine)
+    part = build_plan(f"queue {entry.name}", load_scripts(database.engine), [entry], whole=False)
+    return apply(database, part, progress)
 
 
 def forget_queue(database: Connection, name: str) -> None:
@@ -82,12 +70,6 @@ def drop_queue(database: Connection, name: str) -> None:
     _leave(database, name, drop=True)
 
 
-def _enter(database: Connection, settings: QueueSettings, progress: Progress | None) -> ApplyResult:
-    entry = describe_queue(settings, database.engine)
-    part = build_plan(f"queue {entry.name}", load_scripts(database.engine), [entry], whole=False)
-    return apply(database, part, progress)
-
-
 def _leave(database: Connection, name: str, drop: bool) -> None:
     canonical = parse_address(name).qualified(database.engine).short(database.engine).format()
     with changing(database, f"queue {name}") as (running, scripts):
@@ -101,10 +83,10 @@ def _leave(database: Connection, name: str, drop: bool) -> None:
         rendering = Rendering(scripts)
         for stem in ("forget", "drop") if drop else ("forget",):
             running.run_script(rendering.removal(entry, stem))
-        gone = [("forget_script", {"script_name": each.script_name}) for each in state.journal if each.key == entry.key]
+        gone = [each.forget_call for each in state.journal if each.key == entry.key]
         gone += [
-            ("forget_feature", {"environment": environment, "feature": each.text})
+            ("forget_feature", None, {"environment": environment, "feature": each.text})
             for environment, each in state.declared
-            if each in (entry.delayed_feature, entry.wake_up_feature)
+            if each.queue_key == entry.key
         ]
-        running.write([(procedure, None, arguments) for procedure, arguments in gone])
+        running.write(gone)

@@ -135,7 +135,7 @@ def go_back(
         version = state.schema_version if undo is None else scripts.schema_version
         database.call("record_version", schema_version=version, tool_version=release.version or state.tool_version)
         dropped = () if undo is None else _later_procedures(plan, state)
-        running.write([("forget_script", None, {"script_name": entry.script_name}) for entry in dropped])
+        running.write([entry.forget_call for entry in dropped])
         for entry in dropped:  # after the calls: a later release may call procedures that only it has
             running.run_script(
                 Script(entry.script_name, drop_object(database.engine, str(entry.object_name), str(entry.object_kind)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from rowpost.database.connection import Connection
@@ -118,39 +118,37 @@ def review(diff: PlanDiff, engine: str, definition: ReadDefinition) -> Review:
     items = [_item(change, engine, definition) for change in changes]
     gone = [Item(entry.script_name, "undeclared", entry.script_hash, None) for entry in diff.dropped]
     gone += [Item(entry.script_name, "unknown", entry.script_hash, None) for entry in diff.unknown]
-    runs = [change.item.text for change in changes if change.runs and isinstance(change.item, ScriptStep)]
-    there = {
-        change.item.owner for change in diff.changes if isinstance(change.item, ScriptStep) and change.entry is not None
-    }
+    runs = [(change, change.item) for change in changes if change.runs and isinstance(change.item, ScriptStep)]
+    there = {change.owner for change in diff.changes if change.entry is not None}
     existing = [
-        change.item.text
-        for change in changes
-        if change.runs and isinstance(change.item, ScriptStep)
-        and (change.entry is not None or (change.item.object_kind == "trigger" and change.item.owner in there))
-    ]  # fmt: skip
+        step.text
+        for change, step in runs
+        if change.entry is not None or (step.object_kind == "trigger" and step.owner in there)
+    ]
     existing += [
         drop_object(engine, str(entry.object_name), "trigger")
         for entry in diff.dropped
         if entry.object_kind == "trigger"
     ]
-    locks = _locks(engine, existing if existing or not runs else ())
-    return _described(
-        Review((*items, *gone), tuple(text for text, _ in locks), any(waits for _, waits in locks)), diff.plan
-    )
+    return _reviewed([*items, *gone], existing, diff.plan)
 
 
-def _described(found: Review, plan: Plan) -> Review:
-    """Add what each object is for."""
+def _reviewed(found: Iterable[Item], texts: Collection[str], plan: Plan) -> Review:
+    """Return the review of items: what each object is for, and the locks that the texts of existing objects take."""
+    locks = [
+        (lock, waits)
+        for pattern, lock, waits in LOCKS[plan.engine]
+        if any(re.search(pattern, text, re.IGNORECASE) for text in texts)
+    ]
     contract = plan.scripts.contract
     items = tuple(
         replace(item, feature=contract.feature_of(item.name), purpose=contract.purpose_of(item.name))
         if ".sql" in item.name
         else item
-        for item in found.items
+        for item in found
     )
-    return replace(
-        found, items=items, features=tuple(count_by_feature(plan, (item.name for item in items if ".sql" in item.name)))
-    )
+    features = count_by_feature(plan, (item.name for item in items if ".sql" in item.name))
+    return Review(items, tuple(lock for lock, _ in locks), any(waits for _, waits in locks), tuple(features))
 
 
 def compare_releases(old: Plan, new: Plan) -> Review:
@@ -167,8 +165,7 @@ def compare_releases(old: Plan, new: Plan) -> Review:
             items.append(Item(name, state, earlier.hash, step.hash, _unified(earlier.text, step.text, name)))
             texts.append(step.text)
     items += [Item(name, "dropped", step.hash, None) for name, step in before.items() if name not in after]
-    locks = _locks(new.engine, texts)
-    return _described(Review(tuple(items), tuple(text for text, _ in locks), any(waits for _, waits in locks)), new)
+    return _reviewed(items, texts, new)
 
 
 def read_definition(database: Connection) -> ReadDefinition:
@@ -212,12 +209,3 @@ def _unified(old: str, new: str, name: str) -> str:
         old.strip().splitlines(), new.strip().splitlines(), f"server/{name}", f"plan/{name}", lineterm=""
     )
     return "\n".join(lines)
-
-
-def _locks(engine: str, texts: Iterable[str]) -> list[tuple[str, bool]]:
-    texts = list(texts)
-    return [
-        (words, waits)
-        for pattern, words, waits in LOCKS[engine]
-        if any(re.search(pattern, text, re.IGNORECASE) for text in texts)
-    ]

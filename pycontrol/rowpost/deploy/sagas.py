@@ -93,7 +93,7 @@ def drop_correlation(
         again = [
             ("record_script", None, {field: getattr(each, field) for field in _RECORDED}) for each in tables
         ]  # with the columns of now
-        running.write([*(_forget(each) for each in moved), *again])
+        running.write([*(each.forget_call for each in moved), *again])
         record()
 
 
@@ -111,7 +111,7 @@ def drop_saga(
     with _changing(database, name) as (running, scripts, state, entry):
         for stem in ("forget",) if keep_table else ("forget", "drop"):
             running.run_script(Rendering(scripts).removal(entry, stem))
-        running.write([_forget(each) for each in _journal_of(state, entry)])
+        running.write([each.forget_call for each in _journal_of(state, entry)])
         record()
 
 
@@ -126,10 +126,6 @@ def _changing(
         state = read_state(database)
         check_not_newer(scripts.schema_version, state)
         yield running, scripts, state, _find(state, name)
-
-
-def _forget(entry: JournalEntry) -> tuple[str, None, dict[str, str]]:
-    return "forget_script", None, {"script_name": entry.script_name}
 
 
 def _find(state: ServerState, name: str) -> SagaEntry:

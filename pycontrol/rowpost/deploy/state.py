@@ -39,6 +39,11 @@ class JournalEntry(NamedTuple):
         return self.script_name.partition(".sql:")[2]
 
     @property
+    def forget_call(self) -> tuple[str, None, dict[str, Any]]:
+        """The call that takes it out of the journal, as Connection.call_all takes it."""
+        return "forget_script", None, {"script_name": self.script_name}
+
+    @property
     def is_saga_s(self) -> bool:
         """Whether the script is one of the scripts of sagas; a queue may have the same key."""
         return "/saga/" in self.script_name

@@ -34,11 +34,4 @@ def forget_table(database: Connection, name: str) -> None:
         folders = ("procedures/pubsub/", "tables/subscription/")
         of_table = [each for each in state.journal if each.script_name.startswith(folders) and each.key == key]
         calls = running.drop(each for each in of_table if each.object_kind == "procedure")
-        running.write(
-            calls
-            + [
-                ("forget_script", None, {"script_name": each.script_name})
-                for each in of_table
-                if each.object_kind == "table"
-            ]
-        )
+        running.write(calls + [each.forget_call for each in of_table if each.object_kind == "table"])

@@ -59,8 +59,19 @@ def verify(database: Connection, plan: Plan) -> list[Deviation]:
         return [Deviation("schema_newer", "rowpost", detail, f"install rowpost {state.tool_version} or newer")]
     diff = compare_with(database, plan, state)
     findings = [finding for change in diff.changes for finding in _of_change(change)]
-    findings += [_of_unknown(entry) for entry in diff.unknown]
-    findings += [_of_dropped(entry) for entry in diff.dropped]
+    findings += [
+        Deviation(
+            "script_missing",
+            entry.script_name,
+            f"{entry.script_name} ran here, and this rowpost does not bring it.",
+            "restore the file, or forget the queue it belonged to",
+        )
+        for entry in diff.unknown
+    ]
+    detail = "The environment no longer declares it: rowpost plan shows what goes with it."
+    findings += [
+        Deviation("not_declared", entry.object_name or entry.script_name, detail, APPLY) for entry in diff.dropped
+    ]
     findings += [
         Deviation(
             "unmanaged_object",
@@ -121,20 +132,6 @@ def _of_columns(table: str, entry: JournalEntry) -> Iterator[Deviation]:
         yield Deviation(
             "table_altered", table, detail, "undo it by hand: rowpost does not touch columns that hold data"
         )
-
-
-def _of_unknown(entry: JournalEntry) -> Deviation:
-    detail = f"{entry.script_name} ran here, and this rowpost does not bring it."
-    return Deviation(
-        "script_missing", entry.script_name, detail, "restore the file, or forget the queue it belonged to"
-    )
-
-
-def _of_dropped(entry: JournalEntry) -> Deviation:
-    subject = entry.object_name or entry.script_name
-    return Deviation(
-        "not_declared", subject, "The environment no longer declares it: rowpost plan shows what goes with it.", APPLY
-    )
 
 
 def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Deviation]:

@@ -20,13 +20,10 @@ __all__ = ["CancelDelayed", "CancelledDelayed", "MoveDelayed", "Rescheduled", "S
 class Rescheduled(Result, frozen=True):
     """A delayed message that is due at another time. `due` is that time, or `now`."""
 
+    words = "The delayed message {key} of {queue} is due {due}."
     queue: str
     key: str
     due: str
-
-    @property
-    def sentence(self) -> str:
-        return f"The delayed message {self.key} of {self.queue} is due {self.due}."
 
 
 class CancelledDelayed(DelayedMessageDocument, Result, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -51,7 +51,7 @@ REPORT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LoggedOperation:
-    """A line of the record. Times are in UTC, without a time zone.
+    """A line of the record, in the order of the columns of list_operations. Times are in UTC, without a time zone.
 
     Attributes:
         number: names the operation.
@@ -301,31 +301,8 @@ def clean_operation_log(database: Connection, kept_days: float = KEPT_DAYS) -> i
 
 
 def _operation(row: Any) -> LoggedOperation:
-    details: Any = None
     try:
-        details = json.loads(row.details or "{}")
+        details: Any = json.loads(row.details or "{}")
     except (ValueError, RecursionError):  # cut, because it was too long; or not written by rowpost
         details = {"text": row.details}
-    return LoggedOperation(
-        row.operation_id,
-        row.operation_name,
-        row.operation_state,
-        row.client,
-        row.login_name,
-        row.user_name,
-        row.queue_name,
-        row.message_id,
-        details if isinstance(details, dict) else {"text": row.details},
-        row.reason,
-        row.outcome,
-        row.started_at,
-        row.changed_at,
-        row.ended_at,
-        row.total_count,
-        row.done_count,
-        row.gone_count,
-        row.refused_count,
-        row.reached,
-        row.up_to,
-        row.cancelled_by,
-    )
+    return replace(LoggedOperation(*row), details=details if isinstance(details, dict) else {"text": row.details})

@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
+from msgspec.structs import asdict
+
 from rowpost.database.connection import Connection
 from rowpost.operations.documents import Document
 from rowpost.operations.log import Noted, Operator
@@ -22,12 +24,14 @@ __all__ = ["Operation", "Result"]
 
 
 class Result(Document, frozen=True):
-    """The document of what an operation did."""
+    """The document of what an operation did. `words`: its sentence, with the members' names in braces."""
+
+    words: ClassVar[str]
 
     @property
     def sentence(self) -> str:
         """What was done, for people."""
-        raise NotImplementedError
+        return self.words.format_map(asdict(self))
 
 
 _R = TypeVar("_R", bound=Result)

@@ -20,12 +20,9 @@ __all__ = ["Controlled", "LimitWorkers", "Pause", "Resume", "effect"]
 class Controlled(Result, frozen=True):
     """A queue whose pause or limit was changed. `text` says how."""
 
+    words = "{text}"
     queue: str
     text: str
-
-    @property
-    def sentence(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, kw_only=True)

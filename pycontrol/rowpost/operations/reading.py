@@ -26,7 +26,7 @@ from rowpost.operations.log import LoggedOperation, list_operations
 from rowpost.operations.message_life import Conversation, MessageLife
 from rowpost.settings.environment import Settings
 from rowpost.transport.controls import QueueControl
-from rowpost.transport.delayed_messages import DelayedMessage, DelayedMessages
+from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.failure_groups import Group, Scan, scan
@@ -38,7 +38,7 @@ from rowpost.wire.description import message_document
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = [
-    "check_queues", "control_document", "conversation_document", "decisions", "delayed_document", "delayed_messages",
+    "check_queues", "control_document", "conversation_document", "decisions", "delayed_messages",
     "deployment", "failed_detail", "failed_group", "failed_groups", "failed_page", "failed_summary", "in_flight",
     "life_document", "messages", "one_message", "operation_document", "operation_page", "outbox_figures",
     "preview_document",
@@ -90,12 +90,8 @@ def _message(queue: str, message: BrowsedMessage) -> made.MessageDocument:
 def delayed_messages(database: Connection, name: str, count: int = DELAYED) -> made.DelayedPage:
     """Return the delayed messages of a queue that are due next. Raises QueueNotFound, PermissionDenied."""
     found = DelayedMessages(name, database).browse(count + 1, max_body_bytes=0)
-    return made.DelayedPage(name, [delayed_document(each) for each in found[:count]], len(found) > count)
-
-
-def delayed_document(message: DelayedMessage) -> made.DelayedDocument:
-    """Return the document of a delayed message, without its headers and body."""
-    return made.document_of(made.DelayedDocument, message)
+    shown = [made.document_of(made.DelayedDocument, each) for each in found[:count]]
+    return made.DelayedPage(name, shown, len(found) > count)
 
 
 def in_flight(database: Connection, name: str) -> list[tuple[SupervisorPresence, ReportedWorker]]:

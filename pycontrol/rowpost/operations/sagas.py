@@ -49,12 +49,9 @@ class DroppedSaga(Result, frozen=True):
 class DroppedCorrelation(Result, frozen=True):
     """A column of a saga's table that was dropped."""
 
+    words = "Dropped the column {dropped} of {saga}."
     saga: str
     dropped: str
-
-    @property
-    def sentence(self) -> str:
-        return f"Dropped the column {self.dropped} of {self.saga}."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,25 +17,19 @@ ROWS = 500
 class Subscribed(Result, frozen=True):
     """A subscription that was added or moved; `queue`: the address that receives the events."""
 
+    words = "Subscribed {endpoint} to {topic}; its queue is {queue}."
     topic: str
     endpoint: str
     queue: str
-
-    @property
-    def sentence(self) -> str:
-        return f"Subscribed {self.endpoint} to {self.topic}; its queue is {self.queue}."
 
 
 class Unsubscribed(Result, frozen=True):
     """A subscription that was removed."""
 
+    words = "Removed the subscription of {endpoint} to {topic}."
     topic: str
     endpoint: str
     removed: bool = True
-
-    @property
-    def sentence(self) -> str:
-        return f"Removed the subscription of {self.endpoint} to {self.topic}."
 
 
 def subscriptions(database: Connection) -> list[Subscription]:

@@ -14,10 +14,11 @@ from rowpost.settings.worker import WorkerSettings, read_worker
 from rowpost.settings.yaml_node import Node, decode
 from rowpost.wire.address import Address, Naming, parse_address
 
-__all__ = ["QueueSettings", "canonical_name", "read_queues", "with_partitions"]
+__all__ = ["QueueKind", "QueueSettings", "canonical_name", "read_queues", "with_partitions"]
 
 #: each partition has a table, procedures and a worker process of its own
 LARGEST_PARTITION_COUNT = 1000
+QueueKind = Literal["own", "adopted", "external"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class QueueSettings(Descriptor):
     """
 
     name: str
-    kind: Literal["own", "adopted", "external"] = "own"
+    kind: QueueKind = "own"
     body_string: bool = False
     clustered: bool = True
     delayed: bool = True

@@ -17,8 +17,11 @@ def check_same(first: AddressedMessage, second: AddressedMessage) -> None:
     Raises:
         InvalidMessage: they differ in type or body: dropping one of them would lose a message.
     """
-    different = _difference(first, second)
-    if different is None:
+    if first.headers.get(ENCLOSED_MESSAGE_TYPES) != second.headers.get(ENCLOSED_MESSAGE_TYPES):
+        different = "type"
+    elif first.body != second.body:
+        different = "body"
+    else:
         return
     where = f"to {second.destination!r:.200}" if second.destination is not None else "as an event"
     raise InvalidMessage(
@@ -26,11 +29,3 @@ def check_same(first: AddressedMessage, second: AddressedMessage) -> None:
         f"{different}. A queue stores one message of an id that is sent twice, so that one of them would be lost. Give "
         "each message an id of its own."
     )
-
-
-def _difference(first: AddressedMessage, second: AddressedMessage) -> str | None:
-    if first.headers.get(ENCLOSED_MESSAGE_TYPES) != second.headers.get(ENCLOSED_MESSAGE_TYPES):
-        return "type"
-    if first.body != second.body:
-        return "body"
-    return None

@@ -104,14 +104,13 @@ class ErrorQueue:
                     return
 
     def _pages(self, after_row_version: int | None) -> Iterator[FailedMessage]:
-        page: Sequence[BrowsedMessage] = ()
-        first = True
-        while first or len(page) == PAGE:
-            first = False
+        more = True
+        while more:
             page = self.queue.browse(PAGE, after_row_version, 0)
             for message in page:
                 yield FailedMessage(message, self.name_here)
-            after_row_version = page[-1].row_version if page else after_row_version
+                after_row_version = message.row_version
+            more = len(page) == PAGE
 
     def find(self, key: str | int) -> FailedMessage:
         """Return one message with its body.

@@ -317,9 +317,11 @@ def test_the_grants_of_a_login_name_only_procedures_that_exist(shop, database, l
     apply(database, declaring(shop))
     name = login.make("shop_worker")
 
-    statements = grant(database, name, ["Sales"], ["Billing"])
+    statements = grant(database, name, receive_from=["Sales"], send_to=["Billing"])
 
-    assert statements == grant_statements(replace(shop.settings, features=()), name, ["Sales"], ["Billing"])
+    assert statements == grant_statements(
+        replace(shop.settings, features=()), name, receive_from=["Sales"], send_to=["Billing"]
+    )
     assert not [each for each in statements if "send_staged" in each]
 
 

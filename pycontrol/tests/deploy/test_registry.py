@@ -5,8 +5,6 @@ import pytest
 from rowpost.deploy.apply import apply
 from rowpost.deploy.grants import grant, grant_statements
 from rowpost.deploy.queues import (
-    add_external,
-    adopt_queue,
     create_queue,
     drop_queue,
     forget_queue,
@@ -98,7 +96,7 @@ def test_an_adopted_table_keeps_its_messages(shop, deployed, sql):
     Queue("Old", deployed).send(b"kept")
     forget_queue(deployed, "Old")
 
-    adopt_queue(deployed, "Old")
+    create_queue(deployed, "Old", kind="adopted")
 
     (message,) = Queue("Old", deployed).receive()
     assert message.body == b"kept"
@@ -108,7 +106,7 @@ def test_an_adopted_table_keeps_its_messages(shop, deployed, sql):
 
 def test_adopting_a_table_that_is_not_there_is_refused(deployed):
     with pytest.raises(DeployError, match="has no table"):
-        adopt_queue(deployed, "Nothing")
+        create_queue(deployed, "Nothing", kind="adopted")
 
     assert names(deployed) == ["Billing", "Sales"]
 
@@ -117,7 +115,7 @@ def test_an_external_queue_can_be_sent_to_and_not_received_from(deployed, sql):
     create_queue(deployed, "Theirs")
     forget_queue(deployed, "Theirs")
 
-    add_external(deployed, "Theirs")
+    create_queue(deployed, "Theirs", kind="external")
 
     queue = Queue("Theirs", deployed)
     queue.send(b"x")
@@ -129,7 +127,7 @@ def test_an_external_queue_can_be_sent_to_and_not_received_from(deployed, sql):
 def test_an_error_queue_of_another_system_is_read_retried_and_discarded_from(deployed, sql):
     create_queue(deployed, "Theirs")
     forget_queue(deployed, "Theirs")
-    add_external(deployed, "Theirs")
+    create_queue(deployed, "Theirs", kind="external")
     address = deployed.canonical(parse_address("Sales"))
     for number in (b"1", b"2"):
         Queue("Theirs", deployed).send(
@@ -165,14 +163,14 @@ def test_a_dropped_queue_takes_its_table_along(shop, deployed, sql):
     assert names(deployed) == ["Billing", "Sales"]
     assert sql.columns("Sales") != {}
     with pytest.raises(DeployError, match="has no table"):
-        adopt_queue(deployed, "New")
+        create_queue(deployed, "New", kind="adopted")
     assert verify(deployed, shop.plan()) == []
 
 
 def test_an_external_queue_is_never_dropped(deployed, sql):
     create_queue(deployed, "Theirs")
     forget_queue(deployed, "Theirs")
-    add_external(deployed, "Theirs")
+    create_queue(deployed, "Theirs", kind="external")
 
     with pytest.raises(DeployError, match="not ours to drop"):
         drop_queue(deployed, "Theirs")

@@ -6,7 +6,7 @@ import pytest
 
 from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.plan import plan
-from rowpost.deploy.queues import adopt_queue, create_queue
+from rowpost.deploy.queues import create_queue
 from rowpost.deploy.taken import dotted
 from rowpost.errors import DeployError, QueueNameConflict
 from rowpost.settings.environment import QueueSettings
@@ -143,9 +143,9 @@ def test_the_delayed_table_of_another_queue_is_no_queue(shop, database):
 def test_the_delayed_table_of_a_deployed_queue_is_told_to_one_who_creates_a_queue(shop, database):
     apply(database, shop.plan())
 
-    for make in (create_queue, adopt_queue):
+    for kind in ("own", "adopted"):
         with pytest.raises(DeployError, match=r"The queue Sales\.Delayed cannot have the table"):
-            make(database, "Sales.Delayed")
+            create_queue(database, "Sales.Delayed", kind=kind)
 
 
 def test_a_table_that_no_insert_of_ours_would_fill_is_told_with_the_column(shop, database, sql):
@@ -156,7 +156,7 @@ def test_a_table_that_no_insert_of_ours_would_fill_is_told_with_the_column(shop,
     sql.run("DELETE FROM rowpost.journal WHERE script_name LIKE '%:Old'")
 
     with pytest.raises(DeployError, match="does not allow a null in tenant"):
-        adopt_queue(database, "Old")
+        create_queue(database, "Old", kind="adopted")
 
 
 def test_a_saga_and_subscriptions_have_no_table_of_somebody_else(shop, database, sql):

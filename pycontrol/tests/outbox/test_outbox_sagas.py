@@ -240,7 +240,7 @@ def test_a_login_needs_the_role_and_the_sagas_procedures_in_the_business_databas
     with logins(probe_for(shop.business), business_url) as made:
         login = made.make("tally")
         endpoint.outbox = replace(endpoint.outbox, url=made.url(login, business_url))
-        for statement in grant_statements(settings, login, (), (), (), sagas=["Tally"]):
+        for statement in grant_statements(settings, login, sagas=["Tally"]):
             shop.business.driver_connection.execute(statement)
 
         kinds = shop.work(endpoint)

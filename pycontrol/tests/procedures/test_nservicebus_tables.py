@@ -7,7 +7,7 @@ import pytest
 from rowpost.database.connection import connect_url
 from rowpost.database.contract import load_contract
 from rowpost.deploy.entries import describe_queue
-from rowpost.deploy.queues import add_external, adopt_queue, create_queue, forget_queue
+from rowpost.deploy.queues import create_queue, forget_queue
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import DatabaseError, RowpostError
 from rowpost.recoverability.outcome import Kind
@@ -25,7 +25,6 @@ from tests.support.procedure_calls import CALLS
 from tests.support.unregistered import send_unregistered
 
 VARIANTS = sorted({name for tables in TABLES.values() for name in tables})
-ENTER = {"own": create_queue, "adopted": adopt_queue}
 
 
 @message_type("Shop.Moved")
@@ -73,10 +72,7 @@ def statements(database, target, variant, name):
 
 def declare(database, name, kind, variant="as installed"):
     """Declare a queue for a table that is there."""
-    if kind == "external":
-        add_external(database, name)
-    else:
-        ENTER[kind](database, name, delayed=bool(TABLES[database.engine][variant].delayed))
+    create_queue(database, name, kind=kind, delayed=bool(TABLES[database.engine][variant].delayed))
     return Queue(name, database)
 
 
@@ -172,7 +168,7 @@ def test_a_message_that_was_delayed_moves_into_a_table_that_an_installer_made(da
 def test_a_publish_reaches_every_subscriber_whoever_made_its_table(database, queue, install, sql, undeclared):
     theirs = install()
     if not undeclared:
-        add_external(database, theirs)
+        create_queue(database, theirs, kind="external")
     for name in ("Sales", theirs):
         database.call("subscribe", endpoint=name, topic="Shop.Moved", queue_address=name)
     bus = Endpoint("Shop", send_only=True)
@@ -224,7 +220,7 @@ def test_a_failed_message_moves_to_an_error_queue_that_nservicebus_made_in_anoth
         for statement in TABLES["sqlserver"]["as installed"].statements(other.dialect, "dbo", "error"):
             theirs.run(statement)
         name = f"error@[dbo]@[{theirs.value('SELECT DB_NAME()')}]"
-        add_external(database, name)
+        create_queue(database, name, kind="external")
         queue.send(b"{}", {"NServiceBus.MessageId": "m-1"})
 
         (moved,) = attempts(database, failing, error_queue=name)

@@ -8,7 +8,7 @@ import pytest
 
 from rowpost.database.connection import connect_url
 from rowpost.database.dialects.postgresql.two_phase import open_participant
-from rowpost.deploy.queues import add_external
+from rowpost.deploy.queues import create_queue
 from rowpost.errors import InvalidCount
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
@@ -246,7 +246,7 @@ def test_a_queue_of_others_that_is_only_sent_to_rings_for_nobody(make_queue, dat
     queue = make_queue()
     name = f"{queue.name}x"
     sql.run(f"CREATE TABLE {sql.table(name)} (id uuid, expires timestamp, headers text, body bytea, seq bigserial)")
-    add_external(database, name)
+    create_queue(database, name, kind="external")
 
     Queue(name, database).send(b"x")
 

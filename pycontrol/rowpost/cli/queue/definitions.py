@@ -21,6 +21,7 @@ from rowpost.operations.figures import registered_queues
 from rowpost.operations.reading import check_queues
 from rowpost.settings.descriptor import DESCRIBED
 from rowpost.settings.environment import Settings
+from rowpost.settings.queue import QueueKind
 from rowpost.transport.controls import QueueControl, list_controls
 from rowpost.transport.queue import Queue
 
@@ -70,14 +71,11 @@ def create(
         )
     with session.deployed() as database:
         queue = session.name(name)
-        result = (
-            registry.add_external(database, queue)
-            if external
-            else registry.create_queue(
-                database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed
-            )
+        kind: QueueKind = "external" if external else "own"
+        result = registry.create_queue(
+            database, queue, kind=kind, body_string=body_string, clustered=not heap, delayed=not no_delayed
         )
-    _print_result(session, queue, "external" if external else "own", result)
+    _print_result(session, queue, kind, result)
 
 
 def adopt(
@@ -90,8 +88,8 @@ def adopt(
     """Take over a table that NServiceBus made. The table keeps its messages and gets procedures."""
     with session.deployed() as database:
         queue = session.name(name)
-        result = registry.adopt_queue(
-            database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed
+        result = registry.create_queue(
+            database, queue, kind="adopted", body_string=body_string, clustered=not heap, delayed=not no_delayed
         )
     _print_result(session, queue, "adopted", result)
 
@@ -281,14 +279,16 @@ def grant(
     """Print the statements that grant an endpoint's login the rights on its queues."""
     session = session.databases(outbox)[0]
     login = session.text(login)
-    wanted = [[session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too)]
-    sagas = [session.name(each) for each in saga or ()]
-    _check_known(session, [name for names in wanted for name in names])
+    receive, send, purged, sagas = (
+        [session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too, saga)
+    )
+    _check_known(session, [*receive, *send, *purged])
+    wanted = grants.LoginAccess(receive_from=receive, send_to=send, purge=purged, sagas=sagas, tables=tables)
     if apply_them:
         with session.deployed() as database:
-            statements = grants.grant(database, login, *wanted, sagas=sagas, tables=tables)
+            statements = grants.grant(database, login, **wanted)
     else:
-        statements = grants.grant_statements(session.settings, login, *wanted, sagas=sagas, tables=tables)
+        statements = grants.grant_statements(session.settings, login, **wanted)
     if session.as_json:
         session.document({"login": login, "applied": apply_them, "statements": statements})
     else:
