@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rowpost.cli.command import YesOption, command
+from rowpost.cli.command import YesOption
 from rowpost.cli.current_folder import import_from_current_folder
 from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.printing import table, visible
@@ -31,7 +31,7 @@ from rowpost.endpoint.hosting import undeclared_queues, with_sagas
 from rowpost.errors import HandlerNotFound, RowpostError, SchemaMissing
 from rowpost.version import __version__
 
-__all__ = ["register"]
+__all__ = ["run_apply", "run_verify", "show_plan", "show_version"]
 
 #: features that an endpoint uses by itself: whether it does is known only to who can import it
 OF_HANDLERS = ("outbox", "sagas", "transactions")
@@ -45,14 +45,6 @@ STATES = {
     "undeclared": "no longer declared, empty: will be dropped",
     "unknown": "not part of this release",
 }
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "plan")(show_plan)
-    command(app, "apply")(run_apply)
-    command(app, "verify")(run_verify)
-    command(app, "version")(show_version)
 
 
 def _planned(session: Session, folder: Path | None = None) -> Plan:

@@ -15,7 +15,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from rowpost.cli.command import QueueArgument, command
+from rowpost.cli.command import QueueArgument
 from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import message_document, print_message, visible
@@ -37,16 +37,10 @@ from rowpost.wire.headers import (
 )
 from rowpost.wire.message import Message, OutgoingMessage, decode_headers, format_timestamp
 
-__all__ = ["Envelope", "content_type", "read_header_options", "read_headers_file", "register"]
+__all__ = ["Envelope", "content_type", "read_header_options", "read_headers_file", "receive", "send"]
 
 #: messages that one call of receive_messages returns at most
 RECEIVE_BATCH = 500
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "send")(send)
-    command(app, "receive")(receive)
 
 
 def send(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import QueueArgument, YesOption, command
+from rowpost.cli.command import QueueArgument, YesOption
 from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
 from rowpost.cli.interrupts import defer_interrupts
@@ -18,16 +18,9 @@ from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_MESSAGE
 from rowpost.wire.message import BrowsedMessage
 from rowpost.wire.message_types import first_type, split_enclosed_types
 
-__all__ = ["register"]
+__all__ = ["browse", "peek", "purge"]
 
 PREVIEW_BYTES = 120
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "peek")(peek)
-    command(app, "purge")(purge)
-    command(app, "browse")(browse)
 
 
 def peek(

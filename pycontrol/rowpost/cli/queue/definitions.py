@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import QueueArgument, YesOption, command
+from rowpost.cli.command import QueueArgument, YesOption
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import PEEK_LIMIT, format_count
@@ -24,7 +24,7 @@ from rowpost.settings.environment import Settings
 from rowpost.transport.controls import QueueControl, list_controls
 from rowpost.transport.queue import Queue
 
-__all__ = ["register"]
+__all__ = ["adopt", "check", "create", "drop", "grant", "list_queues"]
 
 #: `queue list` counts up to so many messages, and waits so long for a table that is locked
 COUNTED, LOCK_TIMEOUT_MS = 1_000, 500
@@ -41,16 +41,6 @@ HeapOption = Annotated[
 NoDelayedOption = Annotated[
     bool, typer.Option("--no-delayed", help="Make no table for delayed messages, for queues such as error and audit.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "create")(create)
-    command(app, "adopt")(adopt)
-    command(app, "drop")(drop)
-    command(app, "list")(list_queues)
-    command(app, "check")(check)
-    command(app, "grant")(grant)
 
 
 def create(

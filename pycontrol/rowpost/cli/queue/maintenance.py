@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
@@ -19,18 +18,12 @@ from rowpost.operations.figures import registered_queues
 from rowpost.transport.jobs import clean_jobs
 from rowpost.transport.maintenance import MaintenanceStep, Metrics, maintain_queue, queue_metrics
 
-__all__ = ["register"]
+__all__ = ["maintain", "show_metrics"]
 
 QueueOption = Annotated[
     str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
 ]
 _COLUMNS = ("queue", "depth", "oldest", "expired", "in", "out", "table", "indexes", "dead rows")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "metrics")(show_metrics)
-    command(app, "maintain")(maintain)
 
 
 def show_metrics(

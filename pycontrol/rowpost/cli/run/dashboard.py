@@ -9,19 +9,13 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
 from rowpost.version import install_command
 
-__all__ = ["register"]
+__all__ = ["dashboard"]
 
 PORT = 8470
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "dashboard")(dashboard)
 
 
 def dashboard(
