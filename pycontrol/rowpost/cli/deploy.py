@@ -341,15 +341,11 @@ def _go_back(session: Session, to: Path, yes: bool, tables: bool) -> None:
         session.confirm(f"Go back to the procedures and grants of {version} in {session.settings.target}?{also}", yes)
         result = go_back(database, release, session.settings.environment, undo)
     undone = [script.name for script in undo or ()]
-    if session.as_json:
-        session.document(
-            {"applied": result.applied, "unchanged": result.unchanged, "undone": undone, "dropped": result.dropped,
-             "version": release.version}
-        )  # fmt: skip
-    else:
-        stay = f"Undone: {', '.join(undone)}." if undone else "Tables were not changed."
-        gone = f", {len(result.dropped)} dropped" if result.dropped else ""
-        session.note(f"Went back to {version}: {len(result.applied)} procedures changed{gone}. {stay}")
+    document = {"applied": result.applied, "unchanged": result.unchanged, "undone": undone, "dropped": result.dropped,
+                "version": release.version}  # fmt: skip
+    stay = f"Undone: {', '.join(undone)}." if undone else "Tables were not changed."
+    gone = f", {len(result.dropped)} dropped" if result.dropped else ""
+    session.answer(document, f"Went back to {version}: {len(result.applied)} procedures changed{gone}. {stay}")
 
 
 def _state_after_interrupt(session: Session, planned: Plan, by_queue: bool) -> str:

@@ -71,13 +71,10 @@ def maintain(
             done += [(queue, step) for step in maintain_queue(database, queue, offline=offline)]
         done += [] if name is not None else [("-", step) for step in _clean_jobs(database)]
     waiting = [step for _, step in done if step.state != "done"]
-    if session.as_json:
-        session.document({"clean": not waiting, "steps": [{"queue": queue, **asdict(step)} for queue, step in done]})
-    elif done:
-        rows = [(queue, step.action, step.state, step.error or step.reason, step.statement) for queue, step in done]
-        table(session.out, ("queue", "action", "state", "reason", "statement"), rows)
-    else:
-        session.out.print("No maintenance needed.")
+    document = {"clean": not waiting, "steps": [{"queue": queue, **asdict(step)} for queue, step in done]}
+    rows = [(queue, step.action, step.state, step.error or step.reason, step.statement) for queue, step in done]
+    columns = ("queue", "action", "state", "reason", "statement")
+    session.listing(document, columns, rows, none="No maintenance needed.", instead=True)
     return ExitCode.FINDING if waiting else ExitCode.OK
 
 

@@ -76,12 +76,9 @@ def dashboard(
     with session.deployed(), listen(host, port) as opened:
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{opened.getsockname()[1]}{prefix.rstrip('/')}/"
-        if session.as_json:
-            session.document({"event": "Serving", "url": url, "read_only": read_only})
-        else:
-            session.note(
-                f"The dashboard of {session.settings.environment} ({session.settings.target}) is at {url} Ctrl-C stops "
-                "it."
-            )
+        session.answer(
+            {"event": "Serving", "url": url, "read_only": read_only},
+            f"The dashboard of {session.settings.environment} ({session.settings.target}) is at {url} Ctrl-C stops it.",
+        )
         log_to(as_json=session.as_json or session.settings.log.format == "json")
         serve(made, opened)
