@@ -33,7 +33,7 @@ from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.errors import RowpostError
 
-__all__ = ["EnvironmentOption", "JsonOption", "QueueArgument", "YesOption", "command"]
+__all__ = ["AllQueuesArgument", "EnvironmentOption", "JsonOption", "QueueArgument", "YesOption", "command"]
 
 Command = Callable[..., ExitCode | int | None]
 
@@ -51,6 +51,9 @@ EnvironmentOption = Annotated[
 ]
 QueueArgument = Annotated[
     str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)
+]
+AllQueuesArgument = Annotated[
+    str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]

@@ -26,7 +26,7 @@ from rowpost.outbox.declaration import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
 from rowpost.transport.queue import Queue
 
-__all__ = ["OPERATOR", "PRODUCTION", "Session", "canonical_name", "console"]
+__all__ = ["OPERATOR", "PRODUCTION", "Session", "console"]
 
 #: who acts, for the record: the database adds the login
 OPERATOR = Operator("command line")
@@ -61,11 +61,6 @@ def console(stream: Any) -> Console:
     """Make a console that prints text without interpreting markup, because names and messages may look like markup."""
     width = None if stream.isatty() else UNLIMITED_WIDTH
     return _Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
-
-
-def canonical_name(name: str, settings: Settings) -> str:
-    """Return a queue's canonical name in the environment's default schema. Raises InvalidQueueName."""
-    return settings.naming.canonical(name)
 
 
 class Session:
@@ -149,7 +144,7 @@ class Session:
 
         Raises InvalidQueueName.
         """
-        name = canonical_name(self.text(text), self.settings)
+        name = self.settings.naming.canonical(self.text(text))
         self._typed.add(name)
         return name
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import QueueArgument, YesOption
-from rowpost.cli.completion import queue_names
+from rowpost.cli.command import AllQueuesArgument, QueueArgument, YesOption
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import PEEK_LIMIT, format_count
 from rowpost.cli.session import Session
@@ -193,12 +192,7 @@ def _in_words(depth: int | None, *, estimated: bool) -> str:
     return "?" if depth is None else f"{'about ' if estimated else ''}{depth:,}"
 
 
-def check(
-    session: Session,
-    name: Annotated[
-        str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
-    ] = None,
-) -> ExitCode:
+def check(session: Session, name: AllQueuesArgument = None) -> ExitCode:
     """Check the tables and indexes of queues. Exit code 1 if there is a finding."""
     with session.deployed() as database:
         found = check_queues(database, None if name is None else session.name(name))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.completion import queue_names
+from rowpost.cli.command import AllQueuesArgument
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
@@ -20,15 +20,12 @@ from rowpost.transport.maintenance import MaintenanceStep, Metrics, maintain_que
 
 __all__ = ["maintain", "show_metrics"]
 
-QueueOption = Annotated[
-    str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
-]
 _COLUMNS = ("queue", "depth", "oldest", "expired", "in", "out", "table", "indexes", "dead rows")
 
 
 def show_metrics(
     session: Session,
-    name: QueueOption = None,
+    name: AllQueuesArgument = None,
     over: Annotated[
         float,
         typer.Option(
@@ -56,7 +53,7 @@ def show_metrics(
 
 def maintain(
     session: Session,
-    name: QueueOption = None,
+    name: AllQueuesArgument = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Also run statements that lock out senders and receivers while they run.")
     ] = False,
