@@ -141,13 +141,8 @@ def correlate(session: Session, saga: SagaArgument, outbox: OutboxOption = None)
     """Fill the transitional correlation column from the instances' states. Exit code 1 if some states have no value."""
     with session.databases(outbox)[0].deployed() as database:
         done = saga_registry.correlate(database, saga)
-    if session.as_json:
-        session.document(done._asdict())
-    else:
-        session.out.print(
-            f"{saga}: filled the second correlation of {done.correlated} instances; {done.missing} instances have no "
-            "value."
-        )
+    filled = f"{saga}: filled the second correlation of {done.correlated} instances"
+    session.answer(done._asdict(), f"{filled}; {done.missing} instances have no value.", on_stdout=True)
     return ExitCode.FINDING if done.missing else ExitCode.OK
 
 

@@ -195,10 +195,12 @@ class Session:
         """Print what an operation did: its document with --json, else its sentence."""
         self.answer(result, result.sentence)
 
-    def answer(self, document: Any, sentence: str) -> None:
-        """Print the document on stdout with --json, else the sentence to stderr."""
+    def answer(self, document: Any, sentence: str, *, on_stdout: bool = False) -> None:
+        """Print the document on stdout with --json, else the sentence to stderr, or on stdout too."""
         if self.as_json:
             self.document(document)
+        elif on_stdout:
+            self.out.print(sentence)
         else:
             self.note(sentence)
 

@@ -62,17 +62,11 @@ def resolve(session: Session) -> ExitCode:
     participants = _participants(session)
     with session.deployed() as database:
         result = recover(database, participants)
-    if session.as_json:
-        session.document(
-            {"committed": result.committed, "rolled_back": result.rolled_back, "running": [x.gid for x in result.left],
-             "forgotten": result.forgotten, "unreachable": result.unreachable}
-        )  # fmt: skip
-    else:
-        done = (
-            f"{len(result.committed)} committed, {len(result.rolled_back)} rolled back, {len(result.left)} still "
-            "running."
-        )
-        session.out.print(done)
+    running = [x.gid for x in result.left]
+    document = {"committed": result.committed, "rolled_back": result.rolled_back, "running": running,
+                "forgotten": result.forgotten, "unreachable": result.unreachable}  # fmt: skip
+    ended = f"{len(result.committed)} committed, {len(result.rolled_back)} rolled back"
+    session.answer(document, f"{ended}, {len(running)} still running.", on_stdout=True)
     _note_problems(session, result.unreachable)
     return ExitCode.FINDING if result.unreachable else ExitCode.OK
 

@@ -35,10 +35,8 @@ def peek(
     with session.deployed() as database:
         queue = session.queue(name, database)
         waiting = queue.peek(count)
-    if session.as_json:
-        session.document({"queue": queue.name, "waiting": waiting, "at_least": waiting >= count})
-    else:
-        session.out.print(waiting)
+    document = {"queue": queue.name, "waiting": waiting, "at_least": waiting >= count}
+    session.answer(document, str(waiting), on_stdout=True)
     return ExitCode.FINDING if exit_code and waiting else ExitCode.OK
 
 

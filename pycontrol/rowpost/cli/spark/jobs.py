@@ -93,10 +93,8 @@ def forget(
             f"Forget the job {whole.job_key!r}? {_sent(whole)} If it runs again, these are sent again.", yes
         )
         gone = forget_job(database, job)
-    if session.as_json:
-        session.document({"forgotten": gone is not None, **_document(gone or job)})
-    else:
-        session.out.print(f"Forgot the job {whole.job_key}. {_sent((gone or job).whole)}", markup=False)
+    sentence = f"Forgot the job {whole.job_key}. {_sent((gone or job).whole)}"
+    session.answer({"forgotten": gone is not None, **_document(gone or job)}, sentence, on_stdout=True)
 
 
 def _find(database: Connection, key: str) -> list[NamedJob]:

@@ -183,13 +183,8 @@ def cancel(
         known = store.look_up()
         session.confirm(f"Cancel the replay {key!r}? {_left(known)}", yes)
         known = store.cancel()
-    if session.as_json:
-        session.document({"cancelled": True, **asdict(known)})
-    else:
-        again = (
-            "The key can be used again." if known.state == CHOOSING else "Messages that were sent stay in their queues."
-        )
-        session.out.print(f"Cancelled the replay {key}. {again}", markup=False)
+    again = "The key can be used again." if known.state == CHOOSING else "Messages that were sent stay in their queues."
+    session.answer({"cancelled": True, **asdict(known)}, f"Cancelled the replay {key}. {again}", on_stdout=True)
 
 
 def _left(known: StoredReplay) -> str:
