@@ -33,8 +33,9 @@ from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.errors import RowpostError
 
-__all__ = ["AllQueuesArgument", "EnvironmentOption", "JsonOption", "QueueArgument", "YesOption", "command"]
+__all__ = ["AllQueuesArgument", "Command", "EnvironmentOption", "JsonOption", "QueueArgument", "YesOption", "command"]
 
+#: what a command does: the first argument is the Session
 Command = Callable[..., ExitCode | int | None]
 
 EnvironmentOption = Annotated[

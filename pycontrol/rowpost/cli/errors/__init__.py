@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from rowpost.cli.command import command
+from rowpost.cli.command import Command, command
 from rowpost.cli.errors import listing, many, single
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Inspect, retry, edit and discard failed messages.", no_args_is_help=True)
-for _name, _function in {
+_COMMANDS: dict[str, Command] = {
     "list": listing.list_errors,
     "show": listing.show,
     "retry": single.retry,
@@ -20,5 +20,6 @@ for _name, _function in {
     "discard-all": many.discard_all,
     "move-all": many.move_all,
     "edit-all": many.edit_all,
-}.items():
+}
+for _name, _function in _COMMANDS.items():
     command(app, _name)(_function)

@@ -4,13 +4,13 @@ each.
 
 import typer
 
-from rowpost.cli.command import command
+from rowpost.cli.command import Command, command
 from rowpost.cli.queue import contents, control, definitions, maintenance
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Create, inspect, pause, maintain and empty queues.", no_args_is_help=True)
-for _name, _function in {
+_COMMANDS: dict[str, Command] = {
     "create": definitions.create,
     "adopt": definitions.adopt,
     "drop": definitions.drop,
@@ -25,5 +25,6 @@ for _name, _function in {
     "limit": control.limit,
     "metrics": maintenance.show_metrics,
     "maintain": maintenance.maintain,
-}.items():
+}
+for _name, _function in _COMMANDS.items():
     command(app, _name)(_function)
