@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from rowpost.cli.command import EnvironmentOption, JsonOption
+from rowpost.cli.command import EnvironmentOption, JsonOption, command
 from rowpost.cli.exits import ExitCode, stop_before_start
 from rowpost.version import __version__
 
@@ -16,31 +16,31 @@ __all__ = ["app"]
 
 _EPILOG = "Exit codes:\n\n" + "\n\n".join(f"- **{code.value}** {code.meaning}" for code in ExitCode)
 
-#: the module of each command, which adds it with `register`, or which has a group of commands as `app`
+#: the module of each command, and in it the command's function or the `app` of a group of commands
 _MODULES = {
-    "run": "run.command",
-    "send": "message",
-    "receive": "message",
-    "message": "messages",
-    "plan": "deploy",
-    "apply": "deploy",
-    "verify": "deploy",
-    "version": "deploy",
-    "queue": "queue",
-    "workers": "workers",
-    "delayed": "delayed",
-    "errors": "errors",
-    "operations": "operations",
-    "subscriptions": "subscriptions",
-    "sagas": "sagas",
-    "transactions": "transactions",
-    "outbox": "outbox",
-    "bridge": "run.bridge",
-    "dashboard": "run.dashboard",
-    "archive": "archive",
-    "spark": "spark",
-    "doctor": "doctor",
-    "demo": "demo.command",
+    "run": "run.command:run",
+    "send": "message:send",
+    "receive": "message:receive",
+    "message": "messages:app",
+    "plan": "deploy:show_plan",
+    "apply": "deploy:run_apply",
+    "verify": "deploy:run_verify",
+    "version": "deploy:show_version",
+    "queue": "queue:app",
+    "workers": "workers:workers",
+    "delayed": "delayed:app",
+    "errors": "errors:app",
+    "operations": "operations:app",
+    "subscriptions": "subscriptions:app",
+    "sagas": "sagas:app",
+    "transactions": "transactions:app",
+    "outbox": "outbox:app",
+    "bridge": "run.bridge:app",
+    "dashboard": "run.dashboard:dashboard",
+    "archive": "archive:archive",
+    "spark": "spark:app",
+    "doctor": "doctor:doctor",
+    "demo": "demo.command:demo",
 }
 
 
@@ -63,12 +63,13 @@ class _Commands(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    module = import_module(f"rowpost.cli.{_MODULES[name]}")
+    module, _, attribute = _MODULES[name].partition(":")
+    found = getattr(import_module(f"rowpost.cli.{module}"), attribute)
     holder = typer.Typer(rich_markup_mode="markdown")
-    if hasattr(module, "register"):
-        module.register(holder)
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
     else:
-        holder.add_typer(module.app, name=name)
+        command(holder, name)(found)
     return typer.main.get_group(holder).commands[name]
 
 

@@ -15,23 +15,16 @@ from rowpost.cli.archiving import (
     counter,
     missing_package,
 )
-from rowpost.cli.command import command
 from rowpost.cli.exits import CommandInterrupted, ExitCode
-from rowpost.cli.option_groups import grouped
 from rowpost.cli.session import Session
 
 if TYPE_CHECKING:
     from rowpost.archive.source.options import ReadOptions
 
-__all__ = ["register"]
+__all__ = ["archive"]
 
 _TAIL_ROWS = 250_000
 _SHORTEST_S = 0.01  # between two polls
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app)(grouped(archive))
 
 
 def archive(

@@ -2,6 +2,16 @@
 
 `command` registers a function as a command that accepts --env and --json before or after its name. It converts the
 function's result or exception into a message on stderr and an exit code. Only a bug in rowpost prints a traceback.
+
+Options that several commands have are the fields of a dataclass, of which such a command receives one value:
+
+@dataclass(frozen=True)
+class Limits:
+    rows: Annotated[int, typer.Option("--rows", help="…")] = 10
+
+def show(session: Session, queue: QueueArgument, limits: Limits) -> None: ...
+
+command(app)(show)
 """
 
 from __future__ import annotations
@@ -12,7 +22,8 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
-from typing import Annotated, Any
+from dataclasses import is_dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -22,8 +33,9 @@ from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.errors import RowpostError
 
-__all__ = ["EnvironmentOption", "JsonOption", "QueueArgument", "YesOption", "command"]
+__all__ = ["AllQueuesArgument", "Command", "EnvironmentOption", "JsonOption", "QueueArgument", "YesOption", "command"]
 
+#: what a command does: the first argument is the Session
 Command = Callable[..., ExitCode | int | None]
 
 EnvironmentOption = Annotated[
@@ -41,6 +53,9 @@ EnvironmentOption = Annotated[
 QueueArgument = Annotated[
     str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)
 ]
+AllQueuesArgument = Annotated[
+    str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 
@@ -50,6 +65,8 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
 
     def register(function: Command) -> Command:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        groups = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
+        options = [each for given in own for each in (_fields(given.annotation) if given.name in groups else [given])]
         keyword = inspect.Parameter.KEYWORD_ONLY
         shared = [
             inspect.Parameter("ctx", keyword, annotation=typer.Context),
@@ -61,9 +78,9 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
             top = values.pop("ctx").find_root().params
             env = values.pop("env") or top.get("env")
             session = Session(env, values.pop("as_json") or top.get("as_json", False))
-            raise typer.Exit(_run_to_exit_code(session, function, values))
+            raise typer.Exit(_run_to_exit_code(session, function, groups, values))
 
-        parameters = [parameter.replace(kind=keyword) for parameter in own] + shared
+        parameters = [parameter.replace(kind=keyword) for parameter in options] + shared
         vars(run)["__signature__"] = inspect.Signature(
             parameters
         )  # an attribute that inspect reads and type checkers do not have
@@ -75,9 +92,17 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
     return register
 
 
-def _run_to_exit_code(session: Session, function: Command, values: dict[str, Any]) -> int:
+def _fields(group: Any) -> list[inspect.Parameter]:
+    """Return the fields of a dataclass as parameters, with types that each module of its classes can name."""
+    types = get_type_hints(group, include_extras=True)
+    return [each.replace(annotation=types[each.name]) for each in inspect.signature(group).parameters.values()]
+
+
+def _run_to_exit_code(session: Session, function: Command, groups: dict[str, Any], values: dict[str, Any]) -> int:
     """Run a command. Convert its result or exception into a message on stderr and an exit code."""
     try:
+        for name, group in groups.items():  # a group may refuse its values
+            values[name] = group(**{each.name: values.pop(each.name) for each in _fields(group)})
         # with --json, what a user's module prints while it is imported must not come between the documents
         with redirect_stdout(sys.stderr) if session.as_json else nullcontext():
             return int(function(session, **values) or ExitCode.OK)

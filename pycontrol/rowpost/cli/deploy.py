@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rowpost.cli.command import YesOption, command
+from rowpost.cli.command import YesOption
 from rowpost.cli.current_folder import import_from_current_folder
 from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.printing import table, visible
@@ -31,7 +31,7 @@ from rowpost.endpoint.hosting import undeclared_queues, with_sagas
 from rowpost.errors import HandlerNotFound, RowpostError, SchemaMissing
 from rowpost.version import __version__
 
-__all__ = ["register"]
+__all__ = ["run_apply", "run_verify", "show_plan", "show_version"]
 
 #: features that an endpoint uses by itself: whether it does is known only to who can import it
 OF_HANDLERS = ("outbox", "sagas", "transactions")
@@ -45,14 +45,6 @@ STATES = {
     "undeclared": "no longer declared, empty: will be dropped",
     "unknown": "not part of this release",
 }
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "plan")(show_plan)
-    command(app, "apply")(run_apply)
-    command(app, "verify")(run_verify)
-    command(app, "version")(show_version)
 
 
 def _planned(session: Session, folder: Path | None = None) -> Plan:
@@ -349,15 +341,11 @@ def _go_back(session: Session, to: Path, yes: bool, tables: bool) -> None:
         session.confirm(f"Go back to the procedures and grants of {version} in {session.settings.target}?{also}", yes)
         result = go_back(database, release, session.settings.environment, undo)
     undone = [script.name for script in undo or ()]
-    if session.as_json:
-        session.document(
-            {"applied": result.applied, "unchanged": result.unchanged, "undone": undone, "dropped": result.dropped,
-             "version": release.version}
-        )  # fmt: skip
-    else:
-        stay = f"Undone: {', '.join(undone)}." if undone else "Tables were not changed."
-        gone = f", {len(result.dropped)} dropped" if result.dropped else ""
-        session.note(f"Went back to {version}: {len(result.applied)} procedures changed{gone}. {stay}")
+    document = {"applied": result.applied, "unchanged": result.unchanged, "undone": undone, "dropped": result.dropped,
+                "version": release.version}  # fmt: skip
+    stay = f"Undone: {', '.join(undone)}." if undone else "Tables were not changed."
+    gone = f", {len(result.dropped)} dropped" if result.dropped else ""
+    session.answer(document, f"Went back to {version}: {len(result.applied)} procedures changed{gone}. {stay}")
 
 
 def _state_after_interrupt(session: Session, planned: Plan, by_queue: bool) -> str:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-import typer
-
-from rowpost.cli.command import command
 from rowpost.cli.current_folder import import_from_current_folder
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
@@ -20,12 +17,7 @@ from rowpost.errors import RowpostError
 from rowpost.settings.environment import Settings
 from rowpost.version import __version__, install_command
 
-__all__ = ["print_checks", "register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "doctor")(doctor)
+__all__ = ["doctor", "print_checks"]
 
 
 def doctor(session: Session) -> ExitCode:

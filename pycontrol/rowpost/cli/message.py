@@ -15,7 +15,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from rowpost.cli.command import QueueArgument, command
+from rowpost.cli.command import QueueArgument
 from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import message_document, print_message, visible
@@ -37,16 +37,10 @@ from rowpost.wire.headers import (
 )
 from rowpost.wire.message import Message, OutgoingMessage, decode_headers, format_timestamp
 
-__all__ = ["Envelope", "content_type", "read_header_options", "read_headers_file", "register"]
+__all__ = ["Envelope", "content_type", "read_header_options", "read_headers_file", "receive", "send"]
 
 #: messages that one call of receive_messages returns at most
 RECEIVE_BATCH = 500
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "send")(send)
-    command(app, "receive")(receive)
 
 
 def send(
@@ -137,11 +131,9 @@ def _send_one(session: Session, name: str, message: OutgoingMessage) -> None:
         except KeyboardInterrupt:
             raise CommandInterrupted(f"nothing was sent to {queue.name}") from None
     message_id = decode_headers(message.raw_headers).get(MESSAGE_ID)
-    if session.as_json:
-        size = len(message.body or b"")
-        session.document({"queue": queue.name, "id": str(message.id), "message_id": message_id, "body_bytes": size})
-    else:
-        session.note(f"Sent {message_id or message.id} to {queue.name}.")
+    size = len(message.body or b"")
+    document = {"queue": queue.name, "id": str(message.id), "message_id": message_id, "body_bytes": size}
+    session.answer(document, f"Sent {message_id or message.id} to {queue.name}.")
 
 
 def _send_lines(session: Session, name: str, file: str, make: partial[OutgoingMessage]) -> None:
@@ -157,10 +149,7 @@ def _send_lines(session: Session, name: str, file: str, make: partial[OutgoingMe
                 )
         except KeyboardInterrupt:
             raise CommandInterrupted(f"nothing was sent to {queue.name}") from None
-    if session.as_json:
-        session.document({"queue": queue.name, "sent": sent})
-    else:
-        session.note(f"Sent {sent:,} messages to {queue.name}.")
+    session.answer({"queue": queue.name, "sent": sent}, f"Sent {sent:,} messages to {queue.name}.")
 
 
 def _read_lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -143,12 +143,8 @@ def clean(
     """Delete old operations from the record. Supervisors whose login is an operator do so every hour."""
     with session.deployed() as database:
         removed = clean_operation_log(database, keep)
-    if session.as_json:
-        session.document({"deleted": removed})
-    else:
-        session.note(
-            f"Deleted {removed:,} {'operation' if removed == 1 else 'operations'} that began more than {keep} days ago."
-        )
+    what = "operation" if removed == 1 else "operations"
+    session.answer({"deleted": removed}, f"Deleted {removed:,} {what} that began more than {keep} days ago.")
 
 
 def _messages(operation: LoggedOperation) -> str:

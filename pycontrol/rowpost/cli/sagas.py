@@ -59,25 +59,18 @@ def list_sagas(
             instance_document(key, version, data, metadata, by)
             for key, _, version, _, data, metadata in found_instances
         ]
-    if session.as_json:
-        session.document(found)
-        return
     rows = [
         (each["instance"], each["id"], each["version"], json.dumps(each["state"], ensure_ascii=False)) for each in found
     ]
-    table(session.out, ("instance", "id", "version", "state"), rows, right=("version",))
-    if not rows:
-        session.note("No active instances.")
+    columns = ("instance", "id", "version", "state")
+    session.listing(found, columns, rows, right=("version",), none="No active instances.")
 
 
 def _list_types(session: Session, database: Connection) -> None:
     found = saga_types(database).sagas
-    if session.as_json:
-        session.document(found)
-        return
-    table(session.out, ("saga", "found by", "type", "second", "second type"), map(msgspec.structs.astuple, found))
-    if not found:
-        session.note("No saga has a table here. To make the tables of the environment's endpoints, run: rowpost apply")
+    none = "No saga has a table here. To make the tables of the environment's endpoints, run: rowpost apply"
+    columns = ("saga", "found by", "type", "second", "second type")
+    session.listing(found, columns, list(map(msgspec.structs.astuple, found)), none=none)
 
 
 @command(app)
@@ -115,15 +108,11 @@ def history(
         found = [
             _entry(headers) for headers in islice(_audited(session, database, audit), last) if _handled_by(headers, key)
         ]
-    if session.as_json:
-        session.document(found)
-        return
-    table(session.out, ("handled", "message", "intent", "id"), [tuple(each.values()) for each in found])
-    if not found:
-        session.note(
-            f"No message in {audit} was handled by this instance. Endpoints write copies only if they have an "
-            "audit_queue."
-        )
+    none = (
+        f"No message in {audit} was handled by this instance. Endpoints write copies only if they have an audit_queue."
+    )
+    rows = [tuple(each.values()) for each in found]
+    session.listing(found, ("handled", "message", "intent", "id"), rows, none=none)
 
 
 @command(app)
@@ -152,13 +141,8 @@ def correlate(session: Session, saga: SagaArgument, outbox: OutboxOption = None)
     """Fill the transitional correlation column from the instances' states. Exit code 1 if some states have no value."""
     with session.databases(outbox)[0].deployed() as database:
         done = saga_registry.correlate(database, saga)
-    if session.as_json:
-        session.document(done._asdict())
-    else:
-        session.out.print(
-            f"{saga}: filled the second correlation of {done.correlated} instances; {done.missing} instances have no "
-            "value."
-        )
+    filled = f"{saga}: filled the second correlation of {done.correlated} instances"
+    session.answer(done._asdict(), f"{filled}; {done.missing} instances have no value.", on_stdout=True)
     return ExitCode.FINDING if done.missing else ExitCode.OK
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from typing import Any
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.interrupts import Interrupts, cancel_on_interrupt, defer_interrupts
 from rowpost.cli.near_names import meant
-from rowpost.cli.printing import json_text, visible
+from rowpost.cli.printing import json_text, table, visible
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, QueueNotFound, RowpostError, SettingsError
@@ -26,7 +26,7 @@ from rowpost.outbox.declaration import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
 from rowpost.transport.queue import Queue
 
-__all__ = ["OPERATOR", "PRODUCTION", "Session", "canonical_name", "console"]
+__all__ = ["OPERATOR", "PRODUCTION", "Session", "console"]
 
 #: who acts, for the record: the database adds the login
 OPERATOR = Operator("command line")
@@ -61,11 +61,6 @@ def console(stream: Any) -> Console:
     """Make a console that prints text without interpreting markup, because names and messages may look like markup."""
     width = None if stream.isatty() else UNLIMITED_WIDTH
     return _Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
-
-
-def canonical_name(name: str, settings: Settings) -> str:
-    """Return a queue's canonical name in the environment's default schema. Raises InvalidQueueName."""
-    return settings.naming.canonical(name)
 
 
 class Session:
@@ -149,7 +144,7 @@ class Session:
 
         Raises InvalidQueueName.
         """
-        name = canonical_name(self.text(text), self.settings)
+        name = self.settings.naming.canonical(self.text(text))
         self._typed.add(name)
         return name
 
@@ -198,10 +193,39 @@ class Session:
 
     def result(self, result: Result) -> None:
         """Print what an operation did: its document with --json, else its sentence."""
+        self.answer(result, result.sentence)
+
+    def answer(self, document: Any, sentence: str, *, on_stdout: bool = False) -> None:
+        """Print the document on stdout with --json, else the sentence to stderr, or on stdout too."""
         if self.as_json:
-            self.document(result)
+            self.document(document)
+        elif on_stdout:
+            self.out.print(sentence)
         else:
-            self.note(result.sentence)
+            self.note(sentence)
+
+    def listing(
+        self,
+        document: Any,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        *,
+        right: Sequence[str] = (),
+        none: str,
+        instead: bool = False,
+    ) -> None:
+        """Print the document on stdout with --json, else the rows as a table.
+
+        If there are no rows, `none` follows the table's head on stderr, or with `instead` takes its place on stdout.
+        """
+        if self.as_json:
+            self.document(document)
+        elif instead and not rows:
+            self.out.print(none)
+        else:
+            table(self.out, columns, rows, right)
+            if not rows:
+                self.note(none)
 
     def note(self, text: str) -> None:
         """Print a text that is not part of the result to stderr."""

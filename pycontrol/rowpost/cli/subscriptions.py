@@ -9,7 +9,6 @@ import typer
 from rowpost.cli.command import YesOption, command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
-from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.deploy import subscriptions as subscription_tables
 from rowpost.operations.subscriptions import subscribe, subscriptions, unsubscribe
@@ -43,12 +42,9 @@ def list_subscriptions(
             for each in subscriptions(database)
             if topic in (None, each.topic) and endpoint in (None, each.endpoint)
         ]
-    if session.as_json:
-        session.document(found)
-        return
-    table(session.out, ("topic", "endpoint", "queue"), [(each.topic, each.endpoint, each.queue) for each in found])
-    if not found:
-        session.note("There are no subscriptions. To add one, run: rowpost subscriptions add ENDPOINT TOPIC")
+    none = "There are no subscriptions. To add one, run: rowpost subscriptions add ENDPOINT TOPIC"
+    rows = [(each.topic, each.endpoint, each.queue) for each in found]
+    session.listing(found, ("topic", "endpoint", "queue"), rows, none=none)
 
 
 @command(app)
@@ -107,7 +103,5 @@ def forget_table(
             )
         session.confirm(f"Send events no longer to the subscribers in {wanted} in {session.settings.target}?", yes)
         subscription_tables.forget_table(database, wanted)
-    if session.as_json:
-        session.document({"table": wanted, "forgotten": True})
-    else:
-        session.note(f"Events no longer go to the subscribers in {wanted}; its rows stay.")
+    sentence = f"Events no longer go to the subscribers in {wanted}; its rows stay."
+    session.answer({"table": wanted, "forgotten": True}, sentence)

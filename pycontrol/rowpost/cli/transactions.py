@@ -11,7 +11,6 @@ import typer
 from rowpost.cli.command import command
 from rowpost.cli.current_folder import import_from_current_folder
 from rowpost.cli.exits import ExitCode, Refused
-from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.endpoint.hosting import endpoints_of
 from rowpost.errors import HandlerNotFound
@@ -36,27 +35,19 @@ def list_transactions(session: Session) -> ExitCode:
     with session.deployed() as database:
         found, unreachable = list_in_doubt(database, participants)
         decided = decisions(database)
-    if session.as_json:
-        session.document(
-            {
-                "in_doubt": [
-                    {"participant": x.participant, "gid": x.gid, "state": x.state, "owner": x.owner,
-                     "prepared_at": x.prepared_at.astimezone(UTC).isoformat()}
-                    for x in found
-                ],
-                "unreachable": unreachable,
-                "decisions": decided,
-            }
-        )  # fmt: skip
-    elif found:
-        rows = [(x.participant, x.state, f"{x.prepared_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", x.gid) for x in found]
-        table(session.out, ("participant", "state", "prepared (UTC)", "transaction"), rows)
-    else:
-        session.out.print(
-            "No transaction is in doubt."
-            if not unreachable
-            else "No transaction is in doubt at the participants that could be reached."
-        )
+    document = {
+        "in_doubt": [
+            {"participant": x.participant, "gid": x.gid, "state": x.state, "owner": x.owner,
+             "prepared_at": x.prepared_at.astimezone(UTC).isoformat()}
+            for x in found
+        ],
+        "unreachable": unreachable,
+        "decisions": decided,
+    }  # fmt: skip
+    rows = [(x.participant, x.state, f"{x.prepared_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", x.gid) for x in found]
+    none = f"No transaction is in doubt{' at the participants that could be reached' if unreachable else ''}."
+    columns = ("participant", "state", "prepared (UTC)", "transaction")
+    session.listing(document, columns, rows, none=none, instead=True)
     _note_problems(session, unreachable)
     waiting = unreachable or any(x.state in ("decided", "abandoned") for x in found)
     return ExitCode.FINDING if waiting else ExitCode.OK
@@ -71,17 +62,11 @@ def resolve(session: Session) -> ExitCode:
     participants = _participants(session)
     with session.deployed() as database:
         result = recover(database, participants)
-    if session.as_json:
-        session.document(
-            {"committed": result.committed, "rolled_back": result.rolled_back, "running": [x.gid for x in result.left],
-             "forgotten": result.forgotten, "unreachable": result.unreachable}
-        )  # fmt: skip
-    else:
-        done = (
-            f"{len(result.committed)} committed, {len(result.rolled_back)} rolled back, {len(result.left)} still "
-            "running."
-        )
-        session.out.print(done)
+    running = [x.gid for x in result.left]
+    document = {"committed": result.committed, "rolled_back": result.rolled_back, "running": running,
+                "forgotten": result.forgotten, "unreachable": result.unreachable}  # fmt: skip
+    ended = f"{len(result.committed)} committed, {len(result.rolled_back)} rolled back"
+    session.answer(document, f"{ended}, {len(running)} still running.", on_stdout=True)
     _note_problems(session, result.unreachable)
     return ExitCode.FINDING if result.unreachable else ExitCode.OK
 

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-import typer
-
-from rowpost.cli.command import command
 from rowpost.cli.formats import format_seconds
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.operations.reading import supervisors
 from rowpost.transport.supervisors import ReportedWorker, SupervisorPresence, supervisors_of
 
-__all__ = ["register"]
+__all__ = ["workers"]
 
 #: workers of one login that are printed: a login that only receives may report any number of them
 PRINTED = 1000
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "workers")(workers)
 
 
 def workers(session: Session) -> None:

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from rowpost.cli.command import command
 from rowpost.cli.exits import Refused
-from rowpost.cli.option_groups import grouped
 from rowpost.cli.session import Session
 
 
@@ -34,7 +33,7 @@ def program() -> tuple[typer.Typer, list[tuple]]:
         """Show rows."""
         received.append((name, limits, last))
 
-    command(app)(grouped(show))
+    command(app)(show)
     return app, received
 
 

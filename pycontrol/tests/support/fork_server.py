@@ -258,7 +258,7 @@ def _import_program() -> None:
     """Import what the command line imports."""
     from rowpost.cli import app
 
-    for name in {*app._MODULES.values()} - {"spark"}:
+    for name in {each.partition(":")[0] for each in app._MODULES.values()} - {"spark"}:
         import_module(f"rowpost.cli.{name}")
     import psycopg
 

@@ -6,16 +6,10 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.session import Session
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "demo")(demo)
+__all__ = ["demo"]
 
 
 def demo(

@@ -10,7 +10,6 @@ from typing import Any
 from rowpost.cli.demo.handlers import statement
 from rowpost.cli.demo.scenario import AUDIT, BILLING, ERROR, SALES, SUPERVISOR, DemoResult, queues
 from rowpost.cli.formats import PEEK_LIMIT
-from rowpost.cli.session import canonical_name
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
 from rowpost.deploy.entries import describe_queue
@@ -33,7 +32,7 @@ class Stage:
     """The demo's queues and its business table, in the environment's default schema."""
 
     def __init__(self, settings: Settings, workers: int) -> None:
-        self.names = {name: canonical_name(name, settings) for name in (BILLING, SALES, ERROR, AUDIT)}
+        self.names = {name: settings.naming.canonical(name) for name in (BILLING, SALES, ERROR, AUDIT)}
         declared = settings.queues if settings.embedded else ()
         self.settings = replace(
             settings,

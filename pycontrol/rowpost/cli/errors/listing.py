@@ -9,7 +9,6 @@ import msgspec
 import typer
 from rich.text import Text
 
-from rowpost.cli.command import command
 from rowpost.cli.errors.options import (
     CauseOption,
     ErrorQueueOption,
@@ -31,16 +30,10 @@ from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.failure_groups import cause_of, scan
 from rowpost.wire.headers import EXCEPTION_INFO
 
-__all__ = ["register"]
+__all__ = ["list_errors", "show"]
 
 #: characters of an exception's text in a list
 EXCEPTION_CHARACTERS = 80
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the group."""
-    command(app, "list")(list_errors)
-    command(app, "show")(show)
 
 
 def list_errors(

@@ -6,17 +6,15 @@ They are the operations of the dashboard: on record, cancelled from anywhere, an
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import msgspec
 import typer
 
 from rowpost.cli.bulk import execute, print_result
-from rowpost.cli.command import YesOption, command
+from rowpost.cli.command import YesOption
 from rowpost.cli.errors.options import (
     CauseOption,
     ErrorQueueOption,
@@ -37,12 +35,9 @@ from rowpost.operations.reading import preview_document
 from rowpost.transport.changes import FailureChange
 from rowpost.transport.failure_groups import Scan
 
-__all__ = ["header_values", "register"]
+__all__ = ["discard_all", "edit_all", "header_values", "move_all", "retry_all"]
 
 DESTINATIONS = 10
-NeededReason = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Up to 400 characters.", show_default=False)
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,53 +62,32 @@ class _Options:
         )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the group."""
-    command(app, "retry-all")(_bulk(retry_all))
-    command(app, "discard-all")(_bulk(discard_all, reason=NeededReason))
-    command(app, "move-all")(_bulk(move_all))
-    command(app, "edit-all")(_bulk(edit_all))
+@dataclass(frozen=True, kw_only=True)
+class _OptionsWithReason(_Options):
+    """The same for an operation that needs a reason."""
+
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Up to 400 characters.")
+    ] = field()  # without the default of the option that may be left out
 
 
-def _bulk(change: Callable[..., FailureChange], **needed: Any) -> Callable[..., ExitCode]:
-    """Return a command with the options of `change`, which returns what is done to the messages, and those of all bulk
-    operations.
-
-    Args:
-        needed: the types of those shared options that must be given.
-    """
-    session, *own = inspect.signature(change, eval_str=True).parameters.values()
-    shared = [
-        each.replace(annotation=needed[each.name], default=each.empty) if each.name in needed else each
-        for each in inspect.signature(_Options, eval_str=True).parameters.values()
-    ]
-
-    def run(session: Session, **values: Any) -> ExitCode:
-        options = _Options(**{each.name: values.pop(each.name) for each in shared})
-        return _execute(session, options, change(session, **values))
-
-    keyword = [each.replace(kind=each.KEYWORD_ONLY) for each in (*own, *shared)]
-    vars(run)["__signature__"] = inspect.Signature([session, *keyword])
-    run.__doc__, run.__name__ = change.__doc__, change.__name__
-    return run
-
-
-def retry_all(session: Session) -> FailureChange:
+def retry_all(session: Session, options: _Options) -> ExitCode:
     """Move all matching messages back to the queues in which they failed. Exit code 1 if some could not be moved."""
-    return FailureChange("retry")
+    return _execute(session, options, FailureChange("retry"))
 
 
-def discard_all(session: Session) -> FailureChange:
+def discard_all(session: Session, options: _OptionsWithReason) -> ExitCode:
     """Delete all matching messages for good."""
-    return FailureChange("discard")
+    return _execute(session, options, FailureChange("discard"))
 
 
 def move_all(
     session: Session,
     to: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue to which they go.", show_default=False)],
-) -> FailureChange:
+    options: _Options,
+) -> ExitCode:
     """Move all matching messages, unchanged, to another queue than the one in which they failed."""
-    return FailureChange("move", session.name(to))
+    return _execute(session, options, FailureChange("move", session.name(to)))
 
 
 def edit_all(
@@ -125,10 +99,12 @@ def edit_all(
         list[str] | None, typer.Option("--remove-header", metavar="NAME", help="Remove a header. May be repeated.")
     ] = None,
     to: ToOption = None,
-) -> FailureChange:
+    *,
+    options: _Options,
+) -> ExitCode:
     """Retry copies of all matching messages with other headers. Each copy gets a new id and refers to the original."""
     headers: dict[str, str | None] = {**header_values(header), **dict.fromkeys(remove or ())}
-    return FailureChange("edit", None if to is None else session.name(to), headers)
+    return _execute(session, options, FailureChange("edit", None if to is None else session.name(to), headers))
 
 
 def header_values(given: list[str] | None) -> dict[str, str | None]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import YesOption, command
+from rowpost.cli.command import YesOption
 from rowpost.cli.errors.options import (
     ErrorQueueOption,
     MessageArgument,
@@ -22,14 +22,7 @@ from rowpost.cli.session import OPERATOR, Session
 from rowpost.operations.failed import DiscardFailed, Edit, Retry
 from rowpost.transport.failed_message import FailedMessage
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the group."""
-    command(app, "retry")(retry)
-    command(app, "discard")(discard)
-    command(app, "edit")(edit_message)
+__all__ = ["discard", "edit_message", "retry"]
 
 
 def retry(

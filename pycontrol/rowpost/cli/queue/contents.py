@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import QueueArgument, YesOption, command
+from rowpost.cli.command import QueueArgument, YesOption
 from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
 from rowpost.cli.interrupts import defer_interrupts
@@ -18,16 +18,9 @@ from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_MESSAGE
 from rowpost.wire.message import BrowsedMessage
 from rowpost.wire.message_types import first_type, split_enclosed_types
 
-__all__ = ["register"]
+__all__ = ["browse", "peek", "purge"]
 
 PREVIEW_BYTES = 120
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "peek")(peek)
-    command(app, "purge")(purge)
-    command(app, "browse")(browse)
 
 
 def peek(
@@ -42,10 +35,8 @@ def peek(
     with session.deployed() as database:
         queue = session.queue(name, database)
         waiting = queue.peek(count)
-    if session.as_json:
-        session.document({"queue": queue.name, "waiting": waiting, "at_least": waiting >= count})
-    else:
-        session.out.print(waiting)
+    document = {"queue": queue.name, "waiting": waiting, "at_least": waiting >= count}
+    session.answer(document, str(waiting), on_stdout=True)
     return ExitCode.FINDING if exit_code and waiting else ExitCode.OK
 
 

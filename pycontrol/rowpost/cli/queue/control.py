@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import QueueArgument, command
+from rowpost.cli.command import QueueArgument
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import OPERATOR, Session
 from rowpost.database.connection import Connection
@@ -15,19 +15,12 @@ from rowpost.operations.operation import Operation
 from rowpost.operations.queues import Controlled, LimitWorkers, Pause, Resume, effect
 from rowpost.transport.controls import list_controls
 
-__all__ = ["register"]
+__all__ = ["limit", "pause_queue", "resume_queue"]
 
 ReasonOption = Annotated[
     str | None, typer.Option("--reason", metavar="TEXT", help="Why, for those who read it. Up to 400 characters.")
 ]
 OTHERS = "Programs without a supervisor of rowpost, such as NServiceBus endpoints, go on receiving."
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "pause")(pause_queue)
-    command(app, "resume")(resume_queue)
-    command(app, "limit")(limit)
 
 
 def pause_queue(session: Session, name: QueueArgument, reason: ReasonOption = None) -> None:

@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import QueueArgument, YesOption, command
-from rowpost.cli.completion import queue_names
+from rowpost.cli.command import AllQueuesArgument, QueueArgument, YesOption
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import PEEK_LIMIT, format_count
-from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.deploy import grants
@@ -25,7 +23,7 @@ from rowpost.settings.queue import QueueKind
 from rowpost.transport.controls import QueueControl, list_controls
 from rowpost.transport.queue import Queue
 
-__all__ = ["register"]
+__all__ = ["adopt", "check", "create", "drop", "grant", "list_queues"]
 
 #: `queue list` counts up to so many messages, and waits so long for a table that is locked
 COUNTED, LOCK_TIMEOUT_MS = 1_000, 500
@@ -42,16 +40,6 @@ HeapOption = Annotated[
 NoDelayedOption = Annotated[
     bool, typer.Option("--no-delayed", help="Make no table for delayed messages, for queues such as error and audit.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "create")(create)
-    command(app, "adopt")(adopt)
-    command(app, "drop")(drop)
-    command(app, "list")(list_queues)
-    command(app, "check")(check)
-    command(app, "grant")(grant)
 
 
 def create(
@@ -95,11 +83,9 @@ def adopt(
 
 
 def _print_result(session: Session, queue: str, kind: str, result: ApplyResult) -> None:
-    if session.as_json:
-        session.document({"queue": queue, "kind": kind, "applied": result.applied, "unchanged": result.unchanged})
-    else:
-        changes = f"is ready: {len(result.applied)} changes" if result.applied else "already exists and is up to date"
-        session.note(f"The queue {queue} ({kind}) {changes}.")
+    document = {"queue": queue, "kind": kind, "applied": result.applied, "unchanged": result.unchanged}
+    changes = f"is ready: {len(result.applied)} changes" if result.applied else "already exists and is up to date"
+    session.answer(document, f"The queue {queue} ({kind}) {changes}.")
 
 
 def drop(
@@ -118,10 +104,8 @@ def drop(
             waiting = session.queue(queue, database).peek(PEEK_LIMIT)
             session.confirm(f"Drop the queue {queue} with {format_count(waiting)} in {session.settings.target}?", yes)
         (registry.forget_queue if forget else registry.drop_queue)(database, queue)
-    if session.as_json:
-        session.document({"queue": queue, "dropped": not forget})
-    else:
-        session.note(f"Dropped the queue {queue}{'; its table stays' if forget else ''}.")
+    sentence = f"Dropped the queue {queue}{'; its table stays' if forget else ''}."
+    session.answer({"queue": queue, "dropped": not forget}, sentence)
 
 
 def _kind(database: Connection, queue: str) -> str:
@@ -157,9 +141,6 @@ def list_queues(session: Session) -> None:
         }
         for name, _key, catalog, schema, place, kind, body_string, clustered, delayed, _ in rows
     ]
-    if session.as_json:
-        session.document(queues)
-        return
     described = [key for key in DESCRIBED if any(queue[key] for queue in queues)]
     shown = [
         (
@@ -171,14 +152,9 @@ def list_queues(session: Session) -> None:
         )
         for q in queues
     ]
-    table(
-        session.out,
-        ("queue", "kind", "waiting", *(["set by operators"] if controls else []), *described),
-        shown,
-        right=("waiting",),
-    )
-    if not queues:
-        session.note("No queue is registered. To make one, run: rowpost queue create QUEUE")
+    columns = ("queue", "kind", "waiting", *(["set by operators"] if controls else []), *described)
+    none = "No queue is registered. To make one, run: rowpost queue create QUEUE"
+    session.listing(queues, columns, shown, right=("waiting",), none=none)
 
 
 def _descriptor(settings: Settings, queue: str) -> dict[str, str | None]:
@@ -214,21 +190,13 @@ def _in_words(depth: int | None, *, estimated: bool) -> str:
     return "?" if depth is None else f"{'about ' if estimated else ''}{depth:,}"
 
 
-def check(
-    session: Session,
-    name: Annotated[
-        str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
-    ] = None,
-) -> ExitCode:
+def check(session: Session, name: AllQueuesArgument = None) -> ExitCode:
     """Check the tables and indexes of queues. Exit code 1 if there is a finding."""
     with session.deployed() as database:
         found = check_queues(database, None if name is None else session.name(name))
-    if session.as_json:
-        session.document({"clean": not found, "findings": found})
-    elif found:
-        table(session.out, ("queue", "finding", "remedy"), [(each.queue, each.detail, each.remedy) for each in found])
-    else:
-        session.out.print("All queues OK.")
+    rows = [(each.queue, each.detail, each.remedy) for each in found]
+    document = {"clean": not found, "findings": found}
+    session.listing(document, ("queue", "finding", "remedy"), rows, none="All queues OK.", instead=True)
     return ExitCode.FINDING if found else ExitCode.OK
 
 

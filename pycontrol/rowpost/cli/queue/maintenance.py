@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import command
-from rowpost.cli.completion import queue_names
+from rowpost.cli.command import AllQueuesArgument
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
@@ -19,23 +18,14 @@ from rowpost.operations.figures import registered_queues
 from rowpost.transport.jobs import clean_jobs
 from rowpost.transport.maintenance import MaintenanceStep, Metrics, maintain_queue, queue_metrics
 
-__all__ = ["register"]
+__all__ = ["maintain", "show_metrics"]
 
-QueueOption = Annotated[
-    str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
-]
 _COLUMNS = ("queue", "depth", "oldest", "expired", "in", "out", "table", "indexes", "dead rows")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to a group."""
-    command(app, "metrics")(show_metrics)
-    command(app, "maintain")(maintain)
 
 
 def show_metrics(
     session: Session,
-    name: QueueOption = None,
+    name: AllQueuesArgument = None,
     over: Annotated[
         float,
         typer.Option(
@@ -63,7 +53,7 @@ def show_metrics(
 
 def maintain(
     session: Session,
-    name: QueueOption = None,
+    name: AllQueuesArgument = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Also run statements that lock out senders and receivers while they run.")
     ] = False,
@@ -78,13 +68,10 @@ def maintain(
             done += [(queue, step) for step in maintain_queue(database, queue, offline=offline)]
         done += [] if name is not None else [("-", step) for step in _clean_jobs(database)]
     waiting = [step for _, step in done if step.state != "done"]
-    if session.as_json:
-        session.document({"clean": not waiting, "steps": [{"queue": queue, **asdict(step)} for queue, step in done]})
-    elif done:
-        rows = [(queue, step.action, step.state, step.error or step.reason, step.statement) for queue, step in done]
-        table(session.out, ("queue", "action", "state", "reason", "statement"), rows)
-    else:
-        session.out.print("No maintenance needed.")
+    document = {"clean": not waiting, "steps": [{"queue": queue, **asdict(step)} for queue, step in done]}
+    rows = [(queue, step.action, step.state, step.error or step.reason, step.statement) for queue, step in done]
+    columns = ("queue", "action", "state", "reason", "statement")
+    session.listing(document, columns, rows, none="No maintenance needed.", instead=True)
     return ExitCode.FINDING if waiting else ExitCode.OK
 
 

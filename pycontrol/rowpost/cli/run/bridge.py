@@ -109,13 +109,11 @@ def _install(session: Session, bridge: BridgeSettings) -> None:
         with connect(here.settings, application_name="rowpost command line") as database:
             made = install_side(bridge, here, there, database)
         proxies = [each.proxy for each in there.endpoints]
-        if session.as_json:
-            session.document({"side": here.name, "proxies": proxies, "installed": list(made)})
-        else:
-            session.note(
-                f"{here.name}: {', '.join(proxies) or 'no queue'} for {there.name}; {len(made)} objects made in "
-                f"{here.settings.target}."
-            )
+        session.answer(
+            {"side": here.name, "proxies": proxies, "installed": list(made)},
+            f"{here.name}: {', '.join(proxies) or 'no queue'} for {there.name}; {len(made)} objects made in "
+            f"{here.settings.target}.",
+        )
 
 
 def _prepare(session: Session, bridge: BridgeSettings) -> None:

@@ -7,16 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.session import Session
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "run")(run)
+__all__ = ["run"]
 
 
 def run(

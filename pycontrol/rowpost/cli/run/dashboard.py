@@ -9,19 +9,13 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
 from rowpost.version import install_command
 
-__all__ = ["register"]
+__all__ = ["dashboard"]
 
 PORT = 8470
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "dashboard")(dashboard)
 
 
 def dashboard(
@@ -82,12 +76,9 @@ def dashboard(
     with session.deployed(), listen(host, port) as opened:
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{opened.getsockname()[1]}{prefix.rstrip('/')}/"
-        if session.as_json:
-            session.document({"event": "Serving", "url": url, "read_only": read_only})
-        else:
-            session.note(
-                f"The dashboard of {session.settings.environment} ({session.settings.target}) is at {url} Ctrl-C stops "
-                "it."
-            )
+        session.answer(
+            {"event": "Serving", "url": url, "read_only": read_only},
+            f"The dashboard of {session.settings.environment} ({session.settings.target}) is at {url} Ctrl-C stops it.",
+        )
         log_to(as_json=session.as_json or session.settings.log.format == "json")
         serve(made, opened)

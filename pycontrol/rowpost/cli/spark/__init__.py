@@ -12,7 +12,6 @@ from typer.core import TyperGroup
 
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode
-from rowpost.cli.option_groups import grouped
 from rowpost.cli.spark import analysis, archives, bodies, finding, jobs, replays
 
 __all__ = ["app"]
@@ -76,6 +75,6 @@ for _each in (
     bodies.schemas,
     replays.replay,
 ):
-    command(app)(grouped(_each))
+    command(app)(_each)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(replays.app, name="replays")

@@ -46,12 +46,9 @@ def list_(
     """List jobs, the one that changed last first. Operators see the jobs of all logins."""
     with session.deployed() as database:
         found = [job for job in list_jobs(database, limit) if state in (None, job.whole.state)]
-    if session.as_json:
-        session.document([_document(job) for job in found])
-    elif found:
-        table(session.out, _COLUMNS, [_row(job) for job in found], right=("steps", "messages", "sent", "staged"))
-    else:
-        session.out.print("There are no jobs.")
+    documents, rows = [_document(job) for job in found], [_row(job) for job in found]
+    right = ("steps", "messages", "sent", "staged")
+    session.listing(documents, _COLUMNS, rows, right=right, none="There are no jobs.", instead=True)
 
 
 @command(app)
@@ -96,10 +93,8 @@ def forget(
             f"Forget the job {whole.job_key!r}? {_sent(whole)} If it runs again, these are sent again.", yes
         )
         gone = forget_job(database, job)
-    if session.as_json:
-        session.document({"forgotten": gone is not None, **_document(gone or job)})
-    else:
-        session.out.print(f"Forgot the job {whole.job_key}. {_sent((gone or job).whole)}", markup=False)
+    sentence = f"Forgot the job {whole.job_key}. {_sent((gone or job).whole)}"
+    session.answer({"forgotten": gone is not None, **_document(gone or job)}, sentence, on_stdout=True)
 
 
 def _find(database: Connection, key: str) -> list[NamedJob]:

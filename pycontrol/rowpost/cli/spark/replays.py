@@ -14,7 +14,6 @@ from rowpost.cli.command import YesOption, command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
-from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.cli.spark.running import (
     ArchiveArgument,
@@ -162,17 +161,9 @@ def list_(session: Session, folder: ArchiveArgument) -> None:
         from rowpost.spark.archive.replays import list_replays
 
         found = list_replays(ArchiveFolder(folder))
-    if session.as_json:
-        session.document([asdict(each) for each in found])
-    elif found:
-        table(
-            session.out,
-            ("key", "state", "messages", "sent", "queue", "where"),
-            [_row(each) for each in found],
-            right=("messages", "sent"),
-        )
-    else:
-        session.out.print("There are no replays.")
+    documents, rows = [asdict(each) for each in found], [_row(each) for each in found]
+    columns = ("key", "state", "messages", "sent", "queue", "where")
+    session.listing(documents, columns, rows, right=("messages", "sent"), none="There are no replays.", instead=True)
 
 
 @command(app)
@@ -192,13 +183,8 @@ def cancel(
         known = store.look_up()
         session.confirm(f"Cancel the replay {key!r}? {_left(known)}", yes)
         known = store.cancel()
-    if session.as_json:
-        session.document({"cancelled": True, **asdict(known)})
-    else:
-        again = (
-            "The key can be used again." if known.state == CHOOSING else "Messages that were sent stay in their queues."
-        )
-        session.out.print(f"Cancelled the replay {key}. {again}", markup=False)
+    again = "The key can be used again." if known.state == CHOOSING else "Messages that were sent stay in their queues."
+    session.answer({"cancelled": True, **asdict(known)}, f"Cancelled the replay {key}. {again}", on_stdout=True)
 
 
 def _left(known: StoredReplay) -> str:
