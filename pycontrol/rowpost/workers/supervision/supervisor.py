@@ -31,9 +31,9 @@ from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
 from rowpost.recoverability.stopping import GRACE_S
 from rowpost.settings.environment import Settings
 from rowpost.transport.delayed import wait_after_peek
-from rowpost.workers.answers import Answer, MonitorFailure, NotReported, WakeUp
+from rowpost.workers.answers import Answer, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.events import Critical, DelayedMoved, Emit, Event, Reloaded, Trouble, Warned, log_event
+from rowpost.workers.events import DelayedMoved, Emit, Event, Reloaded, Trouble, log_event
 from rowpost.workers.exposition.observations import Observations, Status
 from rowpost.workers.exposition.serve import serve
 from rowpost.workers.protocol import Assignment, WorkerProgress
@@ -271,15 +271,6 @@ class Supervisor:
                     for name in self._pools.by_name if queue is None else (queue,):
                         if name in self._pools.by_name:
                             self._pools.by_name[name].on_wake_up(now)
-                case NotReported(error):
-                    text = (
-                        "This supervisor cannot report its workers to the database, so that `rowpost workers` does "
-                        f"not list them: {error}"
-                    )
-                    self._emit(Warned(text=text))
-                case MonitorFailure(error):
-                    text = f"Unexpected error in the queue monitor, which continues: {type(error).__name__}: {error}"
-                    self._emit(Critical(queue=", ".join(self._pools.by_name), error=text))
                 case Event() as event:
                     self._emit(event)
                     if isinstance(event, DelayedMoved) and event.queue in self._pools.by_name:
