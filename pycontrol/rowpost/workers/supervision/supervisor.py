@@ -171,7 +171,9 @@ class Supervisor:
             self._run(until)
 
     def _run(self, until: Callable[[Snapshot], bool] | None) -> None:
-        self._settings = self._pools.settings = _with_server(self._settings)
+        if self._settings.url is None:  # the embedded server, whose address all workers get
+            self._settings = replace(self._settings, url=embedded.start(self._settings.data_folder))
+        self._pools.settings = self._settings
         if self._stops:
             self._pools.renew()
         self._stops, self._force_at, self._report_at, self._ready = 0, float("inf"), time.monotonic(), set()
@@ -371,8 +373,3 @@ class Supervisor:
                 handle.kill()
                 pool.on_exit(handle, None, time.monotonic())
                 handle.process.close()
-
-
-def _with_server(settings: Settings) -> Settings:
-    """Start the embedded server if no URL is set, so that all workers get its address."""
-    return settings if settings.url is not None else replace(settings, url=embedded.start(settings.data_folder))
