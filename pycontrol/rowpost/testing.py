@@ -41,6 +41,7 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas.correlation import correlation_text
 from rowpost.sagas.declaration import Saga
+from rowpost.sagas.instances import instances
 from rowpost.sagas.state import decode_state
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
@@ -49,8 +50,6 @@ from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.outgoing import AddressedMessage, Call, Outgoing
 
 __all__ = ["RequestTest", "SagaTest", "Sent", "temporary_database"]
-
-_PAGE = 1000
 
 
 @contextmanager
@@ -115,7 +114,7 @@ class SagaTest:
         self._drop_changed_saga()
         prepare(self._endpoint, self._database)
         Queue(self._endpoint.queue, self._database).purge()
-        for key, _, version, *_ in self._rows():
+        for key, _, version, *_ in instances(self._database, self._table):
             self._database.call("complete_saga", self._table, id=key, concurrency=version)
         return self
 
@@ -176,14 +175,11 @@ class SagaTest:
     @property
     def states(self) -> list[Any]:
         """The states of all instances."""
-        return [self._decoded(row.data) for row in self._rows()]
+        return [self._decoded(data) for *_, data, _ in instances(self._database, self._table)]
 
     @property
     def _table(self) -> str:
         return self._endpoint.sagas[0].name
-
-    def _rows(self) -> list[Any]:
-        return self._database.call("list_sagas", self._table, count=_PAGE)
 
     def _decoded(self, text: str) -> Any:
         declared = self._saga.declaration

@@ -65,7 +65,12 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
     before = {queue.name: queue for queue in settings.queues}
     taken: dict[str, str] = {}
     for name in names:
-        endpoint = _resolve(name)
+        endpoint = resolve_endpoint(name)
+        if endpoint.send_only:
+            raise SettingsError(
+                f"{name} cannot be run: the endpoint {endpoint.name!r} is send-only and has no queue. Run another "
+                "endpoint."
+            )
         endpoint.configure(settings)
         queue = queue_name(settings, endpoint.queue)
         if queue in taken:
@@ -75,9 +80,9 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
             )
         taken[queue] = name
         declared = before.get(queue, QueueSettings(queue))
-        worked = with_partitions(
-            replace(declared, worker=_worker(settings, name, endpoint, _worker_of(declared, before)))
-        )
+        # the worker of a partitioned queue stands at its partitions
+        worker = before[declared.partitions[0]].worker if declared.partitions else declared.worker
+        worked = with_partitions(replace(declared, worker=_worker(settings, name, endpoint, worker)))
         queues.update((each.name, each) for each in worked)
     return with_sagas(with_instances(replace(settings, queues=tuple(queues.values()))))
 
@@ -239,15 +244,6 @@ def endpoints_of(
                 yield queue, endpoint
 
 
-def _resolve(name: str) -> Endpoint:
-    endpoint = resolve_endpoint(name)
-    if endpoint.send_only:
-        raise SettingsError(
-            f"{name} cannot be run: the endpoint {endpoint.name!r} is send-only and has no queue. Run another endpoint."
-        )
-    return endpoint
-
-
 def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerSettings | None) -> WorkerSettings:
     base = declared or WorkerSettings(name, strategy=compat_of(settings.compat).strategy)
     return replace(
@@ -255,15 +251,6 @@ def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerS
         handler=name,
         limit=endpoint.options.limit or base.limit,
         strategy=endpoint.options.strategy or base.strategy,
-        attempts=base.attempts
-        if base.handler == name
-        else None,  # else they were written for another handler, a function
+        # those of another handler were written for a function
+        attempts=base.attempts if base.handler == name else None,
     )
-
-
-def _worker_of(declared: QueueSettings, queues: Mapping[str, QueueSettings]) -> WorkerSettings | None:
-    """Return the worker that the environment declares for a queue.
-
-    That of a partitioned queue stands at its partitions.
-    """
-    return queues[declared.partitions[0]].worker if declared.partitions else declared.worker

@@ -6,6 +6,7 @@ only this process uses. Supervisors use `endpoint.hosting` instead, which works 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -17,10 +18,13 @@ from rowpost.deploy.plan import plan
 from rowpost.endpoint.declaration import EndpointDeclaration
 from rowpost.errors import FeatureMissing, InvalidQueueName, SchemaMissing, SettingsError
 from rowpost.settings.environment import QueueSettings, Settings
-from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, parse_address, queue_key
+from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Address, parse_address, queue_key
 from rowpost.wire.outgoing import Call
 
-__all__ = ["features_of", "in_table", "open_temporary", "prepare", "queue_name", "registered_sagas", "subscribe"]
+__all__ = [
+    "deployed_queues", "features_of", "in_table", "open_temporary", "prepare", "queue_name", "registered_sagas",
+    "subscribe", "subscribe_queues",
+]  # fmt: skip
 
 
 def open_temporary(application_name: str, schema: str | None = None) -> Connection:
@@ -48,7 +52,7 @@ def prepare(endpoint: EndpointDeclaration, database: Connection) -> None:
     queues = [QueueSettings(name) for name in own if name is not None]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
     wanted = {queue_name(settings, queue.name): queue for queue in queues}
-    missing = set(wanted) - _deployed_queues(database)
+    missing = set(wanted) - deployed_queues(database)
     if missing or not _is_current(database) or not _has_sagas(endpoint, database):
         apply(database, plan(replace(settings, queues=tuple(wanted.values()), sagas=endpoint.sagas)))
     if not endpoint.send_only:
@@ -73,12 +77,19 @@ def subscribe(endpoint: EndpointDeclaration, database: Connection, table: str = 
             f"The endpoint {endpoint.name!r} cannot subscribe: it is send-only and has no queue that events could be "
             "copied to. Remove send_only=True, or let another endpoint subscribe."
         )
-    subscriber = {
-        "endpoint": endpoint.name,
-        "queue_address": database.canonical(endpoint.address),
-        **in_table(table, database.engine),
-    }
-    calls = [Call("subscribe", None, {**subscriber, "topic": topic}) for topic in endpoint.subscriptions]
+    subscribe_queues(database, table, [(endpoint.name, endpoint.address, endpoint.subscriptions)])
+
+
+def subscribe_queues(
+    database: Connection, table: str, subscribers: Iterable[tuple[str, Address, Iterable[str]]]
+) -> None:
+    """Subscribe endpoints in one round trip: each with its name, the address that gets the events, and its topics."""
+    where = in_table(table, database.engine)
+    calls = [
+        Call("subscribe", None, {"endpoint": name, "topic": each, "queue_address": database.canonical(queue), **where})
+        for name, queue, topics in subscribers
+        for each in topics
+    ]
     if calls:
         database.call_all(calls, begin=True, commit=True)
 
@@ -110,7 +121,8 @@ def registered_sagas(database: Connection) -> set[tuple[Any, ...]]:
         return set()
 
 
-def _deployed_queues(database: Connection) -> set[str]:
+def deployed_queues(database: Connection) -> set[str]:
+    """Return the names of the queues that are registered; none if no schema is deployed."""
     try:
         return {row[0] for row in database.call("list_queues")}
     except SchemaMissing:

@@ -21,6 +21,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import AlreadyDispatched, DatabaseUnavailable, Deadlock, RowpostError
 from rowpost.outbox.declaration import decode_outgoing
 from rowpost.recoverability.policy import Host
+from rowpost.recoverability.retries import roll_back
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.wire.address import endpoint_name
@@ -87,14 +88,8 @@ def send_left_behind(
         if not goes_on():
             break
         try:
-            sent = send_stored(
-                database,
-                business,
-                directory,
-                {"endpoint": queue, "message_id": message_id},
-                error_queue,
-                host_of(queue),
-            )
+            key = {"endpoint": queue, "message_id": message_id}
+            sent = send_stored(database, business, directory, key, error_queue, host_of(queue))
         except (DatabaseUnavailable, Deadlock):
             raise
         except RowpostError as error:
@@ -103,7 +98,8 @@ def send_left_behind(
             result.sent += sent is True
             result.settled += sent is False
         finally:
-            _roll_back(business, database)
+            roll_back(business)
+            roll_back(database)
     return result
 
 
@@ -116,21 +112,14 @@ def list_left_behind(
     Between two of them no transaction is open. What another session has locked is left out.
     """
     after: dict[str, Any] = {}
-    page: list[Any] = []
+    page: list[Any] | None = None
     wanted = sorted(queues)
-    while not after or len(page) == PAGE:
+    while page is None or len(page) == PAGE:
         page = business.call("list_undispatched", seconds=older_than, count=PAGE, endpoints=wanted, **after)
         business.rollback()
         for row in page:
+            after = {"after_ms": row.handled_ms, "after_endpoint": row.endpoint, "after_message_id": row.message_id}
             yield row.endpoint, row.message_id
-        if page:
-            after = {
-                "after_ms": page[-1].handled_ms,
-                "after_endpoint": page[-1].endpoint,
-                "after_message_id": page[-1].message_id,
-            }
-        else:
-            return
 
 
 def why_unsent(
@@ -159,13 +148,8 @@ def why_unsent(
             return str(error)
         return None
     finally:
-        _roll_back(business, database)
-
-
-def _roll_back(*connections: Connection) -> None:
-    for each in connections:
-        if not each.closed:
-            each.rollback()
+        roll_back(business)
+        roll_back(database)
 
 
 def send_stored(

@@ -244,7 +244,11 @@ class Retries:
             decision = Decision(decision)
         except Exception as trouble:  # noqa: BLE001 a user's policy may raise anything
             roll_back(database)
-            return self._undecided(message, failure, trouble)
+            words = (
+                f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
+                f"{self._queue!r}: {in_words(trouble)}"
+            )
+            return Outcome.failed(Kind.UNMOVABLE, message, failure.attempts, words)
         if decision is Decision.RETRY:
             roll_back(database)
             self._remember(message.id)
@@ -252,14 +256,6 @@ class Retries:
         if decision is Decision.DELAY:
             return self._move(database, message, failure, self.copies.for_later(message, failure, delay), row)
         return self._move(database, message, failure, self.copies.for_error_queue(message, failure), row)
-
-    def _undecided(self, message: Message, failure: Failure, trouble: BaseException) -> Outcome:
-        """Report that the policy itself failed. The message is tried again."""
-        words = (
-            f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
-            f"{self._queue!r}: {in_words(trouble)}"
-        )
-        return Outcome.failed(Kind.UNMOVABLE, message, failure.attempts, words)
 
     # -------------------------------------------------------------- moving the message
     def _move(self, database: Connection, message: Message, failure: Failure, copy: Copy, row: RowState) -> Outcome:

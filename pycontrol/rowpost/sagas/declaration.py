@@ -27,6 +27,8 @@ __all__ = ["Method", "Saga", "SagaDeclaration", "handles", "starts", "timeout"]
 
 State = TypeVar("State")
 Function = TypeVar("Function", bound=Callable[..., Any])
+#: returns an error that names the saga, with a text
+_Problem = Callable[[str], SettingsError]
 _MARK = "__rowpost_saga_messages__"
 _VERSION_LIMIT = 23  # the length of the column SagaTypeVersion
 WITHOUT_INSTANCE = ("discard", "retry", "error")
@@ -219,7 +221,9 @@ def _declare(
     version: str = "1.0.0",
     without_instance: str = "discard",
 ) -> SagaDeclaration:
-    problem = _Problem(cls.__name__)
+    def problem(text: str) -> SettingsError:
+        return SettingsError(f"The saga {cls.__name__} {text}")
+
     if concurrency not in ("pessimistic", "optimistic"):
         raise problem(f"has the unknown concurrency {concurrency!r}. Use pessimistic or optimistic.")
     if without_instance not in WITHOUT_INSTANCE:
@@ -256,16 +260,6 @@ def _declare(
         without_instance=without_instance,
         methods=tuple(_methods(cls, correlate, problem)),
     )
-
-
-class _Problem:
-    """Builds errors that name the saga."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, text: str) -> SettingsError:
-        return SettingsError(f"The saga {self._name} {text}")
 
 
 def _state_of(cls: type, problem: _Problem) -> type:

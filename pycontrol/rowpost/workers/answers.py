@@ -9,7 +9,7 @@ from rowpost.errors import RowpostError
 from rowpost.recoverability.outcome import Outcome
 from rowpost.workers.protocol import CrashPolicy
 
-__all__ = ["Answer", "Control", "Crash", "MonitorFailure", "NotReported", "WakeUp"]
+__all__ = ["Answer", "Control", "Crash", "WakeUp"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +98,3 @@ class WakeUp:
     """
 
     queue: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NotReported:
-    """The supervisor may not report who works, and does not try again."""
-
-    error: RowpostError
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorFailure:
-    """An unexpected error in the monitor's thread outside of a request; the monitor continues with a new connection."""
-
-    error: Exception

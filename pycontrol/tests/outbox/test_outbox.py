@@ -363,7 +363,7 @@ def test_a_supervisor_whose_login_may_not_clean_is_warned_once_and_still_sends_w
         with target.connect() as database:
             for _ in "12":
                 clean_once(database, "business")
-        clean_once.close()
+        clean_once._disconnect("business")
 
     assert [type(event).__name__ for event in seen] == ["Maintained", "Warned"]
     assert "rowpost outbox clean" in seen[1].text
@@ -867,7 +867,7 @@ def test_each_message_that_cannot_be_sent_is_one_event_and_then_a_reminder(
         cleaner(database, "business")
         rounds.append([event.text for event in emitted if "cannot be sent" in getattr(event, "text", "")])
         emitted.clear()
-    cleaner.close()
+    cleaner._disconnect("business")
 
     assert [len(texts) for texts in rounds] == [2, 1]
     assert "2 handled messages still cannot be sent" in rounds[1][0]
@@ -897,7 +897,7 @@ def test_messages_that_fail_after_others_were_sent_wait_an_hour_for_their_own_re
     fill(business, "Sales", 1, "Nowhere")
     make_old(business, 1, "Sales-Nowhere-0")
     second = [clean(at) for at in (4000, 4060, 8000)]
-    cleaner.close()
+    cleaner._disconnect("business")
 
     assert (first, between, [len(texts) for texts in second]) == ([1, 0], [0], [1, 0, 1])
     assert "still" in second[2][0]

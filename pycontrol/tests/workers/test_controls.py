@@ -13,7 +13,7 @@ from rowpost.transport.queue import Queue
 from rowpost.transport.supervisors import ReportedWorker, supervisors_of
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
-from rowpost.workers.answers import Answer, Control, NotReported
+from rowpost.workers.answers import Answer, Control
 from rowpost.workers.protocol import Exit
 from rowpost.workers.supervision.lifelines import Lifeline
 from rowpost.workers.supervision.monitor import QueueMonitor
@@ -318,7 +318,7 @@ def test_a_login_that_may_not_report_looks_at_its_queues_all_the_same(shop):
     monitor.stop()
 
     assert [each.error for each in answers if isinstance(each, Answer)] == [None] * 3
-    assert (sum(isinstance(each, NotReported) for each in answers), made[0].tried) == (1, 2)
+    assert (sum(isinstance(each, events.Warned) for each in answers), made[0].tried) == (1, 2)
 
 
 def test_what_a_newer_release_reports_of_a_worker_is_left_out(shop, database):

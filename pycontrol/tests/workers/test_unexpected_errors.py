@@ -8,7 +8,7 @@ import pytest
 
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.workers import events
-from rowpost.workers.answers import Answer, Control, Crash, MonitorFailure, WakeUp
+from rowpost.workers.answers import Answer, Control, Crash, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.supervision.monitor import QueueMonitor
 from rowpost.workers.supervision.supervisor import Supervisor
@@ -110,25 +110,23 @@ def test_an_unexpected_error_outside_of_a_request_is_posted_and_the_monitor_goes
     eventually(lambda: len(answers) == 2, "an answer")
     monitor.stop()
 
-    assert answers == [
-        MonitorFailure(DEFECT),
-        Answer("Billing", seconds=answers[1].seconds, next_due=float("inf"), control=Control()),
-    ]
+    assert (type(answers[0]), answers[0].queue) == (events.Critical, "Sales, Billing")
+    assert "ValueError: Exceeds the limit" in answers[0].error
+    assert answers[1:] == [Answer("Billing", seconds=answers[1].seconds, next_due=float("inf"), control=Control())]
 
 
 def _raise(error):
     raise error
 
 
-def test_the_supervisor_reports_an_unexpected_error_of_its_monitor_as_critical(settings):
-    seen = []
+def test_the_supervisor_emits_the_events_of_its_monitor(settings):
+    seen, event = [], events.Critical(queue="Sales, Billing", error="a defect")
     supervisor = Supervisor(settings, seen.append)
 
-    supervisor._post(MonitorFailure(DEFECT))
+    supervisor._post(event)
     supervisor._open_inbox(0.0)
 
-    assert [(type(event), event.queue) for event in seen] == [(events.Critical, "Sales, Billing")]
-    assert "ValueError: Exceeds the limit" in seen[0].error
+    assert seen == [event]
 
 
 def test_an_unexpected_error_of_a_peek_is_critical_at_once_and_once_and_the_peek_is_repeated():

@@ -22,8 +22,6 @@ CLEAN_INTERVAL_S = 60.0
 ATTEMPTS = 1
 PID = 0  # no worker process handles these messages
 
-Emit = events.Emit
-
 
 @dataclass(slots=True)
 class BridgeCounts:
@@ -45,7 +43,7 @@ class Direction(threading.Thread):
     """
 
     def __init__(
-        self, bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, stopping: threading.Event, emit: Emit
+        self, bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, stopping: threading.Event, emit: events.Emit
     ) -> None:
         super().__init__(name=f"rowpost bridge {here.name} to {there.name}", daemon=True)
         self._bridge, self._here, self._there, self._stopping, self._emit = bridge, here, there, stopping, emit

@@ -7,12 +7,11 @@ from __future__ import annotations
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
-from rowpost.endpoint.provisioning import in_table
-from rowpost.errors import QueueNotFound, SchemaMissing
+from rowpost.endpoint.provisioning import deployed_queues, subscribe_queues
+from rowpost.errors import QueueNotFound
 from rowpost.settings.bridge import BridgeSettings, BridgeSide
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import parse_address
-from rowpost.wire.outgoing import Call
 
 __all__ = ["check", "install", "subscribe"]
 
@@ -22,7 +21,7 @@ def install(bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, databas
 
     Return the names of what was made.
     """
-    found = _registered(database)
+    found = deployed_queues(database)
     wanted = [QueueSettings(each.proxy) for each in there.endpoints] + [QueueSettings(here.error_queue, delayed=False)]
     missing = tuple(queue for queue in wanted if queue.name not in found)
     # under a name of its own, so that the environment does not take what the bridge declares for its own
@@ -42,23 +41,8 @@ def install(bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, databas
 
 def subscribe(here: BridgeSide, there: BridgeSide, database: Connection) -> None:
     """Subscribe the proxy queues to the events of the side `here` that endpoints of the side `there` receive."""
-    table = in_table(here.settings.subscription_table, database.engine)
-    calls = [
-        Call(
-            "subscribe",
-            None,
-            {
-                "endpoint": each.name,
-                "topic": topic,
-                "queue_address": database.canonical(parse_address(each.proxy)),
-                **table,
-            },
-        )
-        for each in there.endpoints
-        for topic in each.subscribe
-    ]
-    if calls:
-        database.call_all(calls, begin=True, commit=True)
+    proxies = [(each.name, parse_address(each.proxy), each.subscribe) for each in there.endpoints]
+    subscribe_queues(database, here.settings.subscription_table, proxies)
 
 
 def check(bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, database: Connection) -> list[str]:
@@ -72,7 +56,7 @@ def check(bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, database:
         PermissionDenied: the login is not an operator.
     """
     database.check_schema()
-    found = _registered(database)
+    found = deployed_queues(database)
     for name in (*(each.proxy for each in there.endpoints), here.error_queue):
         if name not in found:
             raise QueueNotFound(
@@ -80,10 +64,3 @@ def check(bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, database:
             )
     database.call("forget_dispatch", endpoint=f"bridge {bridge.name}", message_id="-")
     return [each.queue for each in here.endpoints if each.queue not in found]
-
-
-def _registered(database: Connection) -> set[str]:
-    try:
-        return {row.queue_name for row in database.call("list_queues")}
-    except SchemaMissing:
-        return set()

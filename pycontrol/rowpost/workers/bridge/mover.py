@@ -37,7 +37,7 @@ from rowpost.wire.message import BrowsedMessage, Message, encode_headers
 from rowpost.wire.outgoing import AddressedMessage, Call
 from rowpost.workers.bridge.headers import AddressMap, failed_headers, is_subscription_message, transferred_headers
 
-__all__ = ["FailedCrossing", "MovedBatch", "Mover", "SkippedCrossing", "message_type"]
+__all__ = ["MovedBatch", "Mover", "message_type"]
 
 logger = logging.getLogger("rowpost")
 
@@ -49,20 +49,6 @@ EXPIRED = "its time to be received was over before it crossed"
 SUBSCRIPTION = "it asks for a subscription, which the bridge's file decides on"
 
 
-class FailedCrossing(NamedTuple):
-    """A message that cannot cross, and why."""
-
-    message: Message
-    error: RowpostError
-
-
-class SkippedCrossing(NamedTuple):
-    """A message that ended without crossing, and why."""
-
-    message: Message
-    reason: str
-
-
 @dataclass(slots=True)
 class MovedBatch:
     """What became of one batch.
@@ -70,16 +56,14 @@ class MovedBatch:
     Attributes:
         sent: messages that were sent now.
         repeated: messages that had been sent before this process received them.
-        skipped: messages that ended without crossing.
-        failed: messages that are in the error queue of the source.
-        full: whether more messages may wait.
+        skipped: messages that ended without crossing, each with the reason.
+        failed: messages that are in the error queue of the source, each with the error.
     """
 
     sent: int = 0
     repeated: int = 0
-    skipped: list[SkippedCrossing] = field(default_factory=list)
-    failed: list[FailedCrossing] = field(default_factory=list)
-    full: bool = False
+    skipped: list[tuple[Message, str]] = field(default_factory=list)
+    failed: list[tuple[Message, RowpostError]] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -129,23 +113,24 @@ class Mover:
         Raises:
             RowpostError: for a reason that is not one message's. Nothing is lost and nothing will be sent twice.
         """
-        rows, full = self._browse(endpoint.proxy)
+        moved, rows = MovedBatch(), self._browse(endpoint.proxy)
         if not rows:
-            return MovedBatch()
+            return moved
         expires = {row.row_version: row.expires for row in rows}
-        keys: list[str] = []
         with self._source.transaction():
             receive = [Call("receive_message", endpoint.proxy, {"row_version": row.row_version}) for row in rows]
             messages = [Message.of_row(found[0]) for found in self._source.call_all(receive) if found]
             self._step("received")
-            moved = self._send(endpoint, messages, expires, keys)
+            crossings = self._prepare(endpoint, messages, expires, moved)
+            if crossings:
+                self._dispatch_each(crossings, moved)
             self._step("sent")
             if moved.failed:
-                self._source.call_all([self._copy(endpoint, *failed) for failed in moved.failed])
+                self._source.call_all([self._copy(endpoint, *each) for each in moved.failed])
             self._step("copied")
         self._step("removed")
-        self._settled += keys
-        moved.full = full and bool(messages)
+        failed = {id(message) for message, _ in moved.failed}
+        self._settled += [each.key for each in crossings if id(each.message) not in failed]
         return moved
 
     def settle(self) -> None:
@@ -157,11 +142,8 @@ class Mover:
             self._target.call_all(self._forget(), begin=True, commit=True)
             self._settled = []
 
-    def _browse(self, proxy: str) -> tuple[list[BrowsedMessage], bool]:
-        """Return rows for one batch without their bodies, and whether more may follow.
-
-        Only this call says when a row expires.
-        """
+    def _browse(self, proxy: str) -> list[BrowsedMessage]:
+        """Return rows for one batch without their bodies. Only this call says when a row expires."""
         after, batches = self._cursors.get(proxy, (None, 0))
         found = Queue(proxy, self._source).browse(self._bridge.batch_size, after, 0)
         rows: list[BrowsedMessage] = []
@@ -177,22 +159,7 @@ class Mover:
             self._cursors[proxy] = (rows[-1].row_version, batches + 1)
         elif not found and after is not None:
             return self._browse(proxy)
-        return rows, full
-
-    def _send(
-        self,
-        endpoint: BridgeEndpoint,
-        messages: Sequence[Message],
-        expires: Mapping[int, datetime | None],
-        keys: list[str],
-    ) -> MovedBatch:
-        moved = MovedBatch()
-        crossings = self._prepare(endpoint, messages, expires, moved)
-        if crossings:
-            self._dispatch_each(crossings, moved)
-        gone = {id(failed.message) for failed in moved.failed}
-        keys += [each.key for each in crossings if id(each.message) not in gone]
-        return moved
+        return rows
 
     def _dispatch_each(self, crossings: Sequence[_Crossing], moved: MovedBatch) -> None:
         """Send messages together; if that fails because of one of them, one by one, so that the others cross."""
@@ -207,7 +174,7 @@ class Mover:
             elif isinstance(error, AlreadyDispatched):
                 moved.repeated += 1
             else:
-                moved.failed.append(FailedCrossing(crossings[0].message, error))
+                moved.failed.append((crossings[0].message, error))
         else:
             moved.sent += len(crossings)
 
@@ -227,9 +194,9 @@ class Mover:
             left = None if until is None or now is None else max(until - now, timedelta(milliseconds=1))
             try:
                 if message.expired:
-                    moved.skipped.append(SkippedCrossing(message, EXPIRED))
+                    moved.skipped.append((message, EXPIRED))
                 elif is_subscription_message(message.headers):
-                    moved.skipped.append(SkippedCrossing(message, SUBSCRIPTION))
+                    moved.skipped.append((message, SUBSCRIPTION))
                 else:
                     headers = transferred_headers(
                         message.headers, self._translate, transfer=self._transfer, proxy=proxy,
@@ -239,24 +206,17 @@ class Mover:
                     # one message may be sent twice, with the same ids: only the row says which of the two this is
                     crossings.append(_Crossing(message, f"{key} {message.row_version} {message.id}", addressed))
             except RowpostError as error:
-                moved.failed.append(FailedCrossing(message, error))
+                moved.failed.append((message, error))
         return crossings
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._source.dialect.clock(self._source.driver_connection), UTC)
 
     def _dispatch(self, crossings: Sequence[_Crossing]) -> None:
-        record = [Call("record_dispatch", None, {"endpoint": self._name, "message_id": each.key}) for each in crossings]
+        also = self._forget()
+        also += [Call("record_dispatch", None, {"endpoint": self._name, "message_id": each.key}) for each in crossings]
         groups = [[each.addressed] for each in crossings]
-        dispatch(
-            self._target,
-            groups,
-            self._directory,
-            own_queue=None,
-            begin=True,
-            commit=True,
-            also=[*self._forget(), *record],
-        )
+        dispatch(self._target, groups, self._directory, own_queue=None, begin=True, commit=True, also=also)
         self._settled = []
 
     def _forget(self) -> list[Call]:

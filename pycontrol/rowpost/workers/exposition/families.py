@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -23,107 +23,101 @@ from rowpost.workers.snapshot import QueueSnapshot
 __all__ = ["Families"]
 
 ReadStatus = Callable[[], Status]
+_Kind = type[GaugeMetricFamily] | type[CounterMetricFamily]
 
 
 @dataclass(frozen=True, slots=True)
-class _Gauge:
-    """A number of one queue now. `value` returns None if it is not known."""
+class _OfQueue:
+    """A metric of one queue. `label`, if any, tells its `values` apart; one that is None is not known, and left out."""
 
     name: str
     text: str
-    value: Callable[[QueueSnapshot, Observations], float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Counter:
-    """A count of one queue since the start of the supervisor. `label`, if any, tells its `values` apart."""
-
-    name: str
-    text: str
-    values: Callable[[QueueSnapshot, Observations], dict[str, int]]
+    values: Callable[[QueueSnapshot, Observations], Mapping[str, float | None]]
     label: str = ""
 
 
-def _one(value: Callable[[QueueSnapshot], int]) -> Callable[[QueueSnapshot, Observations], dict[str, int]]:
-    return lambda queue, _: {"": value(queue)}
+def _one(name: str, text: str, value: Callable[[QueueSnapshot, Observations], float | None]) -> _OfQueue:
+    return _OfQueue(name, text, lambda queue, seen: {"": value(queue, seen)})
 
 
+#: numbers of a queue now
 _GAUGES = (
-    _Gauge(
+    _one(
         "rowpost_queue_depth",
         "Messages waiting at the last peek, which counts up to supervisor.peek_batch_size (1,000).",
         lambda q, _: q.depth,
     ),
-    _Gauge(
+    _one(
         "rowpost_queue_last_peek_timestamp_seconds",
         "When a peek at the queue last succeeded, in seconds since 1970.",
         lambda q, seen: seen.peek(q.queue).at,
     ),
-    _Gauge(
+    _one(
         "rowpost_queue_delayed_next_due_timestamp_seconds",
         "When the next delayed message is due, as the last peek found; absent if there is none.",
         lambda q, seen: seen.peek(q.queue).next_due,
     ),
-    _Gauge(
+    _one(
         "rowpost_queue_paused",
         "1 if operators have paused the queue, or given this supervisor no worker.",
         lambda q, _: q.paused,
     ),
-    _Gauge("rowpost_queue_circuit_breaker_open", "1 if receiving has failed for too long.", lambda q, _: q.critical),
-    _Gauge(
+    _one("rowpost_queue_circuit_breaker_open", "1 if receiving has failed for too long.", lambda q, _: q.critical),
+    _one(
         "rowpost_queue_throttled",
         "1 if too many attempts in a row have failed, so that one worker is left.",
         lambda q, _: q.throttled,
     ),
-    _Gauge("rowpost_workers", "Worker processes.", lambda q, _: q.workers),
-    _Gauge("rowpost_workers_busy", "Worker processes that have work.", lambda q, _: q.busy),
-    _Gauge("rowpost_workers_limit", "The most worker processes.", lambda q, _: q.limit),
-    _Gauge("rowpost_workers_target", "The number of worker processes that the queue needs now.", lambda q, _: q.target),
+    _one("rowpost_workers", "Worker processes.", lambda q, _: q.workers),
+    _one("rowpost_workers_busy", "Worker processes that have work.", lambda q, _: q.busy),
+    _one("rowpost_workers_limit", "The most worker processes.", lambda q, _: q.limit),
+    _one("rowpost_workers_target", "The number of worker processes that the queue needs now.", lambda q, _: q.target),
 )
+#: counts of a queue since the start of the supervisor
 _COUNTERS = (
-    _Counter("rowpost_messages_handled", "Messages that were handled and committed.", _one(lambda q: q.handled)),
-    _Counter(
+    _one("rowpost_messages_handled", "Messages that were handled and committed.", lambda q, _: q.handled),
+    _one(
         "rowpost_attempts_failed",
-        ("Failed attempts to handle a message, the last one of each included."),
-        _one(lambda q: q.attempts_failed),
+        "Failed attempts to handle a message, the last one of each included.",
+        lambda q, _: q.attempts_failed,
     ),
-    _Counter(
+    _OfQueue(
         "rowpost_retries",
         "Failed attempts after which the message is tried again: at once, or after a delay.",
         lambda q, _: {"immediate": q.failed, "delayed": q.delayed},
         "kind",
     ),
-    _Counter(
+    _OfQueue(
         "rowpost_messages_moved_to_error",
-        ("Messages moved to the error queue: no retry was left, or their headers cannot be read."),
+        "Messages moved to the error queue: no retry was left, or their headers cannot be read.",
         lambda q, _: {"failed": q.moved_to_error, "corrupt": q.poison},
         "reason",
     ),
-    _Counter(
+    _one(
         "rowpost_messages_discarded",
-        ("Messages that ended without being handled, for a known reason."),
-        _one(lambda q: q.discarded),
+        "Messages that ended without being handled, for a known reason.",
+        lambda q, _: q.discarded,
     ),
-    _Counter(
+    _one(
         "rowpost_messages_expired",
         "Messages that were removed because their time was over.",
-        lambda q, seen: {"": q.expired + seen.count(events.ExpiredPurged, q.queue)},
+        lambda q, seen: q.expired + seen.count(events.ExpiredPurged, q.queue),
     ),
-    _Counter(
+    _one(
         "rowpost_delayed_messages_moved",
-        ("Delayed messages that became due and were moved by this supervisor."),
-        lambda q, seen: {"": seen.count(events.DelayedMoved, q.queue)},
+        "Delayed messages that became due and were moved by this supervisor.",
+        lambda q, seen: seen.count(events.DelayedMoved, q.queue),
     ),
-    _Counter(
+    _one(
         "rowpost_workers_started",
         "Worker processes that have started.",
-        lambda q, seen: {"": seen.number(events.WorkerStarted, q.queue)},
+        lambda q, seen: seen.number(events.WorkerStarted, q.queue),
     ),
-    _Counter("rowpost_worker_crashes", "Worker processes that died.", _one(lambda q: q.died)),
-    _Counter(
+    _one("rowpost_worker_crashes", "Worker processes that died.", lambda q, _: q.died),
+    _one(
         "rowpost_handler_timeouts",
         "Handlers that ran longer than their time limit.",
-        lambda q, seen: {"": seen.number(events.TimedOut, q.queue)},
+        lambda q, seen: seen.number(events.TimedOut, q.queue),
     ),
 )
 _TIMES = (
@@ -148,26 +142,26 @@ class Families:
         status = self._read()
         yield from self._of_supervisor(status)
         yield from self._described(status)
-        for gauge in _GAUGES:
-            yield self._gauge(gauge, status)
-        for counter in _COUNTERS:
-            yield self._counter(counter, status)
+        yield from self._of_queues(GaugeMetricFamily, _GAUGES, status)
+        yield from self._of_queues(CounterMetricFamily, _COUNTERS, status)
         yield from self._times(status)
 
     def _of_supervisor(self, status: Status) -> Iterator[Metric]:
         seen, settings = self._seen, status.settings
-        build = GaugeMetricFamily(
-            "rowpost_build_info", "The version of rowpost, and of Python.", labels=["version", "python"]
+        yield _family(
+            GaugeMetricFamily,
+            "rowpost_build_info",
+            "The version of rowpost, and of Python.",
+            ["version", "python"],
+            [([__version__, platform.python_version()], 1)],
         )
-        build.add_metric([__version__, platform.python_version()], 1)
-        yield build
-        here = GaugeMetricFamily(
+        yield _family(
+            GaugeMetricFamily,
             "rowpost_supervisor_info",
             "This supervisor, as `rowpost workers` shows it.",
-            labels=["environment", "engine", "host", "process_id"],
+            ["environment", "engine", "host", "process_id"],
+            [([settings.environment, settings.engine, socket.gethostname(), str(os.getpid())], 1)],
         )
-        here.add_metric([settings.environment, settings.engine, socket.gethostname(), str(os.getpid())], 1)
-        yield here
         yield GaugeMetricFamily(
             "rowpost_supervisor_start_timestamp_seconds",
             "When the supervisor started, in seconds since 1970.",
@@ -180,50 +174,39 @@ class Families:
         yield CounterMetricFamily(
             "rowpost_supervisor_reloads", "How often the environment was read again.", seen.number(events.Reloaded, "")
         )
-        critical = CounterMetricFamily(
+        queues = dict.fromkeys([*(each.queue for each in status.snapshot.queues), "", *seen.queues_of(events.Critical)])
+        yield _family(
+            CounterMetricFamily,
             "rowpost_critical_events",
             "Events on which a person has to act. An empty queue stands for the supervisor.",
-            labels=["queue"],
+            ["queue"],
+            [([queue], seen.number(events.Critical, queue)) for queue in queues],
         )
-        for queue in dict.fromkeys(
-            [*(each.queue for each in status.snapshot.queues), "", *seen.queues_of(events.Critical)]
-        ):
-            critical.add_metric([queue], seen.number(events.Critical, queue))
-        yield critical
 
     def _described(self, status: Status) -> Iterator[Metric]:
-        queues = GaugeMetricFamily(
-            "rowpost_queue_info", "What the environment says about a queue.", labels=["queue", *_DESCRIBED]
-        )
-        for queue in status.snapshot.queues:
-            declared = status.settings.queue(queue.queue)
-            queues.add_metric([queue.queue, *(getattr(declared, name, "") for name in _DESCRIBED)], 1)
-        yield queues
-        types = GaugeMetricFamily(
-            "rowpost_message_type_info",
-            "What the environment says about a message type.",
-            labels=["message_type", *_DESCRIBED],
-        )
-        for each in status.settings.message_types:
-            types.add_metric([each.name, each.owner, each.runbook], 1)
-        yield types
+        queues: list[tuple[str, object]] = [
+            (each.queue, status.settings.queue(each.queue)) for each in status.snapshot.queues
+        ]
+        types: list[tuple[str, object]] = [(each.name, each) for each in status.settings.message_types]
+        for label, said_of, found in (("queue", "queue", queues), ("message_type", "message type", types)):
+            yield _family(
+                GaugeMetricFamily,
+                f"rowpost_{label}_info",
+                f"What the environment says about a {said_of}.",
+                [label, *_DESCRIBED],
+                [([of, *(getattr(declared, name, "") for name in _DESCRIBED)], 1) for of, declared in found],
+            )
 
-    def _gauge(self, gauge: _Gauge, status: Status) -> Metric:
-        family = GaugeMetricFamily(gauge.name, gauge.text, labels=["queue"])
-        for queue in status.snapshot.queues:
-            value = gauge.value(queue, self._seen)
-            if value is not None:
-                family.add_metric([queue.queue], float(value))
-        return family
-
-    def _counter(self, counter: _Counter, status: Status) -> Metric:
-        family = CounterMetricFamily(
-            counter.name, counter.text, labels=["queue", *([counter.label] if counter.label else [])]
-        )
-        for queue in status.snapshot.queues:
-            for label, value in counter.values(queue, self._seen).items():
-                family.add_metric([queue.queue, *([label] if counter.label else [])], value)
-        return family
+    def _of_queues(self, kind: _Kind, metrics: Iterable[_OfQueue], status: Status) -> Iterator[Metric]:
+        for metric in metrics:
+            values = [
+                ([queue.queue, *([label] if metric.label else [])], value)
+                for queue in status.snapshot.queues
+                for label, value in metric.values(queue, self._seen).items()
+                if value is not None
+            ]
+            labels = ["queue", *([metric.label] if metric.label else [])]
+            yield _family(kind, metric.name, metric.text, labels, values)
 
     def _times(self, status: Status) -> Iterator[Metric]:
         for name, text, attribute in _TIMES:
@@ -233,3 +216,17 @@ class Families:
                     histogram = getattr(times, attribute)
                     family.add_metric([queue, message_type], histogram.buckets, histogram.total)
             yield family
+
+
+def _family(
+    kind: _Kind,
+    name: str,
+    text: str,
+    labels: list[str],
+    values: Iterable[tuple[list[str], float]],
+) -> Metric:
+    """Return a metric with its values, each with its labels."""
+    family = kind(name, text, labels=labels)
+    for of, value in values:
+        family.add_metric(of, value)
+    return family

@@ -35,7 +35,8 @@ from rowpost.transport.queue import Queue
 from rowpost.transport.supervisors import ReportedWorker
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.outgoing import Call
-from rowpost.workers.answers import Answer, Control, Crash, MonitorFailure, NotReported, WakeUp
+from rowpost.workers import events
+from rowpost.workers.answers import Answer, Control, Crash, WakeUp
 from rowpost.workers.protocol import CrashPolicy
 from rowpost.workers.supervision.lifelines import Lifeline
 from rowpost.workers.supervision.presence import PresenceReports
@@ -51,6 +52,9 @@ NOT_WATCHED = (
     "and "
     "messages wait for the next peek, and pauses and limits in the database have no effect. `rowpost queue grant` "
     "prints the statement that grants the right."
+)
+NOT_REPORTED = (
+    "This supervisor cannot report its workers to the database, so that `rowpost workers` does not list them: {}"
 )
 
 
@@ -74,13 +78,13 @@ class QueueMonitor:
     `ask`, `count_crash` and `stop` may be called from any thread and do not block on the database.
 
     Args:
-        post: called with each Answer, WakeUp, NotReported and MonitorFailure, in the monitor's thread.
+        post: called with each Answer, WakeUp and event, in the monitor's thread.
     """
 
     def __init__(
         self,
         settings: Settings,
-        post: Callable[[Answer | WakeUp | NotReported | MonitorFailure], None],
+        post: Callable[[Answer | WakeUp | events.Event], None],
         *,
         connect: Callable[..., Connection] = connect,
     ) -> None:
@@ -157,7 +161,9 @@ class QueueMonitor:
                 self._execute(requests)
             except Exception as error:  # noqa: BLE001 -- the last resort: a dead thread would stop every queue silently
                 self._disconnect()
-                self._post(MonitorFailure(error))
+                names = ", ".join(queue.name for queue in self._settings.queues if queue.worker is not None)
+                text = f"Unexpected error in the queue monitor, which continues: {type(error).__name__}: {error}"
+                self._post(events.Critical(queue=names, error=text))
                 self._ended.wait(FAILURE_PAUSE_S)
             if None in requests:
                 self._end()
@@ -278,7 +284,7 @@ class QueueMonitor:
         except RowpostError as error:
             self._after_error(error)
             if self._presence.failed(error):
-                self._post(NotReported(error))
+                self._post(events.Warned(text=NOT_REPORTED.format(error)))
         else:
             self._presence.sent()
 

@@ -31,9 +31,9 @@ from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
 from rowpost.recoverability.stopping import GRACE_S
 from rowpost.settings.environment import Settings
 from rowpost.transport.delayed import wait_after_peek
-from rowpost.workers.answers import Answer, MonitorFailure, NotReported, WakeUp
+from rowpost.workers.answers import Answer, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.events import Critical, DelayedMoved, Emit, Event, Reloaded, Trouble, Warned, log_event
+from rowpost.workers.events import DelayedMoved, Emit, Event, Reloaded, Trouble, log_event
 from rowpost.workers.exposition.observations import Observations, Status
 from rowpost.workers.exposition.serve import serve
 from rowpost.workers.protocol import Assignment, WorkerProgress
@@ -171,7 +171,9 @@ class Supervisor:
             self._run(until)
 
     def _run(self, until: Callable[[Snapshot], bool] | None) -> None:
-        self._settings = self._pools.settings = _with_server(self._settings)
+        if self._settings.url is None:  # the embedded server, whose address all workers get
+            self._settings = replace(self._settings, url=embedded.start(self._settings.data_folder))
+        self._pools.settings = self._settings
         if self._stops:
             self._pools.renew()
         self._stops, self._force_at, self._report_at, self._ready = 0, float("inf"), time.monotonic(), set()
@@ -271,15 +273,6 @@ class Supervisor:
                     for name in self._pools.by_name if queue is None else (queue,):
                         if name in self._pools.by_name:
                             self._pools.by_name[name].on_wake_up(now)
-                case NotReported(error):
-                    text = (
-                        "This supervisor cannot report its workers to the database, so that `rowpost workers` does "
-                        f"not list them: {error}"
-                    )
-                    self._emit(Warned(text=text))
-                case MonitorFailure(error):
-                    text = f"Unexpected error in the queue monitor, which continues: {type(error).__name__}: {error}"
-                    self._emit(Critical(queue=", ".join(self._pools.by_name), error=text))
                 case Event() as event:
                     self._emit(event)
                     if isinstance(event, DelayedMoved) and event.queue in self._pools.by_name:
@@ -380,8 +373,3 @@ class Supervisor:
                 handle.kill()
                 pool.on_exit(handle, None, time.monotonic())
                 handle.process.close()
-
-
-def _with_server(settings: Settings) -> Settings:
-    """Start the embedded server if no URL is set, so that all workers get its address."""
-    return settings if settings.url is not None else replace(settings, url=embedded.start(settings.data_folder))

@@ -6,6 +6,8 @@ It works in batches that commit one by one and skip the rows that receivers have
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rowpost.database.connection import Connection
 from rowpost.settings.environment import Settings
 from rowpost.workers import events
@@ -20,24 +22,6 @@ BATCH = 1_000
 BATCH_PAUSE_S = 0.01
 
 
-class _Purge:
-    """Purges batch by batch, and emits an event when a purge is complete."""
-
-    def __init__(self, every: dict[str, float], emit: events.Emit) -> None:
-        self._every, self._emit = every, emit
-        self._purged: dict[str, int] = {}
-
-    def __call__(self, database: Connection, queue: str) -> float | None:
-        purged = database.call("purge_expired", queue, count=BATCH)[0].purged
-        total = self._purged.pop(queue, 0) + purged
-        if purged == BATCH:
-            self._purged[queue] = total
-            return BATCH_PAUSE_S
-        if total:
-            self._emit(events.ExpiredPurged(queue=queue, count=total))
-        return self._every[queue] or None
-
-
 @periodic_task("rowpost expired purger", "purge expired messages of")
 def make_expired_purger(settings: Settings, emit: events.Emit) -> Work:
     """Return the purger of a process: for queues whose worker has purge_expired_on_startup or purge_expired_every."""
@@ -47,4 +31,15 @@ def make_expired_purger(settings: Settings, emit: events.Emit) -> Work:
         for name, worker in workers.items()
         if worker.purge_expired_on_startup or worker.purge_expired_every
     }
-    return every, _Purge(every, emit)
+    so_far: Counter[str] = Counter()
+
+    def purge(database: Connection, queue: str) -> float | None:
+        purged = database.call("purge_expired", queue, count=BATCH)[0].purged
+        so_far[queue] += purged
+        if purged == BATCH:
+            return BATCH_PAUSE_S
+        if total := so_far.pop(queue):
+            emit(events.ExpiredPurged(queue=queue, count=total))
+        return every[queue] or None
+
+    return every, purge

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-
 from rowpost.database.connection import Connection
 from rowpost.errors import ParticipantFailed
 from rowpost.settings.environment import Settings
@@ -21,11 +18,11 @@ RESOLVE_INTERVAL_S = 30.0
 def make_in_doubt_resolver(settings: Settings, _: events.Emit) -> Work:
     """Return the task that resolves in-doubt transactions of the environment's participants (PostgreSQL only)."""
     names = dict(settings.participants) if settings.engine == "postgresql" else {}
-    return [", ".join(sorted(names))] if names else [], partial(_resolve, participants=names)
 
+    def resolve(database: Connection, _: str) -> float:
+        found = recover(database, names)
+        if found.unreachable:
+            raise ParticipantFailed("; ".join(found.unreachable.values()))
+        return RESOLVE_INTERVAL_S
 
-def _resolve(database: Connection, _: str, *, participants: Mapping[str, str]) -> float:
-    found = recover(database, participants)
-    if found.unreachable:
-        raise ParticipantFailed("; ".join(found.unreachable.values()))
-    return RESOLVE_INTERVAL_S
+    return [", ".join(sorted(names))] if names else [], resolve

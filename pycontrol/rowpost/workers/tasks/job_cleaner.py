@@ -21,20 +21,21 @@ _NOT_ALLOWED = (
 )
 
 
-class _JobCleaner:
-    """Cleans while its session is elected by the database."""
+@periodic_task("rowpost job cleaner", "clean")
+def make_job_cleaner(settings: Settings, emit: events.Emit) -> Work:
+    """Return the task of a process.
 
-    def __init__(self, every: float, emit: events.Emit) -> None:
-        self._every, self._emit = every, emit
-        self._election = Election("jobs")
+    The database elects one of all processes. Off with maintenance_every: 0 and without the feature spark.
+    """
+    every, election = settings.supervisor.maintenance_every, Election("jobs")
 
-    def __call__(self, database: Connection, unit: str) -> float | None:
-        if not self._election.won(database):
-            return self._every
+    def clean(database: Connection, unit: str) -> float | None:
+        if not election.won(database):
+            return every
         try:
             cleaned = clean_jobs(database, batches=_BATCHES)
         except PermissionDenied:
-            self._emit(events.Warned(queue=unit, text=_NOT_ALLOWED))
+            emit(events.Warned(queue=unit, text=_NOT_ALLOWED))
             return None
         except FeatureMissing:
             return None
@@ -43,15 +44,7 @@ class _JobCleaner:
                 f"{cleaned.staged} stored messages and {cleaned.sent} ledger entries deleted; {cleaned.failed} jobs "
                 "counted as failed"
             )
-            self._emit(events.Maintained(queue=unit, action="jobs", text=text))
-        return self._every
+            emit(events.Maintained(queue=unit, action="jobs", text=text))
+        return every
 
-
-@periodic_task("rowpost job cleaner", "clean")
-def make_job_cleaner(settings: Settings, emit: events.Emit) -> Work:
-    """Return the task of a process.
-
-    The database elects one of all processes. Off with maintenance_every: 0 and without the feature spark.
-    """
-    every = settings.supervisor.maintenance_every
-    return [_UNIT] if every > 0 and "spark" in settings.features else [], _JobCleaner(every, emit)
+    return [_UNIT] if every > 0 and "spark" in settings.features else [], clean

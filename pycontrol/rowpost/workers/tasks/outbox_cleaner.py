@@ -114,11 +114,6 @@ class OutboxCleaner:
             known = self._open[outbox.name] = open_business(outbox.url, NAME)
         return known
 
-    def close(self) -> None:
-        """Close the connections to business databases."""
-        for name in list(self._open):
-            self._disconnect(name)
-
     def _disconnect(self, name: str) -> None:
         business = self._open.pop(name, None)
         if business is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rowpost.database.connection import Connection
 from rowpost.endpoint.resolve import resolve_function
 from rowpost.settings.environment import Settings
+from rowpost.transport.exclusive import SingleActiveConsumer
 from rowpost.transport.partitions import BATCH, KeyOf, split
 from rowpost.transport.queue import Queue
 from rowpost.workers import events
@@ -32,22 +33,17 @@ class _Splitter:
 
     def __init__(self, settings: Settings, emit: events.Emit) -> None:
         self._queues = {queue.name: queue for queue in settings.queues if queue.partitions}
+        self._consumers = {name: SingleActiveConsumer(name) for name in self._queues}
         self._emit = emit
         self._keys: dict[str, KeyOf] = {}
-        self._active: set[str] = set()
-        self._database: Connection | None = None
         self._pauses: dict[str, float] = {}
 
     def __call__(self, database: Connection, name: str) -> float:
-        if self._database is not database:
-            self._database, self._active = database, set()
         queue = self._queues[name]
         if name not in self._keys:
             self._keys[name] = key_of(queue.partition_by)
-        if name not in self._active:
-            if not database.call("acquire_queue", queue_name=name)[0].acquired:
-                return MAX_PAUSE_S
-            self._active.add(name)
+        if not self._consumers[name].held(database):
+            return MAX_PAUSE_S
         idle = self._pauses.get(name, 0.0) > MIN_PAUSE_S  # an idle queue costs one statement, and no transaction
         if idle and not Queue(name, database).peek(1):
             moved = 0

@@ -31,8 +31,7 @@ from rowpost.wire.service_control import (
     report,
 )
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.tasks.periodic import PeriodicTask
+from rowpost.workers.tasks.periodic import Work, periodic_task
 
 __all__ = ["OWN", "OwnCheck", "make_custom_checks", "make_heartbeats"]
 
@@ -116,9 +115,8 @@ class _Checks(_Reports):
         return None if check.every is None else check.every.total_seconds()
 
 
-def make_heartbeats(
-    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
-) -> PeriodicTask:
+@periodic_task("rowpost heartbeats", ACTIVITY)
+def make_heartbeats(settings: Settings, _: events.Emit) -> Work:
     """Return the task that sends the heartbeats of the endpoints that this supervisor runs."""
     where = settings.service_control
     names = (
@@ -126,10 +124,7 @@ def make_heartbeats(
         if where is not None and where.heartbeat > 0
         else ()
     )
-    action = _Heartbeats(settings, where or ServiceControlSettings(""))
-    return PeriodicTask(
-        settings, names, action, name="rowpost heartbeats", activity=ACTIVITY, emit=emit, breaker=breaker, **options
-    )
+    return names, _Heartbeats(settings, where or ServiceControlSettings(""))
 
 
 @dataclass(frozen=True)
@@ -173,25 +168,19 @@ def _oldest_message(database: Connection, queue: str, oldest_s: float) -> str | 
 OWN = tuple(OwnCheck(name, find) for name, find in zip(OWN_NAMES, (_schema, _clock, _oldest_message), strict=True))
 
 
-def make_custom_checks(
-    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
-) -> PeriodicTask:
+@periodic_task("rowpost checks", ACTIVITY)
+def make_custom_checks(settings: Settings, _: events.Emit) -> Work:
     """Return the task that executes the checks of the endpoints that this supervisor runs, and reports what they
     find.
     """
     where = settings.service_control
     checks: dict[str, tuple[str, CustomCheck | OwnCheck]] = {}
     if where is not None:
-        names = (
-            [queue.name for queue in settings.queues if queue.worker is not None] if where.oldest_message > 0 else []
-        )
+        names = [queue.name for queue in settings.queues if queue.worker is not None and where.oldest_message > 0]
         found: list[tuple[str, CustomCheck | OwnCheck]] = [(name, check) for name in names for check in OWN]
         found += _declared(settings)
         checks = {f"{queue}, check {check.name}": (queue, check) for queue, check in found}
-    action = _Checks(settings, where or ServiceControlSettings(""), checks)
-    return PeriodicTask(
-        settings, checks, action, name="rowpost checks", activity=ACTIVITY, emit=emit, breaker=breaker, **options
-    )
+    return checks, _Checks(settings, where or ServiceControlSettings(""), checks)
 
 
 def _declared(settings: Settings) -> list[tuple[str, CustomCheck]]:
