@@ -30,7 +30,7 @@ WITH queues AS (
       AND (@queue_key IS NULL OR q.queue_key = @queue_key)
 ),
 needed AS (
-    SELECT n.column_name, n.definition
+    SELECT n.column_name, n.column_form
     FROM
     (
         VALUES
@@ -39,7 +39,7 @@ needed AS (
             (N'Headers', N'nvarchar(max) NOT NULL DEFAULT (N'''')'),
             (N'Body', N'varbinary(max) NULL'),
             (N'RowVersion', N'bigint IDENTITY (1, 1) NOT NULL')
-    ) AS n(column_name, definition)
+    ) AS n(column_name, column_form)
 ),
 leading_keys AS (
     SELECT
@@ -69,7 +69,7 @@ FROM
         q.queue_name,
         N'column_missing',
         CONCAT(N'The column ', n.column_name, N' is missing.'),
-        CONCAT(N'ALTER TABLE ', q.table_name, N' ADD ', n.column_name, N' ', n.definition, N';')
+        CONCAT(N'ALTER TABLE ', q.table_name, N' ADD ', n.column_name, N' ', n.column_form, N';')
     FROM queues AS q
     CROSS JOIN needed AS n
     WHERE q.table_id IS NOT NULL
