@@ -15,7 +15,8 @@ AS $rowpost$
 /*
 Registers a queue, or updates its entry.
 Atomicity: in the caller's transaction.
-Locking:   the entry if it changes, until the caller commits; only deployments and processes with a queue of their own call it.
+Locking:   other registrations may wait until the caller commits, readers only for an entry that changes; only deployments and
+           processes with a queue of their own call it.
 */
 DECLARE
     v_other text;
