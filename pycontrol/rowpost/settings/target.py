@@ -1,8 +1,7 @@
 """Describe where a URL leads without any of its secrets, however badly it is written.
 
-`describe_target` returns server and database as a text, and `database_of` the database alone. What cannot be told apart
-from a secret is not shown: a `/` or an `@` that is not escaped moves a part of the password to where libpq expects the
-host, the port or the database.
+`describe_target` returns server and database as a text. What cannot be told apart from a secret is not shown: a `/` or
+an `@` that is not escaped moves a part of the password to where libpq expects the host, the port or the database.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from itertools import takewhile
 from rowpost.settings.odbc_keywords import odbc_parts
 from rowpost.settings.yaml_node import did_you_mean
 
-__all__ = ["HIDDEN", "database_of", "describe_target", "is_unambiguous", "unknown_parameters", "why_unreadable"]
+__all__ = ["HIDDEN", "describe_target", "is_unambiguous", "unknown_parameters", "why_unreadable"]
 
 #: what stands for a server or a database that is not shown
 HIDDEN = "?"
@@ -42,29 +41,12 @@ def describe_target(engine: str, url: str) -> str:
     >>> describe_target("sqlserver", "Server=sql01;PWD={a;Database=secret};Database=shop")
     'sql01/shop'
     """
-    server, database = _parts(engine, url)
-    return f"{server}/{database}".rstrip("/")
-
-
-def database_of(engine: str, url: str | None) -> str:
-    """Return the name of the database to which a URL leads; an empty text if the URL does not tell it for certain.
-
-    >>> database_of("sqlserver", "Server=sql01;Database=shop")
-    'shop'
-    >>> database_of("postgresql", "postgresql://app@db01:5432")
-    ''
-    """
-    database = _parts(engine, url)[1] if url else ""
-    return "" if database == HIDDEN or "${" in database else database
-
-
-def _parts(engine: str, url: str) -> tuple[str, str]:
     return _postgresql(url) if engine == "postgresql" else _sqlserver(url)
 
 
 def is_unambiguous(url: str) -> bool:
     """Return whether no part of a PostgreSQL URL's password can stand where its host, port or database is expected."""
-    return _postgresql(url)[0] != HIDDEN
+    return _postgresql(url) != HIDDEN
 
 
 def why_unreadable(url: str) -> str:
@@ -119,34 +101,32 @@ def _said_of_unknown(names: list[str]) -> str:
     )
 
 
-def _postgresql(url: str) -> tuple[str, str]:
-    """Return server and database."""
+def _postgresql(url: str) -> str:
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
     try:
         parts = conninfo_to_dict(url)
     except ProgrammingError:
-        return HIDDEN, ""
+        return HIDDEN
     host, port, database = (str(parts.get(key) or "") for key in ("host", "port", "dbname"))
     unescaped = not _DATABASE.fullmatch(database) and database in url
     if unescaped or not (_HOST.fullmatch(host) and _PORT.fullmatch(port)):
-        return HIDDEN, ""
+        return HIDDEN
     server = "localhost" if not host or host.startswith("/") else host
-    return f"{server}{':' if port else ''}{port}", database
+    return f"{server}{':' if port else ''}{port}/{database}".rstrip("/")
 
 
-def _sqlserver(text: str) -> tuple[str, str]:
-    """Return server and database."""
+def _sqlserver(text: str) -> str:
     parts: dict[str, str] = {}
     try:
         for keyword, value in odbc_parts(text):
             braced = value.startswith("{")
             if keyword.lower() in parts or (not braced and not {"{", "}"}.isdisjoint(value)):
-                return HIDDEN, ""  # a password that is not in braces and has a semicolon
+                return HIDDEN  # a password that is not in braces and has a semicolon
             parts[keyword.lower()] = value.strip("{}").strip()
     except ValueError:
-        return HIDDEN, ""
+        return HIDDEN
     server, database = parts.get("server", HIDDEN), parts.get("database", "")
     shown = server if _ODBC_SERVER.fullmatch(server) or server == HIDDEN else HIDDEN
-    return shown, database if _ODBC_DATABASE.fullmatch(database) else HIDDEN
+    return f"{shown}/{database if _ODBC_DATABASE.fullmatch(database) else HIDDEN}".rstrip("/")
