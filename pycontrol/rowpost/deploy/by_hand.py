@@ -7,7 +7,7 @@ rest. What a script checks stands where nothing has changed yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 
 from rowpost.database.dialects.choice import dialect_for
@@ -16,7 +16,8 @@ from rowpost.deploy.scripts import ScriptSet
 from rowpost.deploy.sql_text import code_only, split_batches
 
 __all__ = [
-    "BATCH_GUARD", "HOW_TO_RUN", "Section", "heading", "progress_text", "refuse_unless", "spell_calls", "spell_script",
+    "BATCH_GUARD", "HOW_TO_RUN", "SCHEMA_IS", "Section", "heading", "progress_text", "refuse_unless", "spell_calls",
+    "spell_script",
 ]  # fmt: skip
 
 #: a title, and the text below it
@@ -28,10 +29,7 @@ HOW_TO_RUN = {
 }
 #: Stands behind each batch. An error of execution has rolled the transaction back, so that the rest would run outside
 #: of it. An error of compilation leaves the transaction open, and the rest would commit without the batch.
-BATCH_GUARD = {
-    "sqlserver": "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n",
-    "postgresql": "",
-}
+BATCH_GUARD = "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n"
 #: A lock that is not granted ends the script after 30 s: a waiting ALTER TABLE lets all senders wait behind it.
 _BEFORE_BEGIN = """\
 IF DB_ID() <= 4
@@ -47,6 +45,8 @@ GO
 """  # noqa: E501 -- as it is printed
 _LIMIT_WAITS = "IF current_setting('lock_timeout') = '0' THEN\n        SET LOCAL lock_timeout = '30s';\n    END IF;"
 _AFTER_COMMIT = "SET NOEXEC OFF;\nGO\nIF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; -- after an error: nothing remains\nGO\n"
+#: a condition for `refuse_unless`: the schema of the database
+SCHEMA_IS = "(SELECT COALESCE(MAX(v.schema_version), 0) FROM rowpost.version AS v) = {}"
 _OTHER_DATABASE = (
     "This script was made for the database {}. Run it there, or print it again with the url of this database in the "
     "environment."
@@ -55,25 +55,15 @@ _OTHER_DATABASE = (
 
 def spell_script(scripts: ScriptSet, sections: Iterable[Section], database: str = "") -> str:
     """Return a script of these sections, which refuses every database but `database`, if that is not empty."""
-    return "".join(_pieces(scripts, sections, database))
-
-
-def _pieces(scripts: ScriptSet, sections: Iterable[Section], database: str) -> Iterator[str]:
-    engine = scripts.engine
-    literal = dialect_for(engine).literal
+    engine, name = scripts.engine, dialect_for(scripts.engine).literal(database)
     is_other = {"sqlserver": "LOWER(DB_NAME()) <> LOWER({})", "postgresql": "current_database() <> {}"}[engine]
-    check = _refuse(engine, is_other.format(literal(database)), _OTHER_DATABASE.format(database)) if database else ""
-    if engine == "sqlserver":
-        yield _BEFORE_BEGIN.format(check=check)
-    yield _section(engine, (scripts.begin.name, scripts.begin.text))
+    check = _refuse(engine, is_other.format(name), _OTHER_DATABASE.format(database)) if database else ""
+    begin, commit = ((each.name, each.text) for each in (scripts.begin, scripts.commit))
     if engine == "postgresql":
-        limits = _block(f"    {_LIMIT_WAITS}\n{check}")
-        yield _section(engine, ("what the script checks, and how long it waits for a lock", limits))
-    for section in sections:
-        yield _section(engine, section)
-    yield _section(engine, (scripts.commit.name, scripts.commit.text), guard="")
-    if engine == "sqlserver":
-        yield _AFTER_COMMIT
+        limits = ("what the script checks, and how long it waits for a lock", _block(f"    {_LIMIT_WAITS}\n{check}"))
+        return "".join(_section(engine, each) for each in (begin, limits, *sections, commit))
+    body = "".join(_section(engine, each) for each in (begin, *sections))
+    return f"{_BEFORE_BEGIN.format(check=check)}{body}{_section(engine, commit, guard='')}{_AFTER_COMMIT}"
 
 
 def refuse_unless(engine: str, conditions: Iterable[str], said: str) -> str:
@@ -114,14 +104,11 @@ def _block(statements: str) -> str:
     return f"DO {tag}\nBEGIN\n{statements}END\n{tag};\n"
 
 
-def _section(engine: str, section: Section, guard: str | None = None) -> str:
+def _section(engine: str, section: Section, guard: str = BATCH_GUARD) -> str:
     title, text = section
     if engine == "postgresql":
         return f"{heading(title)}{text.rstrip()}\n"
-    return heading(title) + _guarded_batches(text, BATCH_GUARD[engine] if guard is None else guard)
-
-
-def _guarded_batches(text: str, guard: str) -> str:
-    """Return the batches of a T-SQL script, each with `guard` behind it; one that only changes settings cannot fail."""
-    batches = (batch.text.strip("\n") for batch in split_batches(text, "sqlserver"))
-    return "".join(f"{batch}\nGO\n{'' if SESSION_BATCH.fullmatch(code_only(batch)) else guard}" for batch in batches)
+    batches = (batch.text.strip("\n") for batch in split_batches(text, engine))
+    # a batch that only changes settings cannot fail
+    guarded = (f"{each}\nGO\n{'' if SESSION_BATCH.fullmatch(code_only(each)) else guard}" for each in batches)
+    return heading(title) + "".join(guarded)

@@ -247,16 +247,12 @@ def sections_of(
             yield title_of(plan, item), item.text
         else:
             title = " ".join(item.title.split()) + (f" ({item.kind})" if isinstance(item, QueueEntry) else "")
-            yield (
-                title,
-                progress_text(plan.engine, title) + spell_calls(plan.scripts, item.register, [item.record]),
-            )
+            call = spell_calls(plan.scripts, item.register, [item.record])
+            yield title, progress_text(plan.engine, title) + call
     records = spell_calls(plan.scripts, "record_script", (step.record for step in steps))
     yield "the journal: what ran, and what it left behind", records
-    features = [{"environment": plan.environment, "feature": each.text} for each in declared]
-    if features:
-        records = spell_calls(plan.scripts, "record_feature", features)
-        yield "the features that this environment declares", records
+    if features := [{"environment": plan.environment, "feature": each.text} for each in declared]:
+        yield "the features that this environment declares", spell_calls(plan.scripts, "record_feature", features)
     if version:
         record = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}
         yield "the version", spell_calls(plan.scripts, "record_version", [record])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rowpost.deploy.by_hand import HOW_TO_RUN, refuse_unless, spell_script
+from rowpost.deploy.by_hand import HOW_TO_RUN, SCHEMA_IS, refuse_unless, spell_script
 from rowpost.deploy.diff import compare
 from rowpost.deploy.parts import DeploymentPart, parts_by_queue
 from rowpost.deploy.plan import Plan, script_header, sections_of
@@ -23,9 +23,7 @@ from rowpost.errors import DeployError
 
 __all__ = ["PlanFile", "plan_files", "write_plan_files"]
 
-MANIFEST = "manifest.json"
-#: characters of a title in the name of a file
-_LONGEST = 80
+LONGEST = 80  # characters of a title in the name of a file
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,8 @@ def plan_files(plan: Plan) -> tuple[PlanFile, ...]:
     """Return the files of a plan in the order in which they run."""
     parts = list(enumerate(parts_by_queue(compare(plan, ServerState()), plan.declared), 1))
     width = max(3, len(str(len(parts))))
-    names = [f"{number:0{width}}-{_in_name(part.title)}.sql" for number, part in parts]
+    titles = (re.sub(r"[^\w.-]+", "-", part.title, flags=re.ASCII)[:LONGEST].strip("-.") for _, part in parts)
+    names = [f"{number:0{width}}-{title}.sql" for number, title in enumerate(titles, 1)]
     return tuple(PlanFile(names[number - 1], part.title, _text(plan, part, number, names)) for number, part in parts)
 
 
@@ -54,9 +53,7 @@ def write_plan_files(plan: Plan, folder: Path) -> dict[str, Any]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise DeployError(
-            f"The folder {folder} is not empty: files of another plan must not be run. Name a new folder."
-        )
+        raise DeployError(f"The folder {folder} is not empty: name a new one, so that no file of another plan is run.")
     files = plan_files(plan)
     manifest = {
         "environment": plan.environment,
@@ -74,12 +71,8 @@ def write_plan_files(plan: Plan, folder: Path) -> dict[str, Any]:
     for each in files:
         (folder / each.name).write_text(each.text, encoding="utf-8", newline="\n")
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-    (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
+    (folder / "manifest.json").write_text(text, encoding="utf-8", newline="\n")
     return manifest
-
-
-def _in_name(title: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", title, flags=re.ASCII)[:_LONGEST].strip("-.")
 
 
 def _text(plan: Plan, part: DeploymentPart, number: int, names: list[str]) -> str:
@@ -97,7 +90,7 @@ def _after_shared(plan: Plan, first: str) -> str:
     exists = {"sqlserver": "OBJECT_ID(N'rowpost.journal', N'U')", "postgresql": "to_regclass('rowpost.journal')"}
     conditions = (
         f"{exists[plan.engine]} IS NOT NULL",
-        f"(SELECT MAX(v.schema_version) FROM rowpost.version AS v) = {plan.schema_version}",  # noqa: S608 -- a number
+        SCHEMA_IS.format(plan.schema_version),
         f"EXISTS (SELECT 1 FROM rowpost.journal AS j WHERE j.script_hash = '{grants.hash}')",  # noqa: S608 -- a hash
     )
     said = (

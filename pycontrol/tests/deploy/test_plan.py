@@ -179,7 +179,7 @@ def test_a_tool_that_goes_on_after_an_error_leaves_nothing_of_the_script(shop, d
     assert script.count(title) == 1
     runner = GoesOn(database)
 
-    for batch in split_batches(script.replace(title, f"{title}{mistake}\nGO\n{BATCH_GUARD['sqlserver']}"), "sqlserver"):
+    for batch in split_batches(script.replace(title, f"{title}{mistake}\nGO\n{BATCH_GUARD}"), "sqlserver"):
         runner.run(batch)
 
     assert len(runner.errors) == 1
