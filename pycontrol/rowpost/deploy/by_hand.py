@@ -30,27 +30,26 @@ HOW_TO_RUN = {
 #: Stands behind each batch. An error of execution has rolled the transaction back, so that the rest would run outside
 #: of it. An error of compilation leaves the transaction open, and the rest would commit without the batch.
 BATCH_GUARD = "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n"
-#: A lock that is not granted ends the script after 30 s: a waiting ALTER TABLE lets all senders wait behind it.
 _BEFORE_BEGIN = """\
 IF DB_ID() <= 4
     THROW 50000, N'This is a system database: run the script in the database of the queues, with sqlcmd -d.', 1;
 IF SERVERPROPERTY(N'babelfish') IS NULL
    AND (SELECT d.compatibility_level FROM sys.databases AS d WHERE d.database_id = DB_ID()) < 130
     THROW 50000, N'The database has a compatibility level below 130: ALTER DATABASE CURRENT SET COMPATIBILITY_LEVEL = 130;', 1;
-{check}SET LOCK_TIMEOUT 30000;
-RAISERROR (N'rowpost: if another deployment runs, this one waits until it ends.', 0, 1) WITH NOWAIT;
+{check}RAISERROR (N'rowpost: if another deployment runs, this one waits until it ends.', 0, 1) WITH NOWAIT;
 GO
 IF @@ERROR <> 0 SET NOEXEC ON; -- after an error: skip the rest
 GO
 """  # noqa: E501 -- as it is printed
-_LIMIT_WAITS = "IF current_setting('lock_timeout') = '0' THEN\n        SET LOCAL lock_timeout = '30s';\n    END IF;"
+#: a lock that is not granted ends the script after 30 s: a waiting ALTER TABLE lets all senders wait behind it
+_LIMIT_WAITS = {
+    "sqlserver": "SET LOCK_TIMEOUT 30000;\n",
+    "postgresql": "    PERFORM set_config('lock_timeout', '30s', true) WHERE current_setting('lock_timeout') = '0';\n",
+}
 _AFTER_COMMIT = "SET NOEXEC OFF;\nGO\nIF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; -- after an error: nothing remains\nGO\n"
 #: a condition for `refuse_unless`: the schema of the database
 SCHEMA_IS = "(SELECT COALESCE(MAX(v.schema_version), 0) FROM rowpost.version AS v) = {}"
-_OTHER_DATABASE = (
-    "This script was made for the database {}. Run it there, or print it again with the url of this database in the "
-    "environment."
-)
+_OTHER_DATABASE = "This script was made for the database {}. Run it there, or print it again with the url of this one."
 
 
 def spell_script(scripts: ScriptSet, sections: Iterable[Section], database: str = "") -> str:
@@ -59,11 +58,11 @@ def spell_script(scripts: ScriptSet, sections: Iterable[Section], database: str 
     is_other = {"sqlserver": "LOWER(DB_NAME()) <> LOWER({})", "postgresql": "current_database() <> {}"}[engine]
     check = _refuse(engine, is_other.format(name), _OTHER_DATABASE.format(database)) if database else ""
     begin, commit = ((each.name, each.text) for each in (scripts.begin, scripts.commit))
-    if engine == "postgresql":
-        limits = ("what the script checks, and how long it waits for a lock", _block(f"    {_LIMIT_WAITS}\n{check}"))
-        return "".join(_section(engine, each) for each in (begin, limits, *sections, commit))
-    body = "".join(_section(engine, each) for each in (begin, *sections))
-    return f"{_BEFORE_BEGIN.format(check=check)}{body}{_section(engine, commit, guard='')}{_AFTER_COMMIT}"
+    is_tsql, limits = engine == "sqlserver", _LIMIT_WAITS[engine]
+    head, end = (_BEFORE_BEGIN.format(check=check), _AFTER_COMMIT) if is_tsql else ("", "")
+    limited = ("the limit for waits, and what the script checks", limits if is_tsql else _block(limits + check))
+    body = "".join(_section(engine, each) for each in (begin, limited, *sections))
+    return f"{head}{body}{_section(engine, commit, guard='')}{end}"
 
 
 def refuse_unless(engine: str, conditions: Iterable[str], said: str) -> str:

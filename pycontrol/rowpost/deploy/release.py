@@ -145,7 +145,7 @@ def way_back_script(now: Plan, earlier: Plan, release: str, *, tables: bool = Fa
     refuses a database with queues that the plan does not have, because they would keep later procedures. `folder` is
     as for `undo_scripts`. Raises DeployError where a script is missing, or where that release is newer.
     """
-    journal = tuple(JournalEntry(*each.record.values(), None, None, None, "") for each in now.steps)
+    journal = tuple(JournalEntry._make((*each.record.values(), None, None, None, "")) for each in now.steps)
     state = ServerState(journal, now.entries, now.schema_version, now.tool_version)
     plan = _without_tables(earlier, state)
     undo = _undo_scripts(state, earlier.scripts, folder) if tables else None

@@ -1,5 +1,6 @@
 """The operations scripts, run as they stand."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,10 @@ def test_a_message_that_cannot_return_stays_where_it_is(shop, shop_queues, datab
     database.rollback()
 
     assert errors.peek() == 1
+
+
+def test_a_watch_of_deadlocks_that_runs_already_is_no_error():
+    text = (OPERATIONS / "watch_deadlocks.sql").read_text(encoding="utf-8")
+
+    (start,) = re.findall(r"BEGIN TRY\n.*STATE = START.*\nEND TRY\nBEGIN CATCH\n(.*\n.*)\nEND CATCH;", text)
+    assert start.split() == ["IF", "ERROR_NUMBER()", "<>", "25705", "--", "it", "runs", "already", "THROW;"]
