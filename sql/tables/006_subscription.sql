@@ -6,7 +6,7 @@ IF OBJECT_ID(N'dbo.SubscriptionRouting', N'U') IS NULL
         Endpoint nvarchar(200) NOT NULL,
         Topic nvarchar(200) NOT NULL,
         -- the transport's installer lets the server choose the name
-        CONSTRAINT SubscriptionRouting_key PRIMARY KEY CLUSTERED (Endpoint, Topic),
-        CONSTRAINT SubscriptionRouting_topic UNIQUE NONCLUSTERED (Topic, Endpoint) -- a publisher looks for a topic
+        CONSTRAINT subscription_routing_key PRIMARY KEY CLUSTERED (Endpoint, Topic),
+        CONSTRAINT subscription_routing_topic UNIQUE NONCLUSTERED (Topic, Endpoint) -- a publisher looks for a topic
     );
 GO
