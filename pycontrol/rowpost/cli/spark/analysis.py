@@ -208,7 +208,7 @@ def _live(
     from rowpost.spark.jobs.restarting import keep_running
 
     every, late = (None if text is None else trigger_of(parse_duration(text)) for text in times)
-    checkpoint = f"{create_table(out, LIVE).path}/_rowpost/checkpoint"
+    checkpoint = f"{create_table(out, LIVE.json()).path}/_rowpost/checkpoint"
     lateness = Lateness(spark, checkpoint)
     counted: dict[int, int] = {}
 
