@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,7 +76,7 @@ def archive(
     with progress.receivers(session) as receive, stop.on_signals():
         writer, noted, connect = (
             TableWriter(create_table(folder)),
-            ConfirmedOffsets(checkpoint),
+            None if checkpoint is None else ConfirmedOffsets(checkpoint),
             partial(PatientConnection, sleep=stop.sleep),
         )
         archivers = [
@@ -91,7 +92,7 @@ def archive(
         ]
         try:
             held = run(archivers, every_s, stop, counter(session, "{of} messages archived in {done} batches"))
-            if stop.asked and every_s is None:
+            if stop.is_set() and every_s is None:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
             raise CommandInterrupted(
@@ -99,7 +100,7 @@ def archive(
             ) from None
     done = {kind: sum(getattr(each, kind) for each in archivers) for kind in ("batches", "messages", "dropped")}
     done["dropped_from_spool"] = done.pop("dropped")
-    left = {} if options.drain else held.as_json()
+    left = {} if options.drain else asdict(held)
     return options.report(session, name, {"queue": name, "mode": options.mode, **done, **left, "out": folder})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -26,9 +26,6 @@ from rowpost.cli.spark.running import (
     running,
     show,
 )
-
-if TYPE_CHECKING:
-    from rowpost.database.connection import Connection
 
 __all__ = ["archive", "compact", "erase", "retain", "verify"]
 
@@ -276,6 +273,7 @@ def verify(
         nullcontext() if name is None else session.deployed() as database,
         running(session, options, "verify") as spark,
     ):
+        from rowpost.archive.source.drain import spooled
         from rowpost.archive.source.queue_stream import describe
         from rowpost.spark.jobs import verify as job
         from rowpost.spark.jobs.archive import read_queue
@@ -283,14 +281,14 @@ def verify(
 
         mended = {"swept": job.sweep_all(archive) if sweep else 0, **(job.repair(spark, archive) if repair else {})}
         if name is None or database is None:
-            report, spooled = job.run(spark, archive), {}
+            report, in_spool = job.run(spark, archive), {}
         else:
             messages, epoch = (
                 read_queue(spark, name, session.environment, columns=("id", "row_version")),
                 describe(database, name).identity,
             )
             waiting = job.Waiting(name, messages, epoch)
-            report, spooled = job.run(spark, archive, waiting), {"spooled": _spooled(database, name)}
+            report, in_spool = job.run(spark, archive, waiting), {"spooled": spooled(database, name)}
         present = [] if absent is None else job.absent(spark, archive, read_lines(absent))
     findings = [*report.findings, *present]
     show(session, ("queue", "day", "messages", "bytes"), report.days)
@@ -301,12 +299,5 @@ def verify(
             [(each.kind, each.what, each.advice) for each in (*findings, *report.notes)],
         )
     details, notes = ([vars(each) for each in remarks] for remarks in (findings, report.notes))
-    counts(session, {**report.counts, "findings": len(findings), **spooled, **mended}, details=details, notes=notes)
+    counts(session, {**report.counts, "findings": len(findings), **in_spool, **mended}, details=details, notes=notes)
     return ExitCode.FINDING if findings else ExitCode.OK
-
-
-def _spooled(database: Connection, queue: str) -> int:
-    """Count the spooled messages: those of the batch that a drain is writing, or was writing when it was killed."""
-    rows = database.call("describe_spool", queue)
-    first, last = rows[0][2:4] if rows else (None, None)
-    return 0 if first is None else last - first + 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -180,7 +180,7 @@ def run(
         raise
     dropped = _finish(spark, job, table)
     # only a tail leaves messages because transactions are open
-    held = what_is_held(job.source, job.checkpoint_location, spark).as_json() if job.mode == "tail" else {}
+    held = asdict(what_is_held(job.source, job.checkpoint_location, spark)) if job.mode == "tail" else {}
     return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": dropped, **held}
 
 
