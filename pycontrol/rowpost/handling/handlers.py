@@ -211,7 +211,7 @@ class HandlerRegistry:
     def run(self, message: Message, context: Context) -> Discard | None:
         """Run all handlers of a message, in the order of their registration. Return why, if all of them discarded it.
 
-        The body is decoded once for each class, so that handlers may get the same object.
+        Handlers of the same class that follow each other get the same object: the body is decoded once for them.
 
         Raises:
             NoHandler: no handler is registered for its types.
@@ -220,19 +220,21 @@ class HandlerRegistry:
         """
         handled, discards, observer = False, context.discards, self.observer
         found = self.find(message)
-        bodies: dict[type, Any] = {}
+        cls: type | None = None
+        decoded: Any = None
         if observer is not None:
             observer.found(found)
         for handler in found:
             before = len(discards)
-            if handler.cls not in bodies:
-                bodies[handler.cls] = self.decode(message, handler.cls)
+            if handler.cls is not cls:
+                cls = handler.cls
+                decoded = self.decode(message, cls)
             start = time.time()
             try:
                 if observer is None:
-                    handler.call(bodies[handler.cls], context)
+                    handler.call(decoded, context)
                 else:
-                    observer.invoke(handler, bodies[handler.cls], context)
+                    observer.invoke(handler, decoded, context)
             except Exception as error:
                 describe(error, handler.facts(start))
                 raise
