@@ -130,6 +130,7 @@ EXEC tSQLt.AssertEqualsTable @Expected = N'#expected', @Actual = N'#actual';
 GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a mandatory column and its remedy mends it]
 AS
+-- Babelfish: ALTER COLUMN takes no NULL
 CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
 ALTER TABLE dbo.Sample ADD tenant nvarchar(20) NOT NULL;
 ALTER TABLE dbo.Sample ADD made datetime2(3) NOT NULL DEFAULT (SYSUTCDATETIME());
