@@ -211,7 +211,7 @@ class HandlerRegistry:
     def run(self, message: Message, context: Context) -> Discard | None:
         """Run all handlers of a message, in the order of their registration. Return why, if all of them discarded it.
 
-        Handlers of the same class that follow each other get the same object: the body is decoded once for them.
+        The body is decoded once for each class, so that handlers may get the same object.
 
         Raises:
             NoHandler: no handler is registered for its types.
@@ -220,21 +220,20 @@ class HandlerRegistry:
         """
         handled, discards, observer = False, context.discards, self.observer
         found = self.find(message)
-        cls: type | None = None
-        decoded: Any = None
         if observer is not None:
             observer.found(found)
+        cls = found[0].cls
+        decoded = self.decode(message, cls)
+        others: dict[type, Any] = {}
         for handler in found:
             before = len(discards)
-            if handler.cls is not cls:
-                cls = handler.cls
-                decoded = self.decode(message, cls)
+            body = decoded if handler.cls is cls else self._decoded_once(message, handler.cls, others)
             start = time.time()
             try:
                 if observer is None:
-                    handler.call(decoded, context)
+                    handler.call(body, context)
                 else:
-                    observer.invoke(handler, decoded, context)
+                    observer.invoke(handler, body, context)
             except Exception as error:
                 describe(error, handler.facts(start))
                 raise
@@ -243,6 +242,11 @@ class HandlerRegistry:
                 self._log_stop(context, handler, found[found.index(handler) + 1 :])
                 break
         return self._discarded(context, handled) if discards else None
+
+    def _decoded_once(self, message: Message, cls: type, bodies: dict[type, Any]) -> Any:
+        if cls not in bodies:
+            bodies[cls] = self.decode(message, cls)
+        return bodies[cls]
 
     def _log_stop(self, context: Context, by: RegisteredHandler, others: list[RegisteredHandler]) -> None:
         if others:
