@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.check_queue
-    @queue_name nvarchar(400) = NULL -- NULL checks every queue
+    @queue_name nvarchar(800) = NULL -- NULL checks every queue
 AS
 /*
 Compares queue tables with what a queue needs, and returns what is missing and the command that repairs it.
