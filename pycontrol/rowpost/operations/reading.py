@@ -63,11 +63,20 @@ def control_document(control: QueueControl | None) -> made.ControlDocument | Non
 
 
 def messages(
-    database: Connection, name: str, after: int | None = None, count: int = MESSAGES, body_bytes: int = PREVIEW_BYTES
+    database: Connection,
+    name: str,
+    after: int | None = None,
+    count: int = MESSAGES,
+    body_bytes: int = PREVIEW_BYTES,
+    *,
+    withhold: bool = False,
 ) -> made.MessagePage:
-    """Return the messages of a queue after a row version, with the beginnings of their bodies. Raises QueueNotFound."""
+    """Return the messages of a queue after a row version, with the beginnings of their bodies. Raises QueueNotFound.
+
+    `withhold` as for `Queue.show`.
+    """
     queue = Queue(name, database)
-    found = queue.browse(count, after, body_bytes)
+    found = queue.show(count, after, body_bytes, withhold=withhold)
     shown = [_message(queue.name, message) for message in found]
     return made.MessagePage(queue.name, shown, found[-1].row_version if len(found) == count else None)
 
@@ -75,7 +84,7 @@ def messages(
 def one_message(database: Connection, name: str, row: int) -> made.MessageDocument:
     """Return one message with up to 256 KiB of its body. Raises QueueNotFound, MessageNotFound."""
     queue = Queue(name, database)
-    for each in queue.browse(1, row - 1, BODY_BYTES):
+    for each in queue.show(1, row - 1, BODY_BYTES):
         if each.row_version == row:
             return _message(queue.name, each)
     raise MessageNotFound(

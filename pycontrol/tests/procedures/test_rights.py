@@ -161,14 +161,14 @@ def test_a_table_of_an_owner_that_the_procedures_cannot_reach_is_found_and_the_r
         assert [row.finding for row in deployer.owner.database.call("check_queue")] == []
 
 
-ROLES = ("rowpost_reader", "rowpost_operator", "rowpost_endpoint")
+ROLES = ("rowpost_reader", "rowpost_body_reader", "rowpost_operator", "rowpost_endpoint")
 SAGA = SagaSettings("Of_rights", "Key", transitional="Other", transitional_type="string")
 ON_TABLES = (
     "SELECT * FROM {sales}", "INSERT INTO {sales} DEFAULT VALUES", "DELETE FROM {sales}", "UPDATE {sales} SET {headers} = ''",
     "SELECT * FROM rowpost.queue", "SELECT * FROM rowpost.failure",
 )  # fmt: skip
-#: read_range runs as its caller on PostgreSQL, for operators and readers: what it shows they may read from the table too
-READS = {("postgresql", "rowpost_operator"), ("postgresql", "rowpost_reader")}
+#: read_range runs as its caller on PostgreSQL, for operators and readers of bodies: what it shows they may read from the table too
+READS = {("postgresql", "rowpost_operator"), ("postgresql", "rowpost_body_reader")}
 FORBIDDEN = (
     "DROP TABLE {sales}", "ALTER TABLE {sales} ADD extra integer", "DELETE FROM rowpost.journal", "UPDATE rowpost.version SET tool_version = 'x'", "DROP TABLE rowpost.journal",
     "CREATE TABLE rowpost.mine (id integer)", "CREATE TABLE mine (id integer)", "DROP {procedure} rowpost.get_version",
@@ -277,13 +277,16 @@ def test_a_missing_right_is_named_with_its_object(queue, target, sql, login):
             ("browse_messages", {"rowpost_reader"}),
             ("queue_metrics", {"rowpost_reader"}),
             ("purge_queue", {"rowpost_operator"}),
+            ("read_bodies", {"rowpost_body_reader"}),
             ("maintain_queue", {"rowpost_operator"}),
         ):
             with pytest.raises(PermissionDenied) as caught:
                 database.call(missing, "Sales")
             assert f"{missing}:Sales".casefold() in str(caught.value).casefold()
             assert remedies == {
-                each for each in ("queue grant", "rowpost_reader", "rowpost_operator") if each in str(caught.value)
+                each
+                for each in ("queue grant", "rowpost_reader", "rowpost_body_reader", "rowpost_operator")
+                if each in str(caught.value)
             }, missing
 
 
