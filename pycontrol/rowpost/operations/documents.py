@@ -82,7 +82,7 @@ class QueueDocument(Document, frozen=True):
 
 
 class QueueFinding(Document, frozen=True):
-    """Something that is wrong with a queue's table, and what mends it."""
+    """Something that is wrong with the table of a queue or a saga (`queue` is `saga NAME`), and what mends it."""
 
     queue: str
     finding: str

@@ -18,6 +18,7 @@ from typing import Any
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.plan import plan
+from rowpost.deploy.sagas import saga_findings
 from rowpost.deploy.verify import verify
 from rowpost.endpoint.hosting import with_sagas
 from rowpost.errors import MessageNotFound, PermissionDenied
@@ -53,8 +54,10 @@ PREVIEW_BYTES, BODY_BYTES = 160, 256 * 1024
 
 # ---------------------------------------------------------------------------------------------- queues and messages
 def check_queues(database: Connection, queue: str | None = None) -> list[made.QueueFinding]:
-    """Return what is wrong with the tables and indexes of a queue, or of all. Raises QueueNotFound."""
-    return [made.QueueFinding(*row) for row in database.call("check_queue", queue_name=queue)]
+    """Return what is wrong with the tables and indexes of a queue, or of all and of the sagas. Raises QueueNotFound."""
+    found = [made.QueueFinding(*row) for row in database.call("check_queue", queue_name=queue)]
+    sagas = saga_findings(database) if queue is None else []
+    return found + [made.QueueFinding(f"saga {name}", *rest) for name, *rest in sagas]
 
 
 def control_document(control: QueueControl | None) -> made.ControlDocument | None:

@@ -145,6 +145,7 @@ CALLS = {
         "register_saga": SAGA_ENTRY,
         "unregister_saga": {"saga_key": SAGA.name},
         "list_saga_types": {},
+        "check_sagas": {},
         "record_script": {"script_name": "x.sql", "script_kind": "anytime", "script_hash": "a" * 64},
         "forget_script": {"script_name": "grants.sql"},
         "list_scripts": {},
