@@ -40,6 +40,13 @@ DIFFERENT = {
     ("queue/browse_messages", "Locking"): NO_SHARED_LOCKS,
     ("queue/read_bodies", "Locking"): NO_SHARED_LOCKS,
     ("queue/search_messages", "Locking"): NO_SHARED_LOCKS,
+    ("operations/list_operations", "Locking"): NO_SHARED_LOCKS,
+    ("outbox/clean_outbox", "Locking"): NO_SHARED_LOCKS,
+    (
+        "outbox/clean_dispatches",
+        "Locking",
+    ): "on SQL Server the row has an entry in each of two indexes, with a lock of its own",
+    ("stream/clean_jobs", "Locking"): NO_SHARED_LOCKS,
     ("queue/peek_queue", "Atomicity"): "PostgreSQL's text also says that no transaction id is assigned",
     ("queue/peek_queue", "Locking"): NO_SHARED_LOCKS,
     ("queue/purge_expired", "Locking"): ESCALATION,
