@@ -23,31 +23,31 @@ SELECT f.saga_name, f.finding, f.detail, f.remedy
 FROM
 (
     SELECT
-        s.saga_name,
+        q.saga_name,
         N'table_missing' AS finding,
-        CONCAT(N'The table ', s.table_name, N' does not exist, or you may not see it.') AS detail,
+        CONCAT(N'The table ', q.table_name, N' does not exist, or you may not see it.') AS detail,
         N'rowpost apply' AS remedy
-    FROM sagas AS s
-    WHERE s.table_id IS NULL
+    FROM sagas AS q
+    WHERE q.table_id IS NULL
     UNION ALL
     SELECT
-        s.saga_name,
+        q.saga_name,
         N'owner_differs',
         CONCAT(
-            QUOTENAME(USER_NAME(OBJECTPROPERTY(s.table_id, N'OwnerId'))) COLLATE database_default, N' owns the table, and ',
-            QUOTENAME(USER_NAME(o.principal_id)) COLLATE database_default,
+            QUOTENAME(USER_NAME(OBJECTPROPERTY(q.table_id, N'OwnerId'))) COLLATE database_default, N' owns the table, and ',
+            QUOTENAME(USER_NAME(s.principal_id)) COLLATE database_default,
             N' the schema rowpost: a login that may only execute procedures is refused.'
         ),
         CASE
-            WHEN o.principal_id = USER_ID(N'dbo') THEN CONCAT(
-                N'ALTER AUTHORIZATION ON OBJECT::', s.table_name,
+            WHEN s.principal_id = USER_ID(N'dbo') THEN CONCAT(
+                N'ALTER AUTHORIZATION ON OBJECT::', q.table_name,
                 N' TO dbo; -- removes all rights on the table: grant those of others again, then run rowpost apply'
             )
             ELSE N'ALTER AUTHORIZATION ON SCHEMA::rowpost TO dbo; -- then run rowpost apply'
         END
-    FROM sagas AS s
-    INNER JOIN sys.schemas AS o
-        ON o.name = N'rowpost' AND OBJECTPROPERTY(s.table_id, N'OwnerId') <> o.principal_id
+    FROM sagas AS q
+    INNER JOIN sys.schemas AS s
+        ON s.name = N'rowpost' AND OBJECTPROPERTY(q.table_id, N'OwnerId') <> s.principal_id
 ) AS f
 ORDER BY f.saga_name, f.finding;
 GO
