@@ -55,6 +55,7 @@ DEAD = (
 )
 LEASE = "UPDATE rowpost.lease SET ends_at = '2024-01-01' WHERE queue_key = '{key}'"
 NO_INDEX = "disables no index"
+NO_DEFAULT = "names a default otherwise than its catalog says"
 NOT_NULL = "changes no column to NOT NULL"
 DAMAGES = {
     "postgresql": (
@@ -83,7 +84,8 @@ DAMAGES = {
         *(damage("column_missing", f"DROP INDEX Index_{name} ON {{table}}", f"ALTER TABLE {{table}} DROP COLUMN {name}")
           for name in ("Expires", "RowVersion")),
         damage("column_mandatory", *(f"ALTER TABLE {{table}} ADD {column} NOT NULL" for column in (
-            "tenant nvarchar(20)", "a varbinary(8)", "b decimal(10, 2)", "c datetime2(3)", "d char(3)", "e nvarchar(max)"))),
+            "tenant nvarchar(20)", "a varbinary(8)", "b decimal(10, 2)", "c datetime2(3)", "d char(3)", "e nvarchar(max)")),
+               not_on_babelfish="changes no column to NULL"),
         damage("headers_varchar", "ALTER TABLE {table} ALTER COLUMN Headers varchar(max) NOT NULL", not_on_babelfish=NOT_NULL),
         damage("column_shrunk", "ALTER TABLE {table} ALTER COLUMN Headers nvarchar(4000) NOT NULL",
                "ALTER TABLE {table} ALTER COLUMN Body varbinary(100) NULL", not_on_babelfish=NOT_NULL),
@@ -96,9 +98,9 @@ DAMAGES = {
         damage("index_disabled", "ALTER INDEX Index_RowVersion ON {table} DISABLE", options={"clustered": False}, not_on_babelfish=NO_INDEX),
         damage("index_disabled", "ALTER INDEX Index_Expires ON {table} DISABLE", not_on_babelfish=NO_INDEX),
         damage("lock_escalation", "ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)", not_on_babelfish="has no LOCK_ESCALATION in its catalog"),
-        damage("recoverable_missing", "{drop_default}", "ALTER TABLE {table} DROP COLUMN Recoverable", then={}),
-        damage("recoverable_changed", "{drop_default}"),
-        damage("recoverable_changed", "{drop_default}", "ALTER TABLE {table} DROP COLUMN Recoverable"),
+        damage("recoverable_missing", "{drop_default}", "ALTER TABLE {table} DROP COLUMN Recoverable", then={}, not_on_babelfish=NO_DEFAULT),
+        damage("recoverable_changed", "{drop_default}", not_on_babelfish=NO_DEFAULT),
+        damage("recoverable_changed", "{drop_default}", "ALTER TABLE {table} DROP COLUMN Recoverable", not_on_babelfish=NO_DEFAULT),
         damage("trigger_enabled", "CREATE TRIGGER {key}_trigger ON {table} AFTER INSERT AS RETURN"),
         damage("orphaned", LEASE),
         damage("bloated", "INSERT INTO {table} (Id, Headers) SELECT TOP (1500) NEWID(), REPLICATE(N'h', 3500)"
@@ -190,6 +192,7 @@ def test_the_remedies_that_are_printed_leave_no_finding(
     wait_for(database, queue, lambda findings: findings == [])
     queue.send(b"after")
     assert b"after" in [message.body for message in queue.receive(10)]
+    assert "not null" in {name.lower(): form for name, form in sql.columns(queue.name).items()}["headers"]
 
 
 def break_it(sql, queue, case):
