@@ -21,8 +21,10 @@ from rowpost.settings.environment import Settings
 from rowpost.version import install_command
 from rowpost.wire.address import parse_address
 
-__all__ = ["Check", "check_clock", "check_drivers", "check_server"]
+__all__ = ["Check", "check_clock", "check_connections", "check_drivers", "check_server"]
 
+#: connections that a supervisor takes beside those of its workers, at most
+OF_SUPERVISOR = 10
 #: from this difference on, times of several machines cannot be compared
 CLOCK_SKEW_SECONDS = 1.0
 
@@ -107,8 +109,23 @@ def _server(database: Connection, settings: Settings) -> Iterator[Check]:
             yield from database.dialect.checks(
                 database.raw_connection, sorted({str(each.schema) for each in addresses})
             )
+            yield check_connections(settings, database.dialect.connection_limit(database.raw_connection))
     except RowpostError as error:
         yield Check("rights to deploy", "note", f"could not be checked: {error}")
+
+
+def check_connections(settings: Settings, allowed: int) -> Check:
+    """Compare the connections that one supervisor may take, with one for each worker, with those that are allowed."""
+    limits = {queue.name: queue.worker.limit for queue in settings.queues if queue.worker is not None}
+    needed = sum(limits.values()) + OF_SUPERVISOR
+    if needed <= allowed:
+        return Check(
+            "connections", "ok", f"the server allows {allowed:,} to this login, and rowpost run takes {needed:,}"
+        )
+    most = sorted(limits.items(), key=lambda item: -item[1])[:3]
+    found = f"rowpost run may take {needed:,}, and the server allows {allowed:,} to this login: then others get none"
+    named = ", ".join(f"{name} {limit:,}" for name, limit in most)
+    return Check("connections", "note", found, f"lower the limits ({named}), or raise that of the server")
 
 
 def _participant(name: str, url: str) -> Check:

@@ -234,8 +234,8 @@ class Endpoint(EndpointDeclaration):
             MessageNotDeserialized: the body cannot be decoded to a handler's class.
             Exception: whatever a handler raises.
         """
-        started = datetime.now(UTC) if self.audit_queue is not None else None
-        headers = message.headers
+        audit_queue, headers = self.audit_queue, message.headers
+        started = None if audit_queue is None else datetime.now(UTC)
         destination = headers.get(FORWARD_DESTINATION)
         if destination:  # of a delayed message: NServiceBus's mover may have brought it here on its way
             destination = super().resolve(destination)
@@ -249,14 +249,12 @@ class Endpoint(EndpointDeclaration):
         outgoing = caused.outgoing
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
             outgoing += self.acknowledge(headers)
-        if self.audit_queue is not None and started is not None:
+        if audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             if self.not_audited is None or not self.not_audited(original):
-                copied = {**original, **caused.audit_headers}
+                copied = {**original, **(caused.audit_headers or {})}
                 outgoing.append(
-                    audited(
-                        message, self.audit_queue, self.host, started, copied, self.options.audit_time_to_be_received
-                    )
+                    audited(message, audit_queue, self.host, started, copied, self.options.audit_time_to_be_received)
                 )
         return caused
 

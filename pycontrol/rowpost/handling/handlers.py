@@ -220,19 +220,20 @@ class HandlerRegistry:
         """
         handled, discards, observer = False, context.discards, self.observer
         found = self.find(message)
-        bodies: dict[type, Any] = {}
         if observer is not None:
             observer.found(found)
+        cls = found[0].cls
+        decoded = self.decode(message, cls)
+        others: dict[type, Any] = {}
         for handler in found:
             before = len(discards)
-            if handler.cls not in bodies:
-                bodies[handler.cls] = self.decode(message, handler.cls)
+            body = decoded if handler.cls is cls else self._decoded_once(message, handler.cls, others)
             start = time.time()
             try:
                 if observer is None:
-                    handler.call(bodies[handler.cls], context)
+                    handler.call(body, context)
                 else:
-                    observer.invoke(handler, bodies[handler.cls], context)
+                    observer.invoke(handler, body, context)
             except Exception as error:
                 describe(error, handler.facts(start))
                 raise
@@ -241,6 +242,11 @@ class HandlerRegistry:
                 self._log_stop(context, handler, found[found.index(handler) + 1 :])
                 break
         return self._discarded(context, handled) if discards else None
+
+    def _decoded_once(self, message: Message, cls: type, bodies: dict[type, Any]) -> Any:
+        if cls not in bodies:
+            bodies[cls] = self.decode(message, cls)
+        return bodies[cls]
 
     def _log_stop(self, context: Context, by: RegisteredHandler, others: list[RegisteredHandler]) -> None:
         if others:

@@ -8,7 +8,7 @@ above them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rowpost.database.connection import Connection
@@ -31,12 +31,12 @@ class Caused:
     Attributes:
         outgoing: what they sent and what their sagas store. Nothing of it is sent yet.
         discard: why they discarded the message; None if at least one of them handled it.
-        audit_headers: headers that only the audit copy gets.
+        audit_headers: headers that only the audit copy gets; None for none.
     """
 
     outgoing: list[Outgoing]
     discard: Discard | None = None
-    audit_headers: Mapping[str, str | None] = field(default_factory=dict)
+    audit_headers: Mapping[str, str | None] | None = None
 
 
 def control_message(headers: Mapping[str, str | None]) -> Discard:

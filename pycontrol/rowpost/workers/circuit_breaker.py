@@ -1,12 +1,12 @@
 """A circuit breaker for failures that last. Pure: the caller passes the time.
 
 The first failure arms the breaker, and a success disarms it. If it stays armed for `seconds` without a success, it
-triggers once. While armed, a loop waits `armed_wait` after each failure. While triggered, it waits `triggered_wait` and
-runs one operation at a time. A deadlock is expected and does not arm the breaker.
+triggers once. While armed, a loop waits after each failure: `first_wait`, doubled up to `armed_wait`. While triggered,
+it waits `triggered_wait` and runs one operation at a time. A deadlock is expected and does not arm the breaker.
 
 >>> breaker = CircuitBreaker(seconds=30).after_failure(now=100.0)
 >>> breaker.wait, breaker.at(130.0).change, breaker.at(130.0).concurrency(8), breaker.at(130.0).at(131.0).change
-(1.0, 'triggered', 1, None)
+(0.05, 'triggered', 1, None)
 """
 
 from __future__ import annotations
@@ -26,17 +26,21 @@ class CircuitBreaker:
     `change` is what the last step did: armed, triggered, disarmed, recovered or None. "triggered" appears in exactly
     one step per outage, and "recovered" in exactly one step after it.
 
+    `failures` counts those since the breaker was armed.
+
     If several sources share a breaker, each passes its name as `source`. The breaker disarms when all sources in
     `failing` have succeeded again, so that a peek that works does not hide a receive that fails.
     """
 
     seconds: float = 30.0
+    first_wait: float = 0.05
     armed_wait: float = 1.0
     triggered_wait: float = 10.0
     armed_at: float | None = None
     triggered: bool = False
     change: str | None = None
     failing: frozenset[Hashable] = frozenset()
+    failures: int = 0
 
     @property
     def armed(self) -> bool:
@@ -47,7 +51,7 @@ class CircuitBreaker:
         """Seconds to wait after a failure; 0 when nothing failed."""
         if self.triggered:
             return self.triggered_wait
-        return self.armed_wait if self.armed else 0.0
+        return min(self.armed_wait, self.first_wait * 2.0 ** min(self.failures - 1, 30)) if self.armed else 0.0
 
     @property
     def triggers_at(self) -> float | None:
@@ -60,10 +64,8 @@ class CircuitBreaker:
 
     def after_failure(self, now: float, source: Hashable = None) -> CircuitBreaker:
         """Return the state after a failure: the first one arms, and one after `seconds` triggers."""
-        failing = self.failing | {source}
-        if self.armed_at is None:
-            return replace(self, armed_at=now, change="armed", failing=failing)
-        return replace(self.at(now), failing=failing)
+        counted = replace(self, failing=self.failing | {source}, failures=self.failures + 1)
+        return replace(counted, armed_at=now, change="armed") if self.armed_at is None else counted.at(now)
 
     def after_success(self, source: Hashable = None) -> CircuitBreaker:
         """Return the state after a success: disarmed, unless another source is still failing."""
@@ -71,7 +73,7 @@ class CircuitBreaker:
         if self.armed_at is None or failing:
             return self._unchanged(failing)
         change = "recovered" if self.triggered else "disarmed"
-        return replace(self, armed_at=None, triggered=False, change=change, failing=failing)
+        return replace(self, armed_at=None, triggered=False, change=change, failing=failing, failures=0)
 
     def without(self, source: Hashable) -> CircuitBreaker:
         """Return the state without a source that no longer exists; this is neither a failure nor a success."""

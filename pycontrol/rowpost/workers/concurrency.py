@@ -52,11 +52,12 @@ LONG_RECEIVE_S = 5.0
 # Pause of a poller that found nothing: doubled from the first value to the second.
 MIN_POLL_PAUSE_S = 0.05
 MAX_POLL_PAUSE_S = 1.0
-# The monitor's first pause after work; it doubles at each peek up to the peek delay.
+# After work, the monitor pauses so long between so many peeks. A trickle of messages is found by them, so that its
+# senders do not notify.
 QUICK_PEEK_S = 0.005
-# From this pause on, the monitor requests wake-ups. While messages flow steadily, pauses stay shorter, so that senders
-# do not notify.
-WAKE_UP_MIN_PAUSE_S = 0.04
+QUICK_PEEKS = 7
+# The pause after them; it doubles at each peek up to the peek delay. From here on, the monitor requests wake-ups.
+WAKE_UP_PAUSE_S = 0.04
 # Transport 3 and later recommend this range for the peek delay.
 MIN_PEEK_DELAY_S = 0.1
 RECOMMENDED_PEEK_DELAY_S = 10.0
@@ -208,9 +209,9 @@ class PeekStrategy(Strategy):
     The round ends with the first receive that finds nothing, or when the n messages are taken while more workers are
     allowed. Then the next peek follows at once.
 
-    If the queue is idle, the next peek follows after `peek_delay`. After work, and while workers can be added, the
-    pauses start at 5 ms and double, so that a message that commits late is found within twice the duration of its
-    transaction.
+    If the queue is idle, the next peek follows after `peek_delay`. After work, and while workers can be added, seven
+    pauses are 5 ms long; the next is 40 ms, and then they double. So a message that commits late is found within 5 ms,
+    or within about twice the duration of its transaction.
 
     Two or more rounds in a row without a message back off, so that a wrong estimate never makes the monitor spin.
     """
@@ -218,8 +219,8 @@ class PeekStrategy(Strategy):
     waiting: int = 0
     hits: int = 0
     empty_rounds: int = 0
-    #: the next pause in seconds; None: the peek delay
-    pause: float | None = None
+    #: peeks since work, by which the next pause is chosen; None: it is the peek delay
+    peeks: int | None = None
     polls: ClassVar[bool] = False
 
     @property
@@ -230,7 +231,7 @@ class PeekStrategy(Strategy):
     @property
     def wants_wake_up(self) -> bool:
         """Whether the monitor waits long enough to request wake-ups."""
-        return not self.receiving and (self.pause is None or self.pause >= WAKE_UP_MIN_PAUSE_S)
+        return not self.receiving and (self.peeks is None or self.peeks >= QUICK_PEEKS)
 
     def after(self, observation: Observation, limit: int) -> PeekStrategy:
         """Return the state after a change between peek mode and receive mode."""
@@ -242,28 +243,26 @@ class PeekStrategy(Strategy):
             case WokenUp(busy) if (
                 not self.receiving
             ):  # at least one message waits: a worker takes it while the monitor counts
-                return replace(self._peeked(PeekCounted(1, busy), limit), pause=QUICK_PEEK_S, peek_in=QUICK_PEEK_S)
+                return replace(self._peeked(PeekCounted(1, busy), limit), peeks=0, peek_in=QUICK_PEEK_S)
             case WokenUp() if self.workers < limit:
-                return replace(self, pause=QUICK_PEEK_S, peek_in=0.0)
+                return replace(self, peeks=0, peek_in=0.0)
         return replace(self, peek_in=None)
 
     def _peeked(self, seen: PeekCounted, limit: int) -> PeekStrategy:
         workers = max(1, min(limit, seen.busy + max(0, seen.count - seen.without_message)))
         here = replace(self, workers=workers, waiting=seen.count, hits=0, peek_in=self.peek_delay)
-        pause = QUICK_PEEK_S if seen.count and self.pause is None else self.pause
-        if pause is None or (seen.count and workers == limit):
+        peeks = 0 if seen.count and self.peeks is None else self.peeks
+        if peeks is None or (seen.count and workers == limit):
             return here
-        longer = 2 * pause
-        return replace(here, peek_in=min(pause, self.peek_delay), pause=None if longer > self.peek_delay else longer)
+        more = None if _pause(peeks + 1) > self.peek_delay else peeks + 1
+        return replace(here, peek_in=min(_pause(peeks), self.peek_delay), peeks=more)
 
     def _received(self, runs: tuple[int, ...], limit: int) -> PeekStrategy:
         got = sum(run for run in runs if run > 0)
         missed = any(run < 0 for run in runs)
         hits = self.hits + got
         empty_rounds = 0 if hits else self.empty_rounds
-        here = replace(
-            self, hits=hits, empty_rounds=empty_rounds, pause=QUICK_PEEK_S if got else self.pause, peek_in=None
-        )
+        here = replace(self, hits=hits, empty_rounds=empty_rounds, peeks=0 if got else self.peeks, peek_in=None)
         if not self.receiving:
             return replace(here, peek_in=0.0) if got and missed else here
         batch_taken = hits >= self.waiting and self.workers < limit
@@ -272,6 +271,11 @@ class PeekStrategy(Strategy):
         empty_rounds = 0 if hits else empty_rounds + 1
         peek_in = 0.0 if empty_rounds <= 1 else min(self.peek_delay, poll_pause(empty_rounds - 1))
         return replace(here, waiting=0, hits=0, empty_rounds=empty_rounds, peek_in=peek_in)
+
+
+def _pause(peeks: int) -> float:
+    """Return the seconds after a peek, of which there were so many since work."""
+    return QUICK_PEEK_S if peeks < QUICK_PEEKS else WAKE_UP_PAUSE_S * 2.0 ** (peeks - QUICK_PEEKS)
 
 
 def make_strategy(name: str, peek_delay: float = 1.0, limit: int = 1) -> Strategy:
@@ -291,7 +295,7 @@ def make_strategy(name: str, peek_delay: float = 1.0, limit: int = 1) -> Strateg
         return AdaptiveStrategy(peek_delay)
     if name == "peek":
         # a sender may be about to commit that found no wake-up request: the first peeks follow quickly, as after work
-        return PeekStrategy(peek_delay, pause=QUICK_PEEK_S)
+        return PeekStrategy(peek_delay, peeks=0)
     raise SettingsError(f"Unknown strategy {name!r}. Use peek, adaptive or fixed.")
 
 

@@ -14,7 +14,7 @@ from rowpost.database.connection import connect_url
 from rowpost.database.dialects.postgresql import checks as postgresql_checks
 from rowpost.database.dialects.sqlserver import checks as sqlserver_checks
 from rowpost.database.sql_folder import sql_folder
-from rowpost.settings.environment import QueueSettings, SagaSettings, Settings
+from rowpost.settings.environment import QueueSettings, SagaSettings, Settings, WorkerSettings
 from tests.support.logins import logins
 from tests.support.program import Program, environment_file, program  # noqa: F401 -- a fixture
 
@@ -171,6 +171,42 @@ def test_the_start_of_run_names_it_too(limited, tmp_path):
     done = shop("run", "--until-idle")
 
     assert f"{LIMITED} is 300000 ms" in " ".join(done.err.split()), done
+
+
+@pytest.fixture
+def narrow(new_database):
+    """The URL of a database that takes 12 connections."""
+    url = new_database("embedded")
+    with connect_url("postgresql", url) as database:
+        name = database.dialect.quote(database.dialect.database_name(database.driver_connection))
+        database.driver_connection.execute(f"ALTER DATABASE {name} CONNECTION LIMIT 12")
+    return url
+
+
+def test_workers_that_may_take_more_connections_than_there_are_are_named_by_doctor_and_run(narrow, tmp_path):
+    worker = "{handler: tests.workers.test_lost_connection:handler, limit: 3}"
+    declared = environment_file(tmp_path, rest=f"queues: {{Sales: {{worker: {worker}}}, error: {{}}}}\n")
+    shop = Program(declared, tmp_path, SHOP_URL=narrow)
+    shop("apply")
+
+    check = by_name(shop("doctor", "--json").json["checks"])["connections"]
+    done = shop("run", "--until-idle")
+
+    assert (check["state"], "may take 13, and the server allows 12" in check["found"]) == ("note", True)
+    assert "lower the limits (Sales 3)" in check["advice"]
+    assert "may take 13, and the server allows 12" in " ".join(done.err.split()), done
+
+
+def test_limits_that_the_server_allows_are_no_finding(target):
+    worker = WorkerSettings("shop:order", limit=90)
+    settings = replace(target.settings, queues=(QueueSettings("Sales", worker=worker),))
+
+    with target.connect() as database:
+        allowed = database.dialect.connection_limit(database.driver_connection)
+
+    assert allowed >= 100
+    assert requirements.check_connections(settings, 100).state == "ok"
+    assert requirements.check_connections(settings, 99).state == "note"
 
 
 def test_a_participant_that_does_not_answer_is_named(program: Program, tmp_path):  # noqa: F811

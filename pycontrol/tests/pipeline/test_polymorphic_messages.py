@@ -100,6 +100,21 @@ def endpoint_with(*handlers, **options):
     return endpoint
 
 
+def test_handlers_of_one_class_share_the_object_whatever_runs_between_them(run, database, seen):
+    serializer = Parsed()
+    sales = endpoint_with((Placed, seen), serializers=[serializer])
+    for cls in (dict, Placed, dict):
+        sales.handles("Poly.Placed", cls)(lambda message, context: seen.append(message))
+    with sales.open(database) as bus:
+        bus.send_local(Placed(1))
+
+    assert run(sales) == [Kind.HANDLED]
+    placed, plain, placed_again, plain_again = seen
+    assert (placed, type(plain)) == (Placed(1), dict)
+    assert (placed is placed_again, plain is plain_again) == (True, True)
+    assert len(serializer.bodies) == 2
+
+
 @pytest.mark.parametrize("serializer", [JsonSerializer, XmlSerializer])
 def test_the_handler_of_a_base_class_gets_the_derived_message_with_all_its_fields(run, database, seen, serializer):
     sales = endpoint_with((Placed, seen), serializers=[serializer()])

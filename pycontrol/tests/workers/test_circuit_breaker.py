@@ -12,13 +12,18 @@ def test_a_new_breaker_neither_waits_nor_limits():
     assert (breaker.wait, breaker.concurrency(8), breaker.armed, breaker.triggered) == (0.0, 8, False, False)
 
 
-def test_the_first_failure_arms_and_each_failure_then_waits_one_second():
-    first = CircuitBreaker().after_failure(now=100.0)
-    second = first.after_failure(now=101.0)
+def test_the_first_failure_arms_and_each_failure_waits_twice_as_long_up_to_one_second():
+    breaker, changes, waits = CircuitBreaker(), [], []
 
-    assert (first.change, first.wait) == ("armed", 1.0)
-    assert (second.change, second.wait) == (None, 1.0)
-    assert second.armed_at == 100.0
+    for second in range(7):
+        breaker = breaker.after_failure(now=100.0 + second)
+        changes.append(breaker.change)
+        waits.append(breaker.wait)
+
+    assert changes == ["armed", *[None] * 6]
+    assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert breaker.armed_at == 100.0
+    assert breaker.after_success().after_failure(now=200.0).wait == 0.05
 
 
 def test_a_success_disarms():

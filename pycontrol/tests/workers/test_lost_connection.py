@@ -50,6 +50,13 @@ def unheard_failing(message, connection):
         raise ValueError("no such order")
 
 
+def once(message, connection):
+    """End the session of the message that is called bad, the first time."""
+    calls[message.body] += 1
+    if message.body == b"bad" and calls[b"bad"] == 1:
+        end(connection.info.backend_pid)
+
+
 def idle(message, connection):
     """Work on every message that is called bad until the server has ended the session."""
     calls[message.body] += 1
@@ -91,11 +98,11 @@ def work(queue, sql, target, open_database):
     calls.clear()
     beside[:] = [open_database()]
 
-    def run(batch, handler=handler, settings=""):
+    def run(batch, handler=handler, settings="", wait=0.01):
         ours, theirs = Pipe()
         assignment = Assignment(
             settings=target.settings, queue="Sales", number=1, handler=f"{__name__}:{handler.__name__}", attempts=3, error_queue="error",
-            receive=True, polls=True, breaker=CircuitBreaker(armed_wait=0.01, triggered_wait=0.01), batch=batch,
+            receive=True, polls=True, breaker=CircuitBreaker(first_wait=wait, armed_wait=wait, triggered_wait=wait), batch=batch,
         )  # fmt: skip
         worker = Worker(assignment, theirs, connect=lambda *_, **__: connect(settings))
         thread = threading.Thread(target=worker.run, daemon=True)
@@ -132,6 +139,15 @@ def test_a_message_that_ends_its_connection_goes_to_the_error_queue_after_its_at
     assert "connection was lost" in headers["NServiceBus.ExceptionInfo.Message"]
     assert calls[b"good 2"] == 1
     assert sql.run("SELECT count(*) FROM rowpost.failure")[0][0] == 0
+
+
+def test_a_connection_that_had_worked_is_replaced_at_once_when_it_is_lost(queue, work):
+    for body in (b"good 1", b"bad", b"good 2"):
+        queue.send(body)
+
+    work("off", once, wait=3600.0)
+
+    assert calls == {b"good 1": 1, b"bad": 2, b"good 2": 1}
 
 
 @pytest.mark.parametrize("batch", ["off", 10])

@@ -42,7 +42,7 @@ def watched_depths(settings: Settings, queues: Iterable[str], every: float = 1.0
         if not isinstance(event, Recovered):
             depths.update(dict.fromkeys(depths))
 
-    breaker = CircuitBreaker(armed_wait=every, triggered_wait=every)
+    breaker = CircuitBreaker(first_wait=every, armed_wait=every, triggered_wait=every)
     task = PeriodicTask(
         settings,
         ["depths"],

@@ -23,6 +23,7 @@ from rowpost.cli.run.live_table import QueueTable, describe_figures
 from rowpost.cli.run.output import patient
 from rowpost.cli.run.supervise import pending, supervise
 from rowpost.cli.session import PRODUCTION, Session
+from rowpost.database.requirements import check_connections
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.endpoint.hosting import (
@@ -151,6 +152,9 @@ def _prepare(session: Session, settings: Settings) -> None:
         with database.translated():
             for text in database.dialect.session_limits(database.driver_connection):
                 session.note(f"The server limits how long handlers may work. {text}")
+            connections = check_connections(settings, database.dialect.connection_limit(database.driver_connection))
+        if connections.state != "ok":
+            session.note(f"The server may have too few connections: {connections.found}. {connections.advice}.")
 
 
 def _check_business(session: Session, settings: Settings) -> None:

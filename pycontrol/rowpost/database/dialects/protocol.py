@@ -236,6 +236,9 @@ class Dialect(Protocol):
     def session_limits(self, connection: Any) -> list[str]:
         """Say which settings end the session of a handler that works for long, where they are set, and what to do."""
 
+    def connection_limit(self, connection: Any) -> int:
+        """Return how many connections the server allows to this login in this database, those that exist included."""
+
     def encoding_limits(self, connection: Any) -> list[str]:
         """Say what does not work because of the database's encoding, and what to do. Costs no round trip."""
 

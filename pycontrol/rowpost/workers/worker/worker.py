@@ -102,6 +102,8 @@ class Worker:
         #: how the messages of a session that the server has ended are handled on the next connection
         self._lost_size: BatchSize | None = None
         self._breaker = assignment.breaker
+        #: whether something was received, or found missing, on the current connection
+        self._connection_worked = False
         self._round = 1 if assignment.receive or assignment.polls else 0
         self._receiving = assignment.receive or assignment.polls
         self._exiting = False
@@ -163,7 +165,9 @@ class Worker:
         if not self._receiving:
             self._wait_for_command()
             return
-        for outcome in self._receive():
+        outcomes = self._receive()
+        self._connection_worked = True
+        for outcome in outcomes:
             self._record(outcome)
         now = self._clock()
         if now - self._reported_at >= REPORT_INTERVAL_S:
@@ -242,8 +246,8 @@ class Worker:
             self.read_commands(poll_pause(self._misses))
 
     def _record_failure(self, error: Exception) -> None:
-        """Close the connection, report that the queue is unavailable, then wait for the circuit breaker's current
-        delay.
+        """Close the connection, and report that the queue is unavailable. Then wait for the circuit breaker's current
+        delay; a connection that had worked is replaced at once.
 
         The connection is closed after every error, so that the server rolls back any open transaction.
         """
@@ -264,7 +268,7 @@ class Worker:
         self._breaker = self._breaker.after_failure(self._clock())
         self._report(busy=False)
         self.send(ReceiveFailed(in_words(error)))
-        self._pause(self._breaker.wait)
+        self._pause(0.0 if self._connection_worked and not self._breaker.triggered else self._breaker.wait)
 
     # -------------------------------------------------------------- connection
     def _open_pipeline(self) -> None:
@@ -274,6 +278,7 @@ class Worker:
             # with them.
             self._high_water_mark = SharedHighWaterMark()
         self._cursor = ReceiveCursor(self._high_water_mark)
+        self._connection_worked = False
         database = self._connect()
         if self._subscribes:
             self._endpoint.subscribe(database, assignment.settings.subscription_table)

@@ -14,7 +14,10 @@ from rowpost.database.dialects.postgresql.pooling import is_pooled
 from rowpost.database.dialects.protocol import Check
 from rowpost.errors import UnsupportedServer
 
-__all__ = ["EXECUTABLE", "READ_ONLY_REMEDY", "check_encoding", "checks", "encoding_limits", "session_limits"]
+__all__ = [
+    "CONNECTION_LIMIT", "EXECUTABLE", "READ_ONLY_REMEDY", "check_encoding", "checks", "encoding_limits",
+    "session_limits",
+]  # fmt: skip
 
 _ENCODING_REMEDY = (
     "create another database for the queues: CREATE DATABASE … ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0"
@@ -74,6 +77,15 @@ FROM pg_catalog.pg_replication_slots AS s
 WHERE s.plugin = 'pgoutput' AND s.database = current_database() AND starts_with(s.slot_name, 'rowpost_')
 ORDER BY s.slot_name
 """  # noqa: E501
+
+#: reserved_connections is new in 16; a limit of -1 is none
+CONNECTION_LIMIT = (
+    "SELECT least(current_setting('max_connections')::integer - CASE WHEN r.rolsuper THEN 0 ELSE "
+    "current_setting('superuser_reserved_connections')::integer + "
+    "coalesce(current_setting('reserved_connections', true)::integer, 0) END, nullif(r.rolconnlimit, -1), "
+    "nullif(d.datconnlimit, -1)) FROM pg_roles AS r, pg_database AS d "
+    "WHERE r.rolname = current_user AND d.datname = current_database()"
+)
 
 #: settings with which the server ends a session whose transaction is idle, or lasts, for too long. transaction_timeout
 #: is new in 17.

@@ -218,6 +218,10 @@ class PostgreSQL:
     def session_limits(self, connection: psycopg.Connection) -> list[str]:
         return [f"{found}: {advice}" for found, advice in server_checks.session_limits(connection)]
 
+    def connection_limit(self, connection: psycopg.Connection) -> int:
+        row = connection.execute(server_checks.CONNECTION_LIMIT, prepare=False).fetchone()
+        return 0 if row is None else int(row[0])
+
     def was_started(self, connection: psycopg.Connection, seconds: float) -> bool:
         row = connection.execute(
             "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) < %s", (seconds,)

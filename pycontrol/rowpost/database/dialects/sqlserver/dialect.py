@@ -286,6 +286,9 @@ class SQLServer:
     def session_limits(self, connection: pyodbc.Connection) -> list[str]:
         return []  # SQL Server lets a transaction be idle for as long as it likes
 
+    def connection_limit(self, connection: pyodbc.Connection) -> int:
+        return int(connection.execute("SELECT @@MAX_CONNECTIONS;").fetchval())
+
     def encoding_limits(self, connection: pyodbc.Connection) -> list[str]:
         return []  # nvarchar holds every character in every collation
 
