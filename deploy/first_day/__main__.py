@@ -13,30 +13,36 @@ sys.path.insert(
     0, str(Path(__file__).resolve().parents[2] / "pycontrol")
 )  # also without a PYTHONPATH: the tests' support
 
-from deploy.first_day import locks, plans, programs, server
+from deploy.first_day import locks, plans, probes, programs, server
 from deploy.first_day.report import write
 from deploy.first_day.scratch import NAME, Refused, scratch
 from deploy.first_day.verdicts import Step, Verdict, exit_code, judge
 from deploy.tsqlt.run import CHANGES
 
-__all__ = ["STEPS", "main"]
+__all__ = ["STEPS", "main", "runs"]
 
 SERVER = "ROWPOST_FIRST_DAY_URL"
 NO_MEMBER = "has no members of db_owner"
+LONG_NAME = "refuses more than 128 characters in HAS_PERMS_BY_NAME"
 STEPS = (
     Step("preflight", "version, rights and drivers", server.preflight, NO_MEMBER),
     Step("deploy", "by a member of db_owner, verified", server.deploy, NO_MEMBER),
     Step("conformance", "the tests of all procedures", programs.conformance),
     Step("tsqlt", "the tSQLt classes", programs.tsqlt),
-    Step("concurrency", "races, locks and killed processes", programs.concurrency),
-    Step("readpast", "a held row is skipped", locks.readpast, "accepts READPAST and ignores it"),
+    Step("long-name", "an endpoint with a long queue name", probes.long_name, LONG_NAME),
+    Step("owner", "a database whose owner has no login", probes.owner),
+    Step("level", "a database at compatibility level 130", probes.level),
+    Step("concurrency", "races, locks and killed processes", programs.concurrency, both=True),
+    Step("registration", "a publish beside an open registration", probes.registration, both=True),
+    Step("readpast", "a held row is skipped", locks.readpast, "accepts READPAST and ignores it", both=True),
     Step(
         "deadlocks",
         "workers and purgers on one queue",
         locks.deadlocks,
         "accepts READPAST and ignores it: receivers wait for one another",
+        both=True,
     ),
-    Step("escalation", "no lock of a whole table", locks.escalation),
+    Step("escalation", "no lock of a whole table", locks.escalation, both=True),
     Step("plans", "a seek, no sort, one plan per procedure", plans.plans),
     Step("calls", "one client: messages per second", programs.calls),
     Step("scaling", "worker processes: messages per second", programs.scaling),
@@ -68,8 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--database", default=NAME, help="name of the scratch database and of its login (%(default)s)")
     parser.add_argument(
         "--rcsi",
-        choices=("on", "off"),
-        help="set READ_COMMITTED_SNAPSHOT of the scratch database; the server's default otherwise",
+        choices=("on", "off", "both"),
+        default="both",
+        help="READ_COMMITTED_SNAPSHOT for the steps whose result depends on it: about locks and races (%(default)s)",
     )
     parser.add_argument("--keep", action="store_true", help="keep the scratch database and its login")
     parser.add_argument(
@@ -87,6 +94,12 @@ def _parser() -> argparse.ArgumentParser:
         "--output", type=Path, metavar="FOLDER", help="a new folder for the report (first-day-DATE-TIME)"
     )
     return parser
+
+
+def runs(steps: Sequence[Step], rcsi: str, *, babelfish: bool) -> list[tuple[Step, str]]:
+    """Return each step with the READ_COMMITTED_SNAPSHOT under which it runs; "": as the server has it. Babelfish has no such setting."""
+    settings = ("off", "on") if rcsi == "both" else (rcsi,)
+    return [(step, each) for step in steps for each in (settings if step.both and not babelfish else ("",))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,16 +129,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             url,
             folder,
             options.database,
-            snapshot=(options.rcsi or "").upper(),
             keep=options.keep,
             quick=options.quick,
             tsqlt=tsqlt,
         ) as place:
             facts = place.facts = {name: place.secrets.hide(value) for name, value in server.facts(place).items()}
-            for step in steps:
+            for step, rcsi in runs(steps, options.rcsi, babelfish=place.babelfish):
                 print(f"{step.name}: {step.title} ...", flush=True)
-                verdicts.append(judge(step, place))
-                print(f"{step.name}: {verdicts[-1].state} {verdicts[-1].reason}".rstrip(), flush=True)
+                verdicts.append(judge(step, place, rcsi=rcsi))
+                print(f"{verdicts[-1].label}: {verdicts[-1].state} {verdicts[-1].reason}".rstrip(), flush=True)
                 facts["deployed by"] = place.deployed_by
                 write(folder, facts, verdicts, STEPS, at)
     except Refused as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["Ended", "Failed", "NotPossible"]
+__all__ = ["Ended", "Failed", "NotPossible", "ProvedNothing"]
 
 
 class Ended(Exception):
@@ -21,3 +21,7 @@ class Failed(Ended):
 
 class NotPossible(Ended):
     """The step cannot be run on this server or with these rights; this says nothing about rowpost."""
+
+
+class ProvedNothing(Ended):
+    """The step ran without an error, but in circumstances in which it would also pass on a server that does not do what rowpost needs."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from deploy.first_day.ended import Failed, NotPossible
+from deploy.first_day.ended import Failed, ProvedNothing
 from deploy.first_day.scratch import Place, query, require_view
 from deploy.first_day.server import CLUSTERED, HEAP, SECOND, deployed
 
@@ -19,7 +19,7 @@ from rowpost.errors import Deadlock, LockTimeout, RowpostError
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
-__all__ = ["contest_problem", "deadlocks", "escalation", "judge_locks", "readpast", "table_locks"]
+__all__ = ["contest_problem", "deadlocks", "escalation", "judge_locks", "no_proof", "readpast", "table_locks"]
 
 LOCK_TIMEOUT_MS = 2000
 #: more than any call may take, so that a call that locks too much is seen
@@ -169,6 +169,8 @@ def deadlocks(place: Place) -> Sequence[str]:
     wrong = contest_problem(contest.errors, contest.received, stored, count)
     if wrong:
         raise Failed(wrong, seen)
+    if len(contest.workers) < 2 or not contest.purged:
+        raise ProvedNothing(f"{len(contest.workers)} workers received, {contest.purged} messages were purged", seen)
     return seen
 
 
@@ -196,6 +198,8 @@ class _Contest:
         self.received: list[UUID] = []
         self.errors: Counter[str] = Counter()
         self.broken: list[str] = []
+        self.workers: set[int] = set()
+        self.purged = 0
         self._done = threading.Event()
         self._lock = threading.Lock()
 
@@ -237,11 +241,14 @@ class _Contest:
             self._done.wait(0.01)
         with self._lock:
             self.received += [message.id for message in rows]
+            self.workers |= {threading.get_ident()} if rows else set()
             if len(self.received) >= self.count:
                 self._done.set()
 
     def _purge(self, database: Connection) -> None:
-        database.call("purge_expired", CLUSTERED, count=100)
+        purged = database.call("purge_expired", CLUSTERED, count=100)[0][0]
+        with self._lock:
+            self.purged += purged
         database.call("peek_queue", CLUSTERED, count=1000)
         self._done.wait(0.01)
 
@@ -280,6 +287,9 @@ def escalation(place: Place) -> Sequence[str]:
                         f"{procedure} on {queue}: sys.dm_db_index_operational_stats counts {after - before} lock escalations",
                         seen,
                     )
+    why = no_proof(place.facts)
+    if why:
+        raise ProvedNothing(why, seen)
     return [
         *seen,
         "no escalation in sys.dm_db_index_operational_stats"
@@ -288,10 +298,20 @@ def escalation(place: Place) -> Sequence[str]:
     ]
 
 
+def no_proof(facts: Mapping[str, str]) -> str:
+    """Return why this server would not escalate in any case, from what the run knows of it; an empty text: it would."""
+    flags = {"1211", "1224"} & set(re.findall(r"\d+", facts.get("trace flags", "")))
+    if flags:
+        return f"the trace flag {min(flags)} disables lock escalation"
+    if facts.get("optimized locking") == "1":
+        return "with optimized locking a transaction holds few locks of rows"
+    return ""
+
+
 def judge_locks(what: str, held: Sequence[tuple], tables: Mapping[int, str], queue: str, seen: Iterable[str]) -> None:
-    """Judge the locks that a session holds after a procedure. Raises Failed, and NotPossible if the view shows none of the queue."""
+    """Judge the locks that a session holds after a procedure. Raises Failed, and ProvedNothing if the view shows none of the queue."""
     if not any(kind == "OBJECT" and tables.get(table) == queue for kind, _, table, _ in held):
-        raise NotPossible(f"{what}: sys.dm_tran_locks shows no lock on the queue, so that it proves nothing", seen)
+        raise ProvedNothing(f"{what}: sys.dm_tran_locks shows no lock on the queue", seen)
     whole = table_locks(held, tables)
     if whole:
         raise Failed(f"{what}: locks a whole table: {', '.join(whole)}", seen)

@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest.mock import patch
 from xml.etree import ElementTree
 
-from deploy.first_day.ended import Failed, NotPossible
+from deploy.first_day.ended import Failed, ProvedNothing
 from deploy.first_day.scratch import Place
 
 __all__ = ["Counts", "calls", "concurrency", "conformance", "count_tests", "scaling", "tsqlt"]
@@ -82,7 +82,7 @@ def _judged(place: Place, report: Path, ended: str) -> Sequence[str]:
     if counts.failed:
         raise Failed(f"{len(counts.failed)} tests failed", counts.seen())
     if not counts.passed:
-        raise NotPossible("no test could be run here", counts.seen())
+        raise ProvedNothing("no test could be run here", counts.seen())
     return counts.seen()
 
 
@@ -91,6 +91,7 @@ def _run(place: Place, name: str, command: Sequence[str]) -> str:
     environment = {
         **os.environ,
         SERVER: place.admin_url,
+        "ROWPOST_TEST_RCSI": place.rcsi,
         "PYTHONPATH": os.pathsep.join((str(ROOT / "pycontrol"), str(ROOT))),
     }
     process = subprocess.Popen(  # noqa: S603 -- a program of this repository
@@ -125,9 +126,11 @@ def _kill(process_id: int) -> None:
 
 
 def _tests(place: Place, name: str, paths: Sequence[str]) -> Sequence[str]:
-    report = (place.folder / f"{name}.xml").resolve()
+    report = (place.folder / f"{name}{place.rcsi and f'-rcsi-{place.rcsi}'}.xml").resolve()
     chosen = [f"{TESTS}/{path}" for path in (QUICK[name] if place.quick else paths)]
-    ended = _run(place, name, ["-m", "pytest", "-n", "0", "-k", "sqlserver", "--junit-xml", str(report), *chosen])
+    ended = _run(
+        place, report.stem, ["-m", "pytest", "-n", "0", "-k", "sqlserver", "--junit-xml", str(report), *chosen]
+    )
     return _judged(place, report, ended)
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from deploy.first_day.verdicts import FAILED, NOT_POSSIBLE, PASSED, Step, Verdict
+from deploy.first_day.verdicts import FAILED, NOT_POSSIBLE, PASSED, PROVED_NOTHING, Step, Verdict
 
 __all__ = ["markdown", "write"]
 
@@ -31,7 +31,8 @@ def _short(text: str, length: int = 160) -> str:
 def markdown(facts: Mapping[str, str], verdicts: Sequence[Verdict], steps: Sequence[Step], at: datetime) -> str:
     """Return the report: one screen with facts and verdicts, and then what each step saw."""
     numbers = ", ".join(
-        f"{sum(each.state == state for each in verdicts)} {state}" for state in (PASSED, FAILED, NOT_POSSIBLE)
+        f"{sum(each.state == state for each in verdicts)} {state}"
+        for state in (PASSED, FAILED, PROVED_NOTHING, NOT_POSSIBLE)
     )
     done = {verdict.name for verdict in verdicts}
     lines = [
@@ -45,18 +46,18 @@ def markdown(facts: Mapping[str, str], verdicts: Sequence[Verdict], steps: Seque
     lines += [f"| {name} | {_cell(_short(facts[name]))} |" for name in SHOWN if facts.get(name)]
     lines += ["", "| Step | Verdict | Seconds | Reason |", "|---|---|---:|---|"]
     lines += [
-        f"| {v.name}: {v.title} | {_mark(v.state)} | {v.seconds:.1f} | {_cell(_short(v.reason))} |" for v in verdicts
+        f"| {v.label}: {v.title} | {_mark(v.state)} | {v.seconds:.1f} | {_cell(_short(v.reason))} |" for v in verdicts
     ]
     lines += [f"| {step.name}: {step.title} | not run | | |" for step in steps if step.name not in done]
     for verdict in verdicts:
-        lines += ["", f"## {verdict.name}: {verdict.state}", ""]
+        lines += ["", f"## {verdict.label}: {verdict.state}", ""]
         lines += [verdict.reason, ""] if verdict.reason else []
         lines += [f"- {' '.join(line.split())}" for line in verdict.seen]
     return "\n".join(lines) + "\n"
 
 
 def _mark(state: str) -> str:
-    return f"**{state}**" if state == FAILED else state
+    return state if state == PASSED else f"**{state}**"
 
 
 def write(

@@ -12,13 +12,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from deploy.first_day.ended import NotPossible
+from deploy.first_day.ended import NotPossible, ProvedNothing
 
 from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.runner import is_babelfish
 from rowpost.errors import RowpostError
 
-__all__ = ["NAME", "Place", "Refused", "Secrets", "parts", "query", "require_view", "scratch", "with_parts"]
+__all__ = ["NAME", "PROGRAM", "Place", "Refused", "Secrets", "drop", "parts", "query", "require_view", "scratch", "with_parts"]  # fmt: skip
 
 NAME = "rowpost_first_day_scratch"
 PROGRAM = "rowpost first day"
@@ -78,6 +78,7 @@ class Place:
         facts: what the preflight found, for the summary.
         no_member: why no login could become a member of db_owner; empty if one did.
         deployed_by: who has deployed rowpost in the scratch database.
+        rcsi: "on" or "off" if the run has set READ_COMMITTED_SNAPSHOT for the step that runs now; empty: as the server has it.
     """
 
     admin_url: str = field(repr=False)
@@ -91,6 +92,7 @@ class Place:
     facts: dict[str, str] = field(default_factory=dict)
     no_member: str = ""
     deployed_by: str = ""
+    rcsi: str = ""
 
     def member(self) -> Connection:
         """Open a connection to the scratch database with `url`."""
@@ -99,6 +101,56 @@ class Place:
     def admin(self) -> Connection:
         """Open a connection to the scratch database as the administrator."""
         return connect_url("sqlserver", with_parts(self.admin_url, database=self.name), PROGRAM)
+
+    def server(self) -> Connection:
+        """Open a connection as the administrator, outside of the scratch database."""
+        return connect_url("sqlserver", self.admin_url, PROGRAM)
+
+    def set_rcsi(self, setting: str) -> None:
+        """Set READ_COMMITTED_SNAPSHOT of the scratch database; "" changes nothing. Raises ProvedNothing: the server keeps another."""
+        self.rcsi = setting
+        if setting:
+            with self.server() as admin:
+                option = f"READ_COMMITTED_SNAPSHOT {setting.upper()} WITH ROLLBACK IMMEDIATE"
+                query(admin, f"ALTER DATABASE {self.name} SET {option};")
+                found = "SELECT d.is_read_committed_snapshot_on FROM sys.databases AS d WHERE d.name = ?;"
+                if bool(query(admin, found, self.name)[0][0]) != (setting == "on"):
+                    raise ProvedNothing(f"the server did not set READ_COMMITTED_SNAPSHOT {setting}")
+
+    @contextmanager
+    def database(self, suffix: str) -> Iterator[tuple[str, str]]:
+        """Create another database for the block. Yields its name, and its connection string as the administrator."""
+        name = f"{self.name}_{suffix}"
+        with self.server() as admin:
+            query(admin, f"CREATE DATABASE {name};")
+            try:
+                yield name, with_parts(self.admin_url, database=name)
+            finally:
+                drop(admin, "DATABASE", name, babelfish=self.babelfish)
+
+    @contextmanager
+    def login(self, suffix: str) -> Iterator[tuple[str, str]]:
+        """Create a login, and its user without rights in the scratch database. Yields its name, and its connection string.
+
+        Raises NotPossible: no login with a password can connect, because the server has Windows authentication only.
+        """
+        name, password = f"{self.name}_{suffix}", f"Aa1.{secrets.token_urlsafe(24)}"
+        self.secrets.add(password)
+        changes = {**dict.fromkeys(_IDENTITY, ""), "uid": name, "pwd": password, "database": self.name}
+        url = with_parts(self.admin_url, **changes)
+        with self.admin() as inside:
+            query(inside, f"CREATE LOGIN {name} WITH PASSWORD = '{password}';")
+            try:
+                query(inside, f"CREATE USER {name} FOR LOGIN {name};")
+                try:
+                    connect_url("sqlserver", url, PROGRAM).close()
+                except RowpostError as error:
+                    raise NotPossible(f"a login with a password cannot connect: {error}") from error
+                yield name, url
+            finally:
+                if not self.babelfish:  # Babelfish drops no user that has rights; the user is dropped with the database
+                    drop(inside, "USER", name)
+                drop(inside, "LOGIN", name)
 
     def scaled(self, number: int) -> int:
         """Return a number of messages, or a tenth of it in a quick run."""
@@ -134,7 +186,6 @@ def scratch(
     folder: Path,
     name: str = NAME,
     *,
-    snapshot: str = "",
     keep: bool = False,
     quick: bool = False,
     tsqlt: Sequence[str] = (),
@@ -145,7 +196,6 @@ def scratch(
         url: a login that may create databases and logins.
         folder: where the reports go.
         name: the database; the login has the same name.
-        snapshot: ON or OFF sets READ_COMMITTED_SNAPSHOT; empty keeps the server's default.
         keep: leave the database and the login.
         quick: a short run.
         tsqlt: arguments of deploy/tsqlt/run.py.
@@ -175,7 +225,7 @@ def scratch(
         before = _databases(admin)
         try:
             try:
-                _create(admin, place, password, snapshot, made)
+                _create(admin, place, password, made)
             except RowpostError as error:
                 raise Refused(hidden.hide(f"The scratch database and its login cannot be created: {error}")) from error
             yield place
@@ -193,12 +243,10 @@ def _databases(admin: Connection) -> set[str]:
     return {str(name) for (name,) in names}
 
 
-def _create(admin: Connection, place: Place, password: str, snapshot: str, made: list[str]) -> None:
+def _create(admin: Connection, place: Place, password: str, made: list[str]) -> None:
     name = place.name
     query(admin, f"CREATE DATABASE {name};")
     made.append("DATABASE")
-    if snapshot:
-        query(admin, f"ALTER DATABASE {name} SET READ_COMMITTED_SNAPSHOT {snapshot} WITH ROLLBACK IMMEDIATE;")
     query(admin, f"CREATE LOGIN {name} WITH PASSWORD = '{password}';")
     made.append("LOGIN")
     with place.admin() as inside:
@@ -211,18 +259,24 @@ def _create(admin: Connection, place: Place, password: str, snapshot: str, made:
 
 
 def _drop(admin: Connection, place: Place, made: list[str]) -> None:
-    """Drop what this run made; sessions that are closing still are waited for."""
-    if "DATABASE" in made and not place.babelfish:
-        with suppress(RowpostError):  # DROP says what is wrong
-            query(admin, f"ALTER DATABASE {place.name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE;")
+    """Drop what this run made."""
     for kind in made:
-        deadline = time.monotonic() + DROP_SECONDS
-        while True:
-            try:
-                query(admin, f"DROP {kind} {place.name};")
-                break
-            except RowpostError as error:
-                if time.monotonic() > deadline:
-                    print(f"The {kind.lower()} {place.name} is left over: {error}")
-                    break
-                time.sleep(0.2)
+        drop(admin, kind, place.name, babelfish=place.babelfish)
+
+
+def drop(admin: Connection, kind: str, name: str, *, babelfish: bool = False) -> None:
+    """Drop a DATABASE, LOGIN or USER, if there is one; wait for sessions that are closing still; print what is left over."""
+    found = {"DATABASE": "DB_ID", "LOGIN": "SUSER_ID", "USER": "USER_ID"}[kind]
+    deadline, said = time.monotonic() + DROP_SECONDS, ""
+    if kind == "DATABASE" and not babelfish:
+        with suppress(RowpostError):  # DROP says what is wrong
+            query(admin, f"ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE;")
+    while query(admin, f"SELECT {found}(?);", name) != [(None,)]:
+        if time.monotonic() > deadline:
+            print(f"The {kind.lower()} {name} is left over: {said}")
+            return
+        try:
+            query(admin, f"DROP {kind} {name};")
+        except RowpostError as error:
+            said = str(error)
+            time.sleep(0.2)

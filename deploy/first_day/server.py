@@ -17,9 +17,11 @@ from rowpost.errors import RowpostError
 from rowpost.settings.environment import QueueSettings, SagaSettings, Settings
 from rowpost.version import __version__
 
-__all__ = ["CLUSTERED", "HEAP", "SAGA", "SECOND", "deploy", "deployed", "facts", "preflight", "wrong_facts"]
+__all__ = ["CLUSTERED", "HEAP", "LONG", "SAGA", "SECOND", "deploy", "deployed", "facts", "plan_of", "preflight", "wrong_facts"]  # fmt: skip
 
 CLUSTERED, HEAP, SECOND, SAGA = "Clustered", "Heap", "Second", "FirstDaySaga"
+#: the longest name that is a queue's key as well: rowpost.[receive_messages:KEY] has more characters than a sysname
+LONG = "L" * 107
 #: the lowest build: 2016 with Service Pack 1
 LOWEST = (13, 0, 4001)
 #: each fact has a query of its own, so that a view that a server does not have takes no other fact away
@@ -100,12 +102,14 @@ def wrong_facts(found: Mapping[str, str], *, babelfish: bool = False) -> list[st
     return wrong
 
 
-def _plan(url: str) -> Plan:
+def plan_of(url: str) -> Plan:
+    """Return the plan of the run's environment, with all features, for the database of a connection string."""
     queues = (
         QueueSettings(CLUSTERED),
         QueueSettings(SECOND),
         QueueSettings(HEAP, clustered=False),
         QueueSettings("error", delayed=False),
+        QueueSettings(LONG, delayed=False),
     )
     return plan(
         Settings(
@@ -116,7 +120,7 @@ def _plan(url: str) -> Plan:
 
 def deploy(place: Place) -> Sequence[str]:
     """Deploy all features as a member of db_owner; deploy again, which changes nothing; compare with the plan; check the queues."""
-    planned = _plan(place.url)
+    planned = plan_of(place.url)
     with place.member() as database:
         first = apply(database, planned)
         place.deployed_by = "the administrator" if place.no_member else "a member of db_owner"
@@ -147,7 +151,7 @@ def deployed(place: Place) -> None:
     for who, open_one in (*member, ("the administrator", place.admin)):
         try:
             with open_one() as database:
-                apply(database, _plan(place.url))
+                apply(database, plan_of(place.url))
         except RowpostError as error:
             refused = str(error)
         else:

@@ -1,6 +1,6 @@
 -- Archives the audit queue: the oldest messages go into audit_archive, in batches that commit one by one.
 -- SQL Server. Set the three values, run it in the queue's database; it may be stopped and run again at any time.
--- The time of archiving is the server's. Receivers of the audit queue are stepped over.
+-- The time of archiving is the server's. Receivers of the audit queue are stepped over. The operation log gets a line.
 -- sqlcmd and SQL Server Agent connect with QUOTED_IDENTIFIER OFF, with which a table with a filtered index cannot be changed.
 SET ANSI_NULLS, QUOTED_IDENTIFIER ON;
 GO
@@ -40,6 +40,9 @@ BEGIN
     SET @moved = @@ROWCOUNT;
     SET @total += @moved;
 END;
+
+IF @total > 0 AND EXISTS (SELECT 1 FROM rowpost.queue AS q WHERE q.queue_name = N'audit')
+    EXEC rowpost.record_operation @operation_name = N'archive', @client = N'archive_audit.sql', @queue_name = N'audit', @done = @total;
 
 SELECT @total AS archived;
 GO

@@ -1,6 +1,7 @@
 -- Returns one failed message from the error queue to the queue where it failed, headers and body as they are: in one
 -- transaction, so that it is in the one queue or in the other. SQL Server. Put the row's number in the place of 0; the
--- first column of inspect_queue.sql and of `rowpost errors list` has it.
+-- first column of inspect_queue.sql and of `rowpost errors list` has it. The operation log gets a line. A second run finds
+-- that line and changes nothing.
 -- sqlcmd and SQL Server Agent connect with QUOTED_IDENTIFIER OFF, with which a table with a filtered index cannot be changed.
 SET ANSI_NULLS, QUOTED_IDENTIFIER ON;
 GO
@@ -18,6 +19,20 @@ EXEC rowpost.[receive_message:error] @row_version = @row_version;
 SELECT @id = t.id, @headers = t.headers, @body = t.body
 FROM @taken AS t;
 
+IF @id IS NULL AND EXISTS
+(
+    SELECT 1
+    FROM rowpost.operation_log AS o
+    WHERE o.operation_name = N'retry'
+      AND o.queue_name = N'error'
+      AND o.details LIKE CONCAT(N'{"row": ', @row_version, N'[,}]%')
+)
+BEGIN
+    COMMIT TRANSACTION;
+    SELECT N'The message was returned before. Nothing was changed.' AS outcome;
+    RETURN;
+END;
+
 IF @id IS NULL
     THROW 51001, N'No such row in the error queue, or somebody holds it. Nothing was changed.', 1;
 
@@ -32,6 +47,12 @@ IF @queue_name IS NULL
     THROW 51001, N'The queue where it failed is not registered here. Nothing was changed.', 1;
 
 EXEC rowpost.send_message @queue_name = @queue_name, @headers = @headers, @body = @body, @id = @id;
+
+DECLARE @message_id nvarchar(200) = LEFT(JSON_VALUE(@headers, N'$."NServiceBus.MessageId"'), 200);
+DECLARE @details nvarchar(100) = CONCAT(N'{"row": ', @row_version, N'}');
+EXEC rowpost.record_operation
+    @operation_name = N'retry', @client = N'return_to_source.sql', @queue_name = N'error', @message_id = @message_id, @details = @details,
+    @outcome = @queue_name;
 
 COMMIT TRANSACTION;
 GO

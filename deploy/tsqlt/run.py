@@ -197,7 +197,8 @@ def _tsqlt_scripts(source: str, content: bytes) -> Iterator[str]:
 
 
 def load(database: Connection, classes: Iterable[TestClass]) -> None:
-    """Creates the classes and their tests."""
+    """Creates what the classes share, the classes and their tests."""
+    _run_script(database, (TESTS / "set_up.sql").read_text(encoding="utf-8"))
     for each in classes:
         _run_script(database, each.text)
 

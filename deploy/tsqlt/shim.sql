@@ -91,6 +91,63 @@ DECLARE @failure nvarchar(max) = CONCAT(
 );
 EXEC tSQLt.Fail @Message0 = @failure;
 GO
+CREATE OR ALTER PROCEDURE tSQLt.AssertEmptyTable
+    @TableName nvarchar(max),
+    @Message nvarchar(max) = N''
+AS
+SET NOCOUNT ON;
+
+-- a table, or a temporary one of the caller: its rows as a JSON array, NULL if there is none
+DECLARE @found nvarchar(max);
+DECLARE @statement nvarchar(max) = CONCAT(
+    N'IF EXISTS (SELECT 1 FROM ', @TableName, N' AS t) SET @found = (SELECT * FROM ', @TableName, N' AS t FOR JSON PATH, INCLUDE_NULL_VALUES);'
+);
+EXEC sys.sp_executesql @statement, N'@found nvarchar(max) OUTPUT', @found = @found OUTPUT;
+
+IF @found IS NULL
+    RETURN;
+
+DECLARE @failure nvarchar(max) = CONCAT(@Message, N' ', @TableName, N' was not empty: ', @found);
+EXEC tSQLt.Fail @Message0 = @failure;
+GO
+CREATE OR ALTER PROCEDURE tSQLt.AssertEqualsTable
+    @Expected nvarchar(max),
+    @Actual nvarchar(max),
+    @Message nvarchar(max) = NULL,
+    @FailMsg nvarchar(max) = N'Unexpected/missing resultset rows!'
+AS
+SET NOCOUNT ON;
+
+-- in any order; the same row twice is another table than the row once
+DECLARE @wanted nvarchar(max);
+DECLARE @found nvarchar(max);
+DECLARE @statement nvarchar(max) = CONCAT(
+    N'SET @wanted = (SELECT * FROM ', @Expected, N' AS t FOR JSON PATH, INCLUDE_NULL_VALUES);',
+    N' SET @found = (SELECT * FROM ', @Actual, N' AS t FOR JSON PATH, INCLUDE_NULL_VALUES);'
+);
+EXEC sys.sp_executesql @statement, N'@wanted nvarchar(max) OUTPUT, @found nvarchar(max) OUTPUT', @wanted = @wanted OUTPUT, @found = @found OUTPUT;
+
+DECLARE @difference nvarchar(max) = (
+    SELECT d.row_text AS [row], SUM(d.expected) AS expected, SUM(d.actual) AS actual
+    FROM
+    (
+        SELECT e.[value] AS row_text, 1 AS expected, 0 AS actual
+        FROM OPENJSON(@wanted) AS e
+        UNION ALL
+        SELECT a.[value], 0, 1
+        FROM OPENJSON(@found) AS a
+    ) AS d
+    GROUP BY d.row_text
+    HAVING SUM(d.expected) <> SUM(d.actual)
+    FOR JSON PATH
+);
+
+IF @difference IS NULL
+    RETURN;
+
+DECLARE @failure nvarchar(max) = CONCAT(@Message, N' ', @FailMsg, N' ', @difference);
+EXEC tSQLt.Fail @Message0 = @failure;
+GO
 CREATE OR ALTER PROCEDURE tSQLt.ExpectException
     @ExpectedMessage nvarchar(max) = NULL,
     @ExpectedSeverity int = NULL,

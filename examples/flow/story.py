@@ -15,7 +15,7 @@ from examples.shop.web import web
 from pyspark.sql import SparkSession
 
 from rowpost import Queue
-from rowpost.cli.spark.running import registered_queues
+from rowpost.cli.archiving import registered_queues
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import archive, replay, verify
 from rowpost.spark.jobs.conversations import one_conversation

@@ -40,7 +40,7 @@
           ├── SchemaTooNew 8             ├── AlreadyHandled 20
           ├── AlreadyDispatched 21       ├── InvalidMessageId 22
           ├── InvalidOutboxEndpoint 23   ├── SubscriptionRefused 25
-          └── SpoolTaken 30, JobKeyUsed 31, InvalidJobKey 32, InvalidReport 33
+          └── SpoolTaken 30, JobKeyUsed 31, InvalidJobKey 32, InvalidReport 33, ValueTooLong 34
 
 A message says what happened, to which queue, and what to do. A test compares the catalogue's numbers with
 sql/contract.yml.
@@ -60,7 +60,7 @@ __all__ = [
     "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused", "RowpostError",
     "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing",
     "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken",
-    "SubscriptionRefused", "UnexpectedReply", "Unrecoverable", "UnsupportedServer",
+    "SubscriptionRefused", "UnexpectedReply", "Unrecoverable", "UnsupportedServer", "ValueTooLong",
 ]  # fmt: skip
 
 
@@ -386,6 +386,12 @@ class InvalidReport(CatalogueError):
     """A supervisor's report that is not of the contract's form, or longer than a million characters."""
 
     code = 33
+
+
+class ValueTooLong(CatalogueError):
+    """A text that is longer than the column that stores it."""
+
+    code = 34
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

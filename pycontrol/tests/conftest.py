@@ -2,6 +2,7 @@
 
 ROWPOST_TEST_SQLSERVER      ODBC connection string of a SQL Server, Azure SQL or Babelfish whose login may create databases
 ROWPOST_TEST_POSTGRESQL     URL of another PostgreSQL, tested beside the embedded one
+ROWPOST_TEST_RCSI           on or off: READ_COMMITTED_SNAPSHOT of the databases of the first one
 
 Side by side, each process of pytest-xdist has an embedded server of its own, and databases of its own on the other engines.
 Every fixture that depends on `target` runs once per engine. What an engine cannot do is skipped with the reason, and
@@ -240,6 +241,8 @@ def make_database(request: pytest.FixtureRequest) -> Iterator[Callable[..., tupl
                 admin, force = admin_of("postgresql", server), " WITH (FORCE)"
                 url = re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
             _create(admin, f"CREATE DATABASE {name}{original and f' TEMPLATE {original}'}")
+            if label == "sqlserver" and (rcsi := os.environ.get("ROWPOST_TEST_RCSI")):  # deploy/first_day sets it
+                _create(admin, f"ALTER DATABASE {name} SET READ_COMMITTED_SNAPSHOT {rcsi.upper()}")
             drop = partial(_drop, admin, f"DROP DATABASE IF EXISTS {name}{force}")
             stack.callback(drop)
             return url, drop

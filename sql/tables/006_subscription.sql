@@ -5,7 +5,8 @@ IF OBJECT_ID(N'dbo.SubscriptionRouting', N'U') IS NULL
         QueueAddress nvarchar(200) NOT NULL,
         Endpoint nvarchar(200) NOT NULL,
         Topic nvarchar(200) NOT NULL,
-        PRIMARY KEY CLUSTERED (Endpoint, Topic),
-        UNIQUE NONCLUSTERED (Topic, Endpoint) -- a publisher looks for a topic
+        -- the transport's installer lets the server choose the name
+        CONSTRAINT subscription_routing_key PRIMARY KEY CLUSTERED (Endpoint, Topic),
+        CONSTRAINT subscription_routing_topic UNIQUE NONCLUSTERED (Topic, Endpoint) -- a publisher looks for a topic
     );
 GO

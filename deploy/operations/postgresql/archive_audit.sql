@@ -1,6 +1,6 @@
 -- Archives the audit queue: the oldest messages go into audit_archive, in batches that commit one by one.
 -- PostgreSQL. Set the three values, run it with psql in the queue's database, outside of a transaction; it may be
--- stopped and run again at any time. Receivers of the audit queue are stepped over.
+-- stopped and run again at any time. Receivers of the audit queue are stepped over. The operation log gets a line.
 CREATE TABLE IF NOT EXISTS public.audit_archive
 (
     archived_at timestamp(3) NOT NULL,
@@ -42,6 +42,12 @@ BEGIN
         v_total := v_total + v_moved;
         COMMIT;
     END LOOP;
+
+    IF v_total > 0 AND EXISTS (SELECT FROM rowpost.queue AS q WHERE q.queue_name = 'audit') THEN
+        PERFORM rowpost.record_operation(
+            p_operation_name => 'archive', p_client => 'archive_audit.sql', p_queue_name => 'audit', p_done => v_total
+        );
+    END IF;
 
     RAISE NOTICE '% messages archived', v_total;
 END

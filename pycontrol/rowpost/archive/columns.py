@@ -1,44 +1,18 @@
 """Define the columns of messages and of an archive, for every program that writes or reads one.
 
-A table's columns are a schema of pyarrow, whose fields have their comments as metadata. `columns_in_log` gives them as
-Delta's log and Spark's schemas have them. All times are UTC. Headers and bodies are kept unchanged in addition to the
-parsed columns.
+A table's columns are a schema of pyarrow, whose fields have their comments as metadata. All times are UTC. Headers and
+bodies are kept unchanged in addition to the parsed columns.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Protocol
-
 import pyarrow as pa
 
-__all__ = ["ARCHIVE", "ESSENTIAL", "MESSAGE", "PARSED", "PARTITIONS", "Columns", "columns_in_log"]
+__all__ = ["ARCHIVE", "ESSENTIAL", "MESSAGE", "PARSED", "PARTITIONS"]
 
 #: The columns that are folders of a table.
 PARTITIONS = ("queue", "day")
 _TEXT, _FLAG, _TIME, _BYTES, _COUNT = pa.string(), pa.bool_(), pa.timestamp("us", "UTC"), pa.binary(), pa.int64()
-_IN_LOG = {_TEXT: "string", _FLAG: "boolean", _TIME: "timestamp", _BYTES: "binary", _COUNT: "long", pa.date32(): "date"}
-
-
-class Columns(Protocol):
-    """Columns of a table as Spark has them: a StructType."""
-
-    def json(self) -> str:
-        """Return the columns in the form of Delta's log."""
-
-
-def columns_in_log(schema: pa.Schema) -> str:
-    """Return columns as JSON in the form of Delta's log."""
-    fields = [
-        {
-            "name": each.name,
-            "type": _IN_LOG[each.type],
-            "nullable": each.nullable,
-            "metadata": {name.decode(): text.decode() for name, text in (each.metadata or {}).items()},
-        }
-        for each in schema
-    ]
-    return json.dumps({"type": "struct", "fields": fields})
 
 
 def _column(name: str, kind: pa.DataType, comment: str = "", nullable: bool = True) -> pa.Field:

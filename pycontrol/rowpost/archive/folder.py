@@ -17,7 +17,7 @@ from typing import Any
 
 from pyarrow import ArrowInvalid, NativeFile, Table, fs, parquet
 
-from rowpost.archive.address import local_path, located
+from rowpost.archive.address import located, scheme_of
 
 __all__ = ["LOG_FOLDER", "METADATA_FOLDER", "REPLAYS", "ArchiveFolder"]
 
@@ -31,7 +31,15 @@ class ArchiveFolder:
 
     def __init__(self, path: str) -> None:
         self.path = located(path)
-        self.files, self._root = _filesystem(self.path)
+        self.files, self._root = fs.LocalFileSystem(), self.path
+        if scheme := scheme_of(self.path):
+            # the key is read as it is written, and never decoded
+            store, _, key = self.path.removeprefix(f"{scheme}://").partition("/")
+            scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
+            # with the option, a small file is one request instead of three
+            option = "?allow_delayed_open=true" if scheme == "s3" else ""
+            self.files, root = fs.FileSystem.from_uri(f"{scheme}://{store}{option}")
+            self._root = f"{root.rstrip('/')}/{key}".rstrip("/") or "/"
 
     @cached_property
     def is_delta(self) -> bool:
@@ -133,10 +141,10 @@ class ArchiveFolder:
                     out.write(_json(document))
             except FileExistsError:
                 return False
-            return True
-        if self.exists(path):
+        elif self.exists(path):
             return False
-        self._put(path, document)
+        else:
+            self._put(path, document)
         return True
 
     def _put(self, path: str, document: dict[str, Any]) -> None:
@@ -190,18 +198,3 @@ class ArchiveFolder:
 
 def _json(document: dict[str, Any]) -> bytes:
     return json.dumps(document, default=str).encode()
-
-
-def _filesystem(path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path in it.
-
-    The path is read as it is written, and never decoded.
-    """
-    if (local := local_path(path)) is not None:
-        return fs.LocalFileSystem(), local
-    scheme, _, rest = path.partition("://")
-    scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
-    store, _, key = rest.partition("/")
-    # with the option, a small file is one request instead of three
-    files, root = fs.FileSystem.from_uri(f"{scheme}://{store}" + ("?allow_delayed_open=true" if scheme == "s3" else ""))
-    return files, f"{root.rstrip('/')}/{key}".rstrip("/") or "/"

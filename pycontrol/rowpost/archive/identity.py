@@ -16,15 +16,15 @@ confirms, `last` the number of the query's last batch in the table, or -1, `arch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rowpost.errors import SparkFailed
 
 __all__ = [
     "CheckpointProgress", "Offset", "Recorded", "StreamBatch", "by_epoch", "by_queue", "check_known", "check_start",
-    "from_log", "in_log", "is_before", "is_new", "is_same", "recorded_after",
+    "is_before", "is_new", "is_same", "recorded_after",
 ]  # fmt: skip
 
 #: The offset of a queue in a checkpoint: `queue` is its epoch; row_version for a tail, owner and number for a drain.
@@ -71,6 +71,13 @@ class StreamBatch:
             if epoch not in self.starts or not is_same(self.starts[epoch], end)
         }
 
+    def refused(self, why: str) -> SparkFailed:
+        """Return the error for a batch that is not the next one of its table."""
+        return SparkFailed(
+            f"Batch {self.number} is not added to the archive {self.archive}: {why}. Nothing was deleted. "
+            f"{self.way_out}".rstrip()
+        )
+
 
 @dataclass(frozen=True)
 class CheckpointProgress:
@@ -92,11 +99,9 @@ class CheckpointProgress:
 
 
 def by_queue(offset: Mapping[str, Any] | None, queue: str) -> dict[str, Offset]:
-    """Return the offsets of the queues of a stream, which has one queue or several, by name.
+    """Return the offsets of the queues of a stream by name. Those of another source are left out.
 
-    Those of another source are left out.
-
-    `queue` is the name of the only queue.
+    `queue` is the name of the queue if the stream has only one.
     """
     found = (offset or {}).get("queues", {queue: offset})
     return {name: one for name, one in found.items() if isinstance(one, dict) and isinstance(one.get("queue"), str)}
@@ -120,33 +125,28 @@ def is_new(batch: StreamBatch, records: Records, last: int) -> bool:
             if epoch not in own or not _is_batch(own[epoch], batch, epoch, end)
         ]
         if differing:
-            raise _refused(
-                batch,
-                f"the table has batch {batch.number} of this query with other offsets of {_names(batch, differing)}",
-            )
+            names = ", ".join(sorted(batch.queues.get(epoch) or epoch for epoch in differing))
+            raise batch.refused(f"the table has batch {batch.number} of this query with other offsets of {names}")
         return False
     if last == batch.number and not own:  # written by an earlier version, which stored no offsets
         return False
     if last >= batch.number:
-        raise _refused(batch, f"the table has batch {last} of this query already, and this is batch {batch.number}")
+        raise batch.refused(f"the table has batch {last} of this query already, and this is batch {batch.number}")
     for epoch, end in batch.moved.items():
         known, start = records.get(epoch), batch.starts.get(epoch)
         if known is not None and (start is None or not is_same(known.end, start) or is_before(end, start)):
-            raise _refused(
-                batch,
-                f"the table ends at {_place(known.end)} of {known.queue}, and this batch starts at {_place(start)}",
+            raise batch.refused(
+                f"the table ends at {_place(known.end)} of {known.queue}, and this batch starts at {_place(start)}"
             )
     return True
 
 
 def recorded_after(batch: StreamBatch, records: Records) -> dict[str, Recorded]:
     """Return what a table confirms after a batch."""
-    touched = {
-        e: end for e, end in batch.ends.items() if e in batch.moved or (e in records and is_same(records[e].end, end))
-    }
     new = {
         e: Recorded(batch.queues.get(e, ""), batch.query, batch.number, batch.starts.get(e), end)
-        for e, end in touched.items()
+        for e, end in batch.ends.items()
+        if e in batch.moved or (e in records and is_same(records[e].end, end))
     }
     return {**records, **new}
 
@@ -201,9 +201,8 @@ def check_known(progress: CheckpointProgress, records: Records, present: Collect
 def _check_complete(progress: CheckpointProgress, records: Records, last: int, archive: str, way_out: str) -> None:
     """Raise SparkFailed if the checkpoint has committed batches that the table lacks."""
     has_offsets = any(each.query == progress.query for each in records.values())
-    if last >= progress.committed or (
-        last >= 0 and not has_offsets
-    ):  # an earlier version did not commit batches without messages
+    # an earlier version, which stored no offsets, did not commit batches without messages
+    if last >= progress.committed or (last >= 0 and not has_offsets):
         return
     missing, before = 0, {} if last < 0 else progress.offsets(last)
     for number in range(last + 1, progress.committed + 1):
@@ -257,31 +256,6 @@ def is_before(one: Offset, other: Offset) -> bool:
 def _place(offset: Offset | None) -> str:
     if offset is None:
         return "no offset"
-    return (
-        f"row version {offset['row_version']}"
-        if "row_version" in offset
-        else f"number {offset.get('number')} of the spool"
-    )
-
-
-def _names(batch: StreamBatch, epochs: Iterable[str]) -> str:
-    return ", ".join(sorted(batch.queues.get(epoch) or epoch for epoch in epochs))
-
-
-def _refused(batch: StreamBatch, why: str) -> SparkFailed:
-    return SparkFailed(
-        f"Batch {batch.number} is not added to the archive {batch.archive}: {why}. Nothing was deleted. "
-        f"{batch.way_out}".rstrip()
-    )
-
-
-def in_log(records: Records) -> dict[str, dict[str, Any]]:
-    """Convert what a table confirms to JSON for its log."""
-    return {epoch: asdict(each) for epoch, each in records.items()}
-
-
-def from_log(found: Mapping[str, Any]) -> dict[str, Recorded]:
-    """Convert the JSON of a table's log. What a later version has added to it is left out."""
-    return {
-        epoch: Recorded(**{each.name: known[each.name] for each in fields(Recorded)}) for epoch, known in found.items()
-    }
+    if "row_version" in offset:
+        return f"row version {offset['row_version']}"
+    return f"number {offset.get('number')} of the spool"

@@ -31,26 +31,28 @@ def lease(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterat
     The lease of a process that has exited on this machine, and one that was not renewed for 15 minutes, are taken over.
     Raises SparkFailed, which names the other job, if it still holds the lease after `wait_s` seconds.
     """
-    own = {
-        "job": job,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "since": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    end = time.monotonic() + wait_s
-    while not folder.create(_NAME, own | _expiry()):
+    own = {"job": job, "host": socket.gethostname(), "pid": os.getpid(), "since": _in(timedelta(0))}
+    end, ended = time.monotonic() + wait_s, threading.Event()
+    while not folder.create(_NAME, own | {"expires": _in(_LASTS)}):
         holder = folder.read(_NAME)
-        is_over = (
-            folder.age_s(_NAME) > _LASTS.total_seconds() if holder is None else _is_over(holder)
-        )  # None: its writer was killed
-        if is_over:
+        # None: its writer was killed
+        if folder.age_s(_NAME) > _LASTS.total_seconds() if holder is None else _is_over(holder):
             folder.remove(_NAME)
         elif time.monotonic() >= end:
-            raise SparkFailed(_refusal(folder.path, job, holder))
+            running = "{job} has been running since {since} on {host}, process {pid}"
+            known = "another job" if holder is None else running.format_map(holder)
+            raise SparkFailed(
+                f"Cannot {job} {folder.path} now: {known}. Nothing was changed. Wait for it to end, and run the "
+                "command again."
+            )
         else:
             time.sleep(_POLL_S)
-    ended = threading.Event()
-    renewal = threading.Thread(target=_renew, args=(folder, own, ended), daemon=True)
+
+    def renew() -> None:
+        while not ended.wait(_RENEW_S):
+            folder.write(_NAME, own | {"expires": _in(_LASTS)})
+
+    renewal = threading.Thread(target=renew, daemon=True)
     renewal.start()
     try:
         yield
@@ -60,13 +62,8 @@ def lease(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterat
         folder.remove(_NAME)
 
 
-def _renew(folder: ArchiveFolder, own: dict[str, Any], ended: threading.Event) -> None:
-    while not ended.wait(_RENEW_S):
-        folder.write(_NAME, own | _expiry())
-
-
-def _expiry() -> dict[str, str]:
-    return {"expires": (datetime.now(UTC) + _LASTS).isoformat(timespec="seconds")}
+def _in(span: timedelta) -> str:
+    return (datetime.now(UTC) + span).isoformat(timespec="seconds")
 
 
 def _is_over(holder: dict[str, Any]) -> bool:
@@ -79,9 +76,3 @@ def _is_over(holder: dict[str, Any]) -> bool:
     except OSError as error:  # PermissionError: the process of another user runs
         return isinstance(error, ProcessLookupError)
     return False
-
-
-def _refusal(path: str, job: str, holder: dict[str, Any] | None) -> str:
-    running = "{job} has been running since {since} on {host}, process {pid}"
-    known = "another job" if holder is None else running.format_map(holder)
-    return f"Cannot {job} {path} now: {known}. Nothing was changed. Wait for it to end, and run the command again."

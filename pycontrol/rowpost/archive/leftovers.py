@@ -7,7 +7,6 @@ one may belong to a writer that is about to commit it, so only a caller that kno
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
@@ -15,7 +14,7 @@ from urllib.parse import unquote
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
 
-__all__ = ["Leftover", "find_leftovers", "sweep"]
+__all__ = ["Leftover", "find_leftovers"]
 
 _BATCH = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(\d+)-")
 _FINISHED_AFTER = timedelta(hours=1)
@@ -37,14 +36,14 @@ class Leftover:
         return DataFile(self.path, queue, day, 0, 0)
 
 
-def find_leftovers(table: ArchiveTable, now: datetime | None = None) -> list[Leftover]:
+def find_leftovers(table: ArchiveTable) -> list[Leftover]:
     """Return the leftovers, ordered by path.
 
     Files that the table has replaced are not among them: `vacuum` deletes those.
 
     Raises SparkFailed if the log that was read is not that of this folder: all its files would look like leftovers.
     """
-    now = now or datetime.now(UTC)
+    now = datetime.now(UTC)
     files = table.folder.data_files()  # before the log, so that a file that is committed meanwhile is known
     table.refresh()
     if not table.is_of_folder:
@@ -57,13 +56,6 @@ def find_leftovers(table: ArchiveTable, now: datetime | None = None) -> list[Lef
         Leftover(path, _is_committed(table, path) or now - info.mtime > _FINISHED_AFTER)
         for path, info in files if path not in known and _OWN.match(path)
     ]  # fmt: skip
-
-
-def sweep(table: ArchiveTable, leftovers: Sequence[Leftover]) -> list[str]:
-    """Delete leftovers, and return their paths."""
-    paths = [each.path for each in leftovers]
-    table.folder.delete(paths)
-    return paths
 
 
 def _is_committed(table: ArchiveTable, path: str) -> bool:

@@ -49,22 +49,17 @@ def small_files(
         tier = next((limit for limit in tiers if file.bytes < limit), None)
         if tier is not None:
             found[file.queue, file.day, tier].append(file)
-    groups: list[tuple[DataFile, ...]] = []
-    for same in found.values():
-        if len(same) >= at_least:
-            groups += _filled(same)
-    return groups
+    return [group for same in found.values() if len(same) >= at_least for group in _filled(same)]
 
 
-def _filled(files: Sequence[DataFile]) -> Iterable[tuple[DataFile, ...]]:
+def _filled(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
     """Divide files into groups of at most FILE_BYTES, the oldest first. A group of one file is left out."""
-    group: list[DataFile] = []
+    groups: list[list[DataFile]] = [[]]
     for file in sorted(files, key=lambda file: (file.modified, file.path)):
-        if sum(each.bytes for each in group) + file.bytes > FILE_BYTES:
-            yield from [tuple(group)] * (len(group) > 1)
-            group = []
-        group.append(file)
-    yield from [tuple(group)] * (len(group) > 1)
+        if sum(each.bytes for each in groups[-1]) + file.bytes > FILE_BYTES:
+            groups.append([])
+        groups[-1].append(file)
+    return [tuple(group) for group in groups if len(group) > 1]
 
 
 def merge(table: ArchiveTable, groups: Iterable[Sequence[DataFile]]) -> None:
@@ -91,31 +86,21 @@ def write_merged(files: Sequence[tuple[str, str, str]], root: str, schema: pa.Sc
 
 
 def _rows_of(files: Sequence[tuple[str, str, str]], root: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files (path, queue and day), with the columns of their partition, in batches of a few
-    megabytes.
-    """
+    """Yield the rows of files (path, queue and day) with their partition, in batches of a few megabytes."""
     folder = ArchiveFolder(root)
     for path, queue, day in files:
         try:
             with folder.open(path) as file:
-                for batch in _small_batches(parquet.ParquetFile(file)):
-                    own = batch.select(
-                        [name for name in batch.schema.names if name not in PARTITIONS]
-                    )  # some writers store them in the file too
-                    partition = [
-                        pa.repeat(pa.scalar(queue), len(batch)),
-                        pa.repeat(pa.scalar(date.fromisoformat(day)), len(batch)),
-                    ]
-                    yield pa.RecordBatch.from_arrays([*own.columns, *partition], names=[*own.schema.names, *PARTITIONS])
+                rows = parquet.ParquetFile(file)
+                size = sum(rows.metadata.row_group(number).total_byte_size for number in range(rows.num_row_groups))
+                count = max(1, min(_MAX_ROWS, _BATCH_BYTES * rows.metadata.num_rows // max(size, 1)))
+                # some writers store the partition in the file too
+                own = [name for name in rows.schema_arrow.names if name not in PARTITIONS]
+                for batch in rows.iter_batches(count):
+                    named = batch.select(own).append_column("queue", pa.repeat(queue, len(batch)))
+                    yield named.append_column("day", pa.repeat(date.fromisoformat(day), len(batch)))
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             raise SparkFailed(
                 f"{path} cannot be read: the file is missing or incomplete. `rowpost spark verify` lists all such "
                 "files."
             ) from error
-
-
-def _small_batches(file: parquet.ParquetFile) -> Iterator[pa.RecordBatch]:
-    size = sum(file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups))
-    yield from file.iter_batches(
-        batch_size=max(1, min(_MAX_ROWS, _BATCH_BYTES * file.metadata.num_rows // max(size, 1)))
-    )

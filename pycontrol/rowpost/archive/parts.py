@@ -13,21 +13,21 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import date, datetime
+from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from rowpost.archive.clustering import BUFFER_BYTES
+from rowpost.archive.clustering import BUFFER_BYTES, buffers
 from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.folder import ArchiveFolder
 
-__all__ = ["SEARCHED", "STATISTICS", "NewFile", "conform", "partition_folder", "statistics", "write_parts"]
+__all__ = ["SEARCHED", "STATISTICS", "DataFile", "NewFile", "conform", "partition_folder", "statistics", "write_parts"]
 
 #: Columns whose smallest and largest values are written to the table's log.
 STATISTICS = (
@@ -47,25 +47,42 @@ _FALSE_POSITIVES = 0.01
 #: A reader that has found a row by the index of pages reads one page of each column.
 _PAGES = {"write_page_index": True, "max_rows_per_page": 2048}
 _NO_STATISTICS = ("headers", "body")  # long values, which no filter compares
-_DIFFERING = (
-    "id",
-    "message_id",
-    "headers",
-    "body",
-)  # a dictionary of values that differ is written, found too large and discarded
+#: a dictionary of values that differ is written, found too large and discarded
+_DIFFERING = ("id", "message_id", "headers", "body")
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 _ESCAPED = set("\"#%'*/:=?\\{[]^\x7f")
 
 
 @dataclass(frozen=True)
-class NewFile:
-    """A file that is not committed yet. `statistics` is JSON as the table's log has it."""
+class DataFile:
+    """A file of a table. `path` is relative to the table's folder, `modified` is in milliseconds since 1970."""
 
     path: str
     queue: str
     day: str
     bytes: int
     rows: int
-    statistics: str
+    modified: int = 0
+
+    @property
+    def partition(self) -> dict[str, str | None]:
+        return {"queue": self.queue, "day": self.day}
+
+    @property
+    def is_in_own_folder(self) -> bool:
+        """Whether its folder is named by its partition, such as queue=audit/day=2026-11-20.
+
+        Other programs use other folders too.
+        """
+        folders = [unquote(folder) for folder in self.path.split("/")[:-1]]
+        return folders == [f"{name}={value}" for name, value in self.partition.items()]
+
+
+@dataclass(frozen=True)
+class NewFile(DataFile):
+    """A file that is not committed yet. `statistics` is JSON as the table's log has it."""
+
+    statistics: str = ""
 
 
 def partition_folder(queue: str, day: str) -> str:
@@ -102,17 +119,17 @@ def _in_log(value: object) -> object:
     return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}" if isinstance(value, datetime) else value
 
 
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the columns of a schema.
+def conform(rows: Rows, schema: pa.Schema) -> Rows:
+    """Return rows with the columns of a schema.
 
-    A column that it lacks is null; a column that the schema lacks is dropped.
+    A column that they lack is null; a column that the schema lacks is dropped.
     """
-    names = set(batch.schema.names)
+    names = set(rows.schema.names)
     columns = [
-        batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(len(batch), field.type)
+        rows.column(field.name).cast(field.type) if field.name in names else pa.nulls(len(rows), field.type)
         for field in schema
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return type(rows).from_arrays(columns, schema=schema)
 
 
 def write_parts(batches: Iterable[pa.RecordBatch], root: str, schema: pa.Schema, name: str) -> Iterator[NewFile]:
@@ -123,88 +140,57 @@ def write_parts(batches: Iterable[pa.RecordBatch], root: str, schema: pa.Schema,
         root: the table's folder.
         name: the start of the files' names.
     """
-    parts = _Parts(root, schema, name)
+    folder = ArchiveFolder(root)
+    opened: dict[tuple[str, date], tuple[str, parquet.ParquetWriter, list[Any]]] = {}
     try:
-        for batch in batches:
-            parts.add(batch)
-        yield from parts.close()
+        for rows in buffers(batches):  # so that a file has few row groups
+            size = rows.nbytes
+            for (queue, day), own in _by_partition(rows):
+                part = conform(own, schema)
+                if (queue, day) not in opened:
+                    # a row group that follows may have more rows, up to the whole buffer
+                    most = len(part) if size < BUFFER_BYTES else len(part) * size // max(part.nbytes, 1)
+                    path = f"{partition_folder(queue, day.isoformat())}/{name}-{uuid.uuid4().hex[:12]}.zstd.parquet"
+                    opened[queue, day] = path, *_opened(folder, path, schema, most)
+                opened[queue, day][1].write_table(part)
+            del rows, own, part  # while the next ones are read, their memory is needed
+        for (queue, day), (path, writer, footers) in opened.items():
+            writer.close()
+            (footer,) = footers
+            described = statistics(footer)
+            yield NewFile(path, queue, day.isoformat(), folder.size(path), footer.num_rows, statistics=described)
     except BaseException:
-        parts.discard()
+        for path, writer, _ in opened.values():
+            writer.close()
+            folder.delete([path])
         raise
 
 
-class _Parts:
-    """The open files of one task. Rows are buffered, so that a file has few row groups."""
+def _by_partition(rows: pa.Table) -> Iterator[tuple[tuple[str, date], pa.Table]]:
+    found = rows.select(PARTITIONS).group_by(PARTITIONS, use_threads=False).aggregate([]).to_pylist()
+    for queue, day in (each.values() for each in found):
+        own = rows
+        if len(found) > 1:  # a filter copies all rows, also if it excludes none
+            own = rows.filter(pc.and_(pc.equal(rows["queue"], queue), pc.equal(rows["day"], day)))
+        yield (queue, day), own
 
-    def __init__(self, root: str, schema: pa.Schema, name: str) -> None:
-        self._schema, self._name = schema, name
-        self._folder = ArchiveFolder(root)
-        self._buffered: dict[tuple[str, str], list[pa.RecordBatch]] = defaultdict(list)
-        self._bytes = 0
-        self._open: dict[tuple[str, str], tuple[str, parquet.ParquetWriter, list[Any]]] = {}
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        queues, days = (pc.unique(batch.column(name)).to_pylist() for name in PARTITIONS)
-        for queue in queues:
-            for day in days:
-                # a filter copies all rows, also if it excludes none
-                all_rows = len(queues) == len(days) == 1
-                own = (
-                    batch
-                    if all_rows
-                    else batch.filter(
-                        pc.and_(pc.equal(batch.column("queue"), queue), pc.equal(batch.column("day"), day))
-                    )
-                )
-                if len(own):
-                    self._buffered[queue, day.isoformat()].append(conform(own, self._schema))
-        self._bytes += batch.nbytes
-        if self._bytes >= BUFFER_BYTES:
-            self._flush()
-
-    def close(self) -> Iterator[NewFile]:
-        self._flush(last=True)
-        for (queue, day), (path, writer, footers) in self._open.items():
-            writer.close()
-            yield NewFile(path, queue, day, self._folder.size(path), footers[0].num_rows, statistics(footers[0]))
-
-    def discard(self) -> None:
-        for path, writer, _ in self._open.values():
-            writer.close()
-            self._folder.delete([path])
-
-    def _flush(self, *, last: bool = False) -> None:
-        for partition, batches in self._buffered.items():
-            rows = pa.Table.from_batches(batches)
-            if partition not in self._open:
-                # a row group that follows may have more rows, up to the whole buffer
-                self._open[partition] = self._create(
-                    *partition, len(rows) if last else len(rows) * self._bytes // max(rows.nbytes, 1)
-                )
-            self._open[partition][1].write_table(rows)
-        self._buffered.clear()
-        self._bytes = 0
-
-    def _create(self, queue: str, day: str, group_rows: int) -> tuple[str, parquet.ParquetWriter, list[Any]]:
-        path = f"{partition_folder(queue, day)}/{self._name}-{uuid.uuid4().hex[:12]}.zstd.parquet"
-        footers: list[parquet.FileMetaData] = []
-        counted = [field.name for field in self._schema if field.name not in _NO_STATISTICS]
-        out = self._folder.create_file(path)
-        repeating = [field.name for field in self._schema if field.name not in _DIFFERING]
-        filters = {
-            name: {"ndv": max(group_rows, 1), "fpp": _FALSE_POSITIVES}
-            for name in SEARCHED
-            if name in self._schema.names
-        }
-        writer = parquet.ParquetWriter(
-            out,
-            self._schema,
-            compression="zstd",
-            write_statistics=counted,
-            use_dictionary=repeating,
-            metadata_collector=footers,
-            bloom_filter_options=filters,
-            **_PAGES,
-        )
-        writer.file_handle = out  # close() closes it
-        return path, writer, footers
+def _opened(
+    folder: ArchiveFolder, path: str, schema: pa.Schema, group_rows: int
+) -> tuple[parquet.ParquetWriter, list[Any]]:
+    """Open a file, and return its writer and the list that gets its footer when the writer is closed."""
+    names, bloom = schema.names, {"ndv": max(group_rows, 1), "fpp": _FALSE_POSITIVES}
+    footers: list[Any] = []
+    out = folder.create_file(path)
+    writer = parquet.ParquetWriter(
+        out,
+        schema,
+        compression="zstd",
+        write_statistics=[name for name in names if name not in _NO_STATISTICS],
+        use_dictionary=[name for name in names if name not in _DIFFERING],
+        metadata_collector=footers,
+        bloom_filter_options={name: bloom for name in SEARCHED if name in names},
+        **_PAGES,
+    )
+    writer.file_handle = out  # close() closes it
+    return writer, footers

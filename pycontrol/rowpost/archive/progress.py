@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,16 +68,22 @@ class Measured:
     lag_messages: int | None = None
     lag_seconds: float | None = None
     spooled: int | None = None
-    held_by: tuple[Mapping[str, Any], ...] = ()
+    held_by: Sequence[Mapping[str, Any]] = ()
     late: int | None = None
     written: int | None = None
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> Measured:
         """Convert the JSON of Spark's progress. A query with several sources has the largest lag of them."""
-        reported = [_decoded(source.get("latestOffset")) for source in progress.get("sources", ())]
+        offsets = [source.get("latestOffset") for source in progress.get("sources", ())]
+        decoded = [json.loads(offset) if isinstance(offset, str) else offset for offset in offsets]
+        reported = [each for each in decoded if isinstance(each, dict)]
         observed = (progress.get("observedMetrics") or {}).get(OBSERVED) or {}
         took = (progress.get("durationMs") or {}).get("triggerExecution")
+
+        def largest(name: str) -> Any:
+            return max((each[name] for each in reported if each.get(name) is not None), default=None)
+
         written = (progress.get("sink") or {}).get("numOutputRows", -1)
         return cls(
             at=progress["timestamp"],
@@ -87,9 +93,9 @@ class Measured:
             bytes=observed.get("bytes"),
             rows_per_second=progress.get("processedRowsPerSecond"),
             batch_seconds=None if took is None else took / 1000,
-            lag_messages=_largest(each.get("lag_messages") for each in reported),
-            lag_seconds=_largest(each.get("lag_seconds") for each in reported),
-            spooled=_largest(each.get("spooled") for each in reported),
+            lag_messages=largest("lag_messages"),
+            lag_seconds=largest("lag_seconds"),
+            spooled=largest("spooled"),
             held_by=tuple(holder for each in reported for holder in each.get("held_by", ())),
             written=None if written < 0 else written,
         )
@@ -99,17 +105,13 @@ class Measured:
         """The number of open transactions that hold messages back."""
         return len(self.held_by)
 
+    def numbers(self) -> dict[str, float]:
+        """Return the sums, of which one that is not known is 0, and the states that are known."""
+        found = {name: getattr(self, name) for name in SUMS | STATES}
+        return {name: value or 0 for name, value in found.items() if name in SUMS or value is not None}
+
 
 Receiver = Callable[[Measured], None]
-
-
-def _decoded(offset: Any) -> Mapping[str, Any]:
-    found = json.loads(offset) if isinstance(offset, str) else offset
-    return found if isinstance(found, dict) else {}
-
-
-def _largest(values: Iterable[Any]) -> Any:
-    return max((value for value in values if value is not None), default=None)
 
 
 class JsonLines:
@@ -150,11 +152,9 @@ class Prometheus:
         except ImportError as error:
             raise SettingsError(f"prometheus-client is not installed. Run: {install_command('metrics')}") from error
         registry = CollectorRegistry()
-        self._sums = {
-            name: Counter(f"rowpost_spark_{name}", text, ["query"], registry=registry) for name, text in SUMS.items()
-        }
-        self._states = {
-            name: Gauge(f"rowpost_spark_{name}", text, ["query"], registry=registry) for name, text in STATES.items()
+        self._shown: dict[str, Any] = {
+            name: (Counter if name in SUMS else Gauge)(f"rowpost_spark_{name}", text, ["query"], registry=registry)
+            for name, text in (SUMS | STATES).items()
         }
         try:
             self._server, self._thread = start_http_server(port, addr=host, registry=registry)
@@ -165,11 +165,9 @@ class Prometheus:
 
     def __call__(self, measured: Measured) -> None:
         """Update the numbers."""
-        for name, counter in self._sums.items():
-            counter.labels(measured.query).inc(getattr(measured, name) or 0)
-        for name, gauge in self._states.items():
-            if getattr(measured, name) is not None:
-                gauge.labels(measured.query).set(getattr(measured, name))
+        for name, value in measured.numbers().items():
+            shown = self._shown[name].labels(measured.query)
+            (shown.inc if name in SUMS else shown.set)(value)
 
     def close(self) -> None:
         """Stop the server."""
@@ -183,18 +181,11 @@ class OpenTelemetry:
 
     def __init__(self, meters: MeterProvider) -> None:
         meter = meters.get_meter("rowpost.spark")
-        self._sums = {
-            name: meter.create_counter(f"rowpost.spark.{name}", description=text) for name, text in SUMS.items()
-        }
-        self._states = {
-            name: meter.create_gauge(f"rowpost.spark.{name}", description=text) for name, text in STATES.items()
-        }
+        counter, gauge = meter.create_counter, meter.create_gauge
+        self._record = {name: counter(f"rowpost.spark.{name}", description=text).add for name, text in SUMS.items()}
+        self._record |= {name: gauge(f"rowpost.spark.{name}", description=text).set for name, text in STATES.items()}
 
     def __call__(self, measured: Measured) -> None:
         """Record the numbers."""
-        attributes = {"rowpost.spark.query": measured.query}
-        for name, counter in self._sums.items():
-            counter.add(getattr(measured, name) or 0, attributes)
-        for name, gauge in self._states.items():
-            if getattr(measured, name) is not None:
-                gauge.set(getattr(measured, name), attributes)
+        for name, value in measured.numbers().items():
+            self._record[name](value, {"rowpost.spark.query": measured.query})

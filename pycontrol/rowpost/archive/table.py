@@ -16,19 +16,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 
 from rowpost.archive.address import delta_uri, located
-from rowpost.archive.columns import ARCHIVE, PARTITIONS, columns_in_log
+from rowpost.archive.columns import ARCHIVE, PARTITIONS
 from rowpost.archive.folder import LOG_FOLDER, ArchiveFolder
-from rowpost.archive.identity import Recorded, from_log, in_log
-from rowpost.archive.parts import STATISTICS, NewFile
+from rowpost.archive.identity import Recorded
+from rowpost.archive.parts import STATISTICS, DataFile, NewFile
 from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
 from rowpost.version import install_command
 
@@ -40,9 +40,6 @@ except ImportError as error:
     raise SparkUnavailable(
         f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('archive')}"
     ) from error
-
-if TYPE_CHECKING:
-    from rowpost.archive.columns import Columns
 
 __all__ = ["KEPT_HOURS", "NOTE", "STATISTICS_OF", "ArchiveTable", "DataFile", "create_table", "open_table"]
 
@@ -58,29 +55,6 @@ _CHANGE_DATA = "_change_data"
 _RECORDED = f"{NOTE}.recorded"
 
 
-@dataclass(frozen=True)
-class DataFile:
-    """A file of a snapshot. `path` is relative to the table's folder, `modified` is in milliseconds since 1970."""
-
-    path: str
-    queue: str
-    day: str
-    bytes: int
-    rows: int
-    modified: int = 0
-
-    @property
-    def is_in_own_folder(self) -> bool:
-        """Whether its folder is named by its partition, such as queue=audit/day=2026-11-20.
-
-        Other programs use other folders too.
-        """
-        values = [
-            (name, unquote(value)) for name, _, value in (part.partition("=") for part in self.path.split("/")[:-1])
-        ]
-        return values == [("queue", self.queue), ("day", self.day)]
-
-
 class ArchiveTable:
     """A snapshot of a table that is partitioned by queue and day.
 
@@ -91,10 +65,19 @@ class ArchiveTable:
     def __init__(self, address: str, table: DeltaTable) -> None:
         self.address, self.path = address, located(address).rstrip("/")
         self._table = table
-        self._listed: tuple[int, list[DataFile]] | None = None
-        self._recorded: tuple[int, Mapping[str, Recorded]] | None = None
-        self._batches: dict[str, int] = {}  # of this snapshot, because deltalake reads the whole log to find one
-        self._check_partitions()
+        self._forget()
+        columns = tuple(table.metadata().partition_columns)
+        if columns != PARTITIONS:
+            raise SparkFailed(
+                f"The Delta table in {self.path} is not an archive: it is partitioned by "
+                f"{', '.join(columns) or 'nothing'}, not by queue and day."
+            )
+
+    def _forget(self) -> None:
+        """Forget what was read of a snapshot."""
+        self._listed: list[DataFile] | None = None
+        self._recorded: Mapping[str, Recorded] | None = None
+        self._batches: dict[str, int] = {}  # deltalake reads the whole log to find one
 
     @cached_property
     def folder(self) -> ArchiveFolder:
@@ -137,7 +120,7 @@ class ArchiveTable:
 
     def files(self) -> list[DataFile]:
         """Return the files of the snapshot, ordered by queue, day and path."""
-        if self._listed is None or self._listed[0] != self.version:
+        if self._listed is None:
             found = [
                 DataFile(
                     unquote(row["path"]),
@@ -149,8 +132,8 @@ class ArchiveTable:
                 )
                 for row in pa.table(self._table.get_add_actions()).to_pylist()
             ]
-            self._listed = self.version, sorted(found, key=lambda file: (file.queue, file.day, file.path))
-        return self._listed[1]
+            self._listed = sorted(found, key=lambda file: (file.queue, file.day, file.path))
+        return self._listed
 
     def are_live(self, files: Iterable[DataFile]) -> bool:
         """Whether the snapshot has all of these files."""
@@ -171,17 +154,22 @@ class ArchiveTable:
             return None
         return {unquote(path) for path in pa.table(actions).column("path").to_pylist()}
 
-    def add_columns(self, columns: Columns, note: Mapping[str, Any]) -> None:
-        """Add columns, and fields to columns that are structs. They are null in the files that are there."""
-        fields = Schema.from_json(columns.json()).fields
-        self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=self._metadata(note)))
+    def add_columns(self, columns: str, note: Mapping[str, Any]) -> None:
+        """Add columns, and fields to columns that are structs, as `schema_json` has them.
+
+        They are null in the files that are there.
+        """
+        fields = Schema.from_json(columns).fields
+        metadata = self._metadata(note, self.recorded())
+        self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=metadata))
+        self._forget()
 
     def refresh(self) -> None:
         """Read the newest snapshot."""
         before = self.version
         self._table.update_incremental()
         if self.version != before:
-            self._batches.clear()
+            self._forget()
 
     def last_batch(self, query: str) -> int:
         """Return the number of the last batch that a query has committed, or -1."""
@@ -195,9 +183,10 @@ class ArchiveTable:
 
         Nothing if its last commit is of an earlier version.
         """
-        if self._recorded is None or self._recorded[0] != self.version:
-            self._recorded = self.version, from_log(self._last_entry().get(_RECORDED, {}))
-        return self._recorded[1]
+        if self._recorded is None:
+            # what a later version of rowpost has added is left out
+            self._recorded = msgspec.convert(self._last_entry().get(_RECORDED, {}), dict[str, Recorded])
+        return self._recorded
 
     def _last_entry(self) -> dict[str, Any]:
         for version in range(self.version, -1, -1):
@@ -212,8 +201,8 @@ class ArchiveTable:
                 return found
         return {}
 
-    def _metadata(self, note: Mapping[str, Any], recorded: Mapping[str, Recorded] | None = None) -> dict[str, Any]:
-        return {NOTE: dict(note), _RECORDED: in_log(self.recorded() if recorded is None else recorded)}
+    def _metadata(self, note: Mapping[str, Any], recorded: Mapping[str, Recorded]) -> dict[str, Any]:
+        return {NOTE: dict(note), _RECORDED: msgspec.to_builtins(recorded)}
 
     def commit(
         self,
@@ -238,16 +227,17 @@ class ArchiveTable:
         Raises SparkFailed if the table refuses the change.
         """
         add, now = list(add), time.time_ns() // 1_000_000
+        before, recorded = self.version, self.recorded() if recorded is None else recorded
         if gone := [file.path for file in add if not self.folder.exists(file.path)]:
             raise SparkFailed(
                 f"Cannot add {gone[0]} to {self.address}: the file was deleted before it was committed. Run the "
                 "command again."
             )
         actions: list[AddAction | RemoveAction] = [
-            RemoveAction(each.path, not same_rows, now, each.bytes, _partition(each)) for each in remove
+            RemoveAction(each.path, not same_rows, now, each.bytes, each.partition) for each in remove
         ]
         actions += [
-            AddAction(each.path, each.bytes, _partition(each), now, not same_rows, each.statistics) for each in add
+            AddAction(each.path, each.bytes, each.partition, now, not same_rows, each.statistics) for each in add
         ]
         done = [Transaction(query, number) for query, number in (batches or {}).items()]
         properties = CommitProperties(
@@ -258,21 +248,18 @@ class ArchiveTable:
                 actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties
             )
         except CommitFailedError as error:
-            if (
-                DeltaTable(delta_uri(self.path)).version() == self.version
-            ):  # no other writer is the reason: the table itself refuses the change
+            # if no other writer is the reason, the table itself refuses the change
+            if DeltaTable(delta_uri(self.path)).version() == before:
                 raise SparkFailed(
                     f"Cannot change {self.path}: {str(error).splitlines()[0]} Nothing was changed. Change the table's "
                     "properties with Delta's own tools."
                 ) from error
             return False
-        before = self.version
+        known = {**self._batches, **(batches or {})}
         self._table.update_incremental()
-        if self.version == before + 1:
-            self._batches.update(batches or {})
-            self._recorded = None if recorded is None else (self.version, recorded)
-        else:  # other writers have committed too
-            self._batches.clear()
+        self._forget()
+        if self.version == before + 1:  # otherwise other writers have committed too
+            self._batches, self._recorded = known, recorded
         return True
 
     def notes(self, since: int) -> list[dict[str, Any]]:
@@ -300,6 +287,7 @@ class ArchiveTable:
         deleted = self._table.vacuum(
             retention_hours=0 if at_once else KEPT_HOURS, enforce_retention_duration=False, dry_run=False
         )
+        self._forget()  # it has committed, maybe after other writers
         changes = self._change_data(at_once=at_once)
         self.folder.delete(changes)
         return [*deleted, *changes]
@@ -326,12 +314,9 @@ class ArchiveTable:
         """What of this table only its format's own readers understand; None if its files can be read as they are."""
         if self._table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
             return "column mapping"
-        has_vectors = "deletionVectors" in (self._table.protocol().reader_features or ())
-        return (
-            "deletion vectors"
-            if has_vectors and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors())
-            else None
-        )
+        if "deletionVectors" not in (self._table.protocol().reader_features or ()):
+            return None
+        return "deletion vectors" if any(map(len, map(pa.record_batch, self._table.deletion_vectors()))) else None
 
     def query(self, sql: str) -> pa.Table:
         """Run a query of deltalake's engine on the snapshot, which is its table `archive`.
@@ -365,11 +350,8 @@ class ArchiveTable:
 
     def check_writable(self) -> None:
         """Raise SparkFailed for a table that rowpost must not change."""
-        constraints = [
-            name.removeprefix(_CONSTRAINT)
-            for name in self._table.metadata().configuration
-            if name.startswith(_CONSTRAINT)
-        ]
+        properties = self._table.metadata().configuration
+        constraints = [name.removeprefix(_CONSTRAINT) for name in properties if name.startswith(_CONSTRAINT)]
         if constraints:
             raise SparkFailed(
                 f"Cannot change {self.path}: the table has the constraint {', '.join(sorted(constraints))}, which "
@@ -381,26 +363,13 @@ class ArchiveTable:
                 "TABLE … APPLY (PURGE) and disable the feature with Delta's own tools."
             )
 
-    def _check_partitions(self) -> None:
-        columns = tuple(self._table.metadata().partition_columns)
-        if columns != PARTITIONS:
-            raise SparkFailed(
-                f"The Delta table in {self.path} is not an archive: it is partitioned by "
-                f"{', '.join(columns) or 'nothing'}, not by queue and day."
-            )
-
     def discard(self, files: Iterable[NewFile]) -> None:
         """Delete files that were not committed.
 
         Those that the newest snapshot has stay: a commit can succeed although its answer was lost.
         """
         self.refresh()
-        live = {file.path for file in self.files()}
-        self.folder.delete(file.path for file in files if file.path not in live)
-
-
-def _partition(file: NewFile | DataFile) -> dict[str, str | None]:
-    return {"queue": file.queue, "day": file.day}
+        self.folder.delete({file.path for file in files} - {file.path for file in self.files()})
 
 
 def open_table(address: str) -> ArchiveTable:
@@ -430,10 +399,10 @@ def open_table(address: str) -> ArchiveTable:
         ) from error
 
 
-def create_table(address: str, schema: Columns | None = None) -> ArchiveTable:
+def create_table(address: str, columns: str | None = None) -> ArchiveTable:
     """Read the newest snapshot of a table.
 
-    Creates the table if there is none, by default with the columns of an archive.
+    Creates the table if there is none, with the columns of an archive or others, as `schema_json` has them.
 
     Raises what `open_table` raises, but ArchiveNotFound.
     """
@@ -441,8 +410,11 @@ def create_table(address: str, schema: Columns | None = None) -> ArchiveTable:
     _check_no_plain_files(address)
     try:
         if not DeltaTable.is_deltatable(uri):
-            columns = Schema.from_json(columns_in_log(ARCHIVE) if schema is None else schema.json())
-            DeltaTable.create(uri, columns, partition_by=list(PARTITIONS), configuration=_properties(columns))
+            schema = Schema.from_arrow(ARCHIVE) if columns is None else Schema.from_json(columns)
+            names = {field.name for field in schema.fields}
+            # Delta's own writers refuse a table whose statistics are of columns that it does not have
+            properties = _PROPERTIES | {STATISTICS_OF: ",".join(name for name in STATISTICS if name in names)}
+            DeltaTable.create(uri, schema, partition_by=list(PARTITIONS), configuration=properties)
     except (DeltaError, TableNotFoundError) as error:
         if not DeltaTable.is_deltatable(uri):  # otherwise another process has just created it
             raise SparkFailed(
@@ -450,15 +422,6 @@ def create_table(address: str, schema: Columns | None = None) -> ArchiveTable:
                 "written."
             ) from error
     return open_table(address)
-
-
-def _properties(schema: Schema) -> dict[str, str]:
-    """Return the properties of a new table.
-
-    Delta's own writers refuse one whose statistics are of columns that it does not have.
-    """
-    names = {field.name for field in schema.fields}
-    return _PROPERTIES | {STATISTICS_OF: ",".join(name for name in STATISTICS if name in names)}
 
 
 def _check_no_plain_files(path: str) -> None:

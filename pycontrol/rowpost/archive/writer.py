@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from rowpost.archive.columns import ESSENTIAL
@@ -54,24 +54,19 @@ class TableWriter:
         table.check_columns(self._needed)
         new = write(f"{batch.query}-{batch.number}")
         rows = sum(file.rows for file in new)
-        if (new or batch.moved or always) and not self._commit(
-            batch, new, {"job": "archive", "queue": queue, "batch": batch.number, "rows": rows}
-        ):
+        note = {"job": "archive", "queue": queue, "batch": batch.number, "rows": rows}
+        if (new or batch.moved or always) and not self._commit(batch, new, note):
             return None
         self._merge_small_files()
         return rows
 
-    def _commit(self, batch: StreamBatch, new: Sequence[NewFile], note: dict[str, object]) -> bool:
+    def _commit(self, batch: StreamBatch, new: Sequence[NewFile], note: Mapping[str, object]) -> bool:
         """Add the files of a batch. Returns False if another process has added the same batch meanwhile."""
         table = self.table
         try:
             while is_new(batch, table.recorded(), table.last_batch(batch.query)):
-                if table.commit(
-                    new,
-                    batches={batch.query: batch.number},
-                    recorded=recorded_after(batch, table.recorded()),
-                    note=note,
-                ):
+                recorded = recorded_after(batch, table.recorded())
+                if table.commit(new, batches={batch.query: batch.number}, recorded=recorded, note=note):
                     return True
                 table.refresh()
         except BaseException:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowpost.cli.archiving import (
-    ArchivingOptions,
-    ProgressOptions,
-    QueuesArgument,
-    check_queues,
-    counter,
-    missing_package,
-)
+from rowpost.cli.archiving import ArchivingOptions, ProgressOptions, QueuesArgument, check_queues, missing_package
 from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.session import Session
 
@@ -73,33 +67,25 @@ def archive(
         names = list(dict.fromkeys(check_queues(session, database, names)))
     name, stop = ",".join(names), Stop()
     with progress.receivers(session) as receive, stop.on_signals():
-        writer, noted, connect = (
+        archiver = partial(
+            QueueArchiver,
             TableWriter(create_table(folder)),
-            ConfirmedOffsets(checkpoint),
-            partial(PatientConnection, sleep=stop.sleep),
+            recreated=recreated,
+            checkpoint=None if checkpoint is None else ConfirmedOffsets(checkpoint),
+            receivers=receive,
+            connect=partial(PatientConnection, sleep=stop.sleep),
         )
-        archivers = [
-            QueueArchiver(
-                writer,
-                _read_options(session, each, options),
-                recreated=recreated,
-                checkpoint=noted,
-                receivers=receive,
-                connect=connect,
-            )
-            for each in names
-        ]
+        archivers = [archiver(_read_options(session, each, options)) for each in names]
         try:
-            held = run(archivers, every_s, stop, counter(session, "{of} messages archived in {done} batches"))
-            if stop.asked and every_s is None:
+            held = run(archivers, every_s, stop, session.counter("{of} messages archived in {done} batches"))
+            if stop.is_set() and every_s is None:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
-            raise CommandInterrupted(
-                f"what was archived of {name} is kept; run the same command again to continue"
-            ) from None
+            kept = f"what was archived of {name} is kept; run the same command again to continue"
+            raise CommandInterrupted(kept) from None
     done = {kind: sum(getattr(each, kind) for each in archivers) for kind in ("batches", "messages", "dropped")}
     done["dropped_from_spool"] = done.pop("dropped")
-    left = {} if options.drain else held.as_json()
+    left = {} if options.drain else asdict(held)
     return options.report(session, name, {"queue": name, "mode": options.mode, **done, **left, "out": folder})
 
 

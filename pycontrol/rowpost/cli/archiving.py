@@ -4,9 +4,8 @@ after it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,11 +16,10 @@ import typer
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import parse_duration
-from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import QueueNotFound, SettingsError, SparkUnavailable
-from rowpost.settings.environment import Settings
+from rowpost.settings.telemetry import TelemetrySettings
 from rowpost.transport.directory import Directory
 from rowpost.version import install_command
 from rowpost.wire.address import Naming
@@ -30,9 +28,13 @@ if TYPE_CHECKING:
     from rowpost.archive.progress import Receiver
 
 __all__ = [
-    "ArchivingOptions", "ProgressOptions", "QueuesArgument", "check_queues", "counter", "counts", "missing_package",
-    "registered_queues", "remark", "show",
-]  # fmt: skip
+    "ArchivingOptions",
+    "ProgressOptions",
+    "QueuesArgument",
+    "check_queues",
+    "missing_package",
+    "registered_queues",
+]
 
 QueuesArgument = Annotated[
     str,
@@ -126,7 +128,7 @@ class ArchivingOptions:
         waiting = done.get("waiting")
         if waiting:
             session.note(_why_held(queue, done))
-        counts(session, done)
+        session.counts(done)
         return ExitCode.FINDING if self.fail_when_held and waiting else ExitCode.OK
 
 
@@ -163,16 +165,13 @@ class ProgressOptions:
         from rowpost.archive.progress import JsonLines, OpenTelemetry, Prometheus
 
         with ExitStack() as opened:
-            found: list[Receiver] = []
-            if self.progress is not None:
-                found.append(JsonLines(self.progress))
+            found: list[Receiver] = [] if self.progress is None else [JsonLines(self.progress)]
             if self.prometheus is not None:
-                server = Prometheus(*_address(self.prometheus))
-                opened.callback(server.close)
-                found.append(server)
-            meters = _meters(session.settings, opened)
-            if meters is not None:
-                found.append(OpenTelemetry(meters))
+                found.append(opened.enter_context(closing(Prometheus(*_address(self.prometheus)))))
+            telemetry = session.settings.telemetry
+            if telemetry is not None and telemetry.meters is not None:
+                exporters = _exporters(replace(telemetry, traces=None))
+                found.append(OpenTelemetry(opened.enter_context(closing(exporters)).meters))
             yield found
 
 
@@ -219,50 +218,6 @@ def _holder(process: int | None, since: str | None, application: str | None) -> 
     return who + (f" ({application})" if application else "") + (f" since {since}" if since else "")
 
 
-def counter(session: Session, words: str) -> Callable[[int, int], None]:
-    """Return a progress callback that prints a line on a terminal when the text changes."""
-    said: list[str] = []
-
-    def show(done: int, of: int) -> None:
-        text = words.format(done=f"{done:,}", of=f"{of:,}")
-        if session.err.is_terminal and said[-1:] != [text]:
-            said.append(text)
-            session.note(text)
-
-    return show
-
-
-def counts(session: Session, values: Mapping[str, object], **details: object) -> None:
-    """Print the last line on stdout: one JSON document.
-
-    The details are in it with --json, which prints nothing else.
-    """
-    session.document(json.loads(json.dumps({**values, **(details if session.as_json else {})}, default=str)))
-
-
-def show(session: Session, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table, but not with --json.
-
-    Whole numbers, and times in milliseconds, which are floats, are aligned to the right.
-    """
-    if not session.as_json:
-        cells = list(rows)
-        numbers = [
-            name for place, name in enumerate(names) if any(isinstance(row[place], int | float) for row in cells)
-        ]
-        table(session.out, names, [list(map(_cell, row)) for row in cells], right=numbers)
-
-
-def _cell(value: object) -> object:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.0f} ms" if isinstance(value, float) else value
-
-
-def remark(session: Session, text: str) -> None:
-    """Print a text to stderr, but not with --json."""
-    if not session.as_json:
-        session.note(text)
-
-
 def registered_queues(database: Connection, names: Sequence[str], naming: Naming | None = None) -> Mapping[str, str]:
     """Return the registered queue of each address, as `Session.stream_name` does.
 
@@ -286,10 +241,7 @@ def _address(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-def _meters(settings: Settings, opened: ExitStack) -> Any:
-    """Return OpenTelemetry's provider as the environment asks for it; None without telemetry.meters."""
-    if settings.telemetry is None or settings.telemetry.meters is None:
-        return None
+def _exporters(telemetry: TelemetrySettings) -> Any:
     try:
         from rowpost.pipeline.telemetry.exporters import Exporters
     except ModuleNotFoundError as error:
@@ -297,6 +249,4 @@ def _meters(settings: Settings, opened: ExitStack) -> Any:
             f"The section telemetry needs {error.name}, which is not installed. Remove the section, or run: "
             f"{install_command('telemetry')}"
         ) from error
-    exporters = Exporters(replace(settings.telemetry, traces=None), "rowpost spark")
-    opened.callback(exporters.close)
-    return exporters.meters
+    return Exporters(telemetry, "rowpost spark")

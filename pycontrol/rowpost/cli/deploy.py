@@ -22,8 +22,9 @@ from rowpost.deploy.diff import PlanDiff
 from rowpost.deploy.features import Kept
 from rowpost.deploy.parts import parts_by_queue
 from rowpost.deploy.plan import Plan, plan
+from rowpost.deploy.plan_files import write_plan_files
 from rowpost.deploy.reading import read_entry, read_plan
-from rowpost.deploy.release import go_back, open_release, undo_scripts, write_release_archive
+from rowpost.deploy.release import go_back, open_release, undo_scripts, way_back_script, write_release_archive
 from rowpost.deploy.review import Review, compare_releases, read_definition, review
 from rowpost.deploy.taken import dotted
 from rowpost.deploy.verify import verify
@@ -75,9 +76,23 @@ def show_plan(
     queue: Annotated[
         str | None, typer.Option("--queue", metavar="Q", help="With --sql --review: print the scripts of one queue.")
     ] = None,
+    by_queue: Annotated[
+        bool,
+        typer.Option("--by-queue", help="With --sql: write files into the folder --output, one for each transaction."),
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="With --sql: write the script to this file.", dir_okay=False)
+        Path | None,
+        typer.Option("--output", "-o", help="With --sql: write the script to this file, or those of --by-queue here."),
     ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to", metavar="ZIP|FOLDER", help="With --sql: print the way back to a saved release.", exists=True
+        ),
+    ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="With --sql --to: also what apply --to --tables does.")
+    ] = False,
     archive: Annotated[
         Path | None,
         typer.Option(
@@ -92,9 +107,7 @@ def show_plan(
         typer.Option(
             "--from",
             metavar="ZIP|FOLDER",
-            help=(
-                "Compare with a release archive or a release's sql folder instead of the database, without connecting."
-            ),
+            help="Compare with a release archive or a release's sql folder, without connecting.",
             exists=True,
         ),
     ] = None,
@@ -106,6 +119,12 @@ def show_plan(
     """Show what apply would change in the database and in the business databases of outboxes."""
     if (to_read and not (sql or output is not None)) or (queue is not None and not to_read):
         raise typer.BadParameter("--review is an option of plan --sql, and --queue one of plan --sql --review.")
+    if by_queue and (output is None or to_read):
+        raise typer.BadParameter("--by-queue writes files that run: name their folder with --output, without --review.")
+    if output is not None and (output.is_file() if by_queue else output.is_dir()):
+        raise typer.BadParameter(f"--output names a {'file' if by_queue else 'folder'}: {output}")
+    if (to is not None and (by_queue or to_read or not (sql or output is not None))) or (tables and to is None):
+        raise typer.BadParameter("--to is an option of plan --sql alone, and --tables one of plan --sql --to.")
     session.offline = sql or any(each is not None for each in (output, archive, earlier))
     session, *others = session.databases(outbox)
     planned = _planned(session)
@@ -113,14 +132,23 @@ def show_plan(
         session.note(f"Wrote {write_release_archive(archive)} scripts of rowpost {__version__} to {archive}.")
         return ExitCode.OK
     if sql or output is not None:
-        _print_script(
-            session, planned, output, (read_entry(planned, queue) if queue else read_plan(planned)) if to_read else None
-        )
+        document: dict[str, object] = {"hash": planned.hash, "engine": planned.engine}
+        if by_queue and output is not None:
+            _write_files(session, planned, output)
+        elif to is not None:
+            with open_release(to) as release:
+                back = way_back_script(planned, _planned(session, release.folder), release.version, tables=tables)
+            _print_text(session, document | {"script": back}, back, output)
+        elif to_read:
+            text = read_entry(planned, queue) if queue else read_plan(planned)
+            _print_text(session, document | {"review": text}, text, output)
+        else:
+            document["steps"] = [
+                {"name": each.script_name, "kind": each.kind, "hash": each.hash} for each in planned.steps
+            ]
+            _print_text(session, document | {"script": planned.script}, planned.script, output)
         for each in others:
-            session.note(
-                f"The business database {each.outbox} needs a separate script: rowpost plan --sql --outbox "
-                f"{each.outbox}"
-            )
+            session.note(f"The business database {each.outbox} needs a separate script: add --outbox {each.outbox}")
         return ExitCode.OK
     if earlier is not None:
         with open_release(earlier) as release:
@@ -145,17 +173,21 @@ def _show_difference(session: Session) -> bool:
     return not diff.is_empty
 
 
-def _print_script(session: Session, planned: Plan, output: Path | None, to_read: str | None) -> None:
-    """Print or write the plan's script, or the text `to_read` in its place."""
-    text = planned.script if to_read is None else to_read
+def _write_files(session: Session, planned: Plan, folder: Path) -> None:
+    manifest = write_plan_files(planned, folder)
+    if session.as_json:
+        session.document(manifest)
+    else:
+        session.note(f"Wrote {len(manifest['files'])} scripts to {folder}: manifest.json has their order and hashes.")
+
+
+def _print_text(session: Session, document: dict[str, object], text: str, output: Path | None) -> None:
+    """Print a text, or its JSON document, or write the text to a file."""
     if output is not None:
-        output.write_text(text, encoding="utf-8")
-        session.note(f"Wrote {len(planned.steps)} scripts for {len(planned.queues)} queues to {output}.")
-    elif session.as_json and to_read is None:
-        steps = [{"name": step.script_name, "kind": step.kind, "hash": step.hash} for step in planned.steps]
-        session.document({"hash": planned.hash, "engine": planned.engine, "steps": steps, "script": text})
+        output.write_text(text, encoding="utf-8", newline="\n")
+        session.note(f"Wrote {text.count(chr(10))} lines to {output}.")
     elif session.as_json:
-        session.document({"hash": planned.hash, "engine": planned.engine, "review": text})
+        session.document(document)
     else:
         typer.echo(text, nl=False)
 
@@ -244,13 +276,7 @@ def run_apply(
     ] = False,
     by_queue: Annotated[
         bool,
-        typer.Option(
-            "--by-queue",
-            help=(
-                "Use one transaction for the shared objects and one for each queue and saga. After an error, run it "
-                "again to go on."
-            ),
-        ),
+        typer.Option("--by-queue", help="Use one transaction for the shared objects and one for each queue and saga."),
     ] = False,
 ) -> ExitCode:
     """Deploy rowpost and the environment's queues in one transaction. Business databases of outboxes come first."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from typing import Any
@@ -55,6 +56,10 @@ def _cancel(database: Connection) -> None:
     if cancel is not None:
         with suppress(database.dialect.driver_error()):
             cancel()
+
+
+def _cell(value: object) -> object:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.0f} ms" if isinstance(value, float) else value
 
 
 def console(stream: Any) -> Console:
@@ -227,9 +232,42 @@ class Session:
             if not rows:
                 self.note(none)
 
+    def rows(self, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Print a table, but not with --json.
+
+        Whole numbers, and times in milliseconds, which are floats, are aligned to the right.
+        """
+        if not self.as_json:
+            cells = list(rows)
+            numbers = [
+                name for place, name in enumerate(names) if any(isinstance(row[place], int | float) for row in cells)
+            ]
+            table(self.out, names, [list(map(_cell, row)) for row in cells], right=numbers)
+
+    def counts(self, values: Mapping[str, object], **details: object) -> None:
+        """Print the last line on stdout: one JSON document. The details are in it with --json."""
+        self.document(json.loads(json.dumps({**values, **(details if self.as_json else {})}, default=str)))
+
     def note(self, text: str) -> None:
         """Print a text that is not part of the result to stderr."""
         self.err.print(text, soft_wrap=True)
+
+    def remark(self, text: str) -> None:
+        """Print a text to stderr, but not with --json."""
+        if not self.as_json:
+            self.note(text)
+
+    def counter(self, words: str) -> Callable[[int, int], None]:
+        """Return a progress callback that prints a line on a terminal when the text changes."""
+        said: list[str] = []
+
+        def show(done: int, of: int) -> None:
+            text = words.format(done=f"{done:,}", of=f"{of:,}")
+            if self.err.is_terminal and said[-1:] != [text]:
+                said.append(text)
+                self.note(text)
+
+        return show
 
     def confirm(self, question: str, yes: bool) -> None:
         """Ask before an action that cannot be undone. Without a terminal, `yes` is required. Raises Refused."""

@@ -7,14 +7,13 @@ psql; `rowpost.deploy.apply` runs the same steps, minus those that the journal s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from rowpost.database.contract import FEATURES_OF_QUEUES
-from rowpost.database.dialects.choice import dialect_for
-from rowpost.database.dialects.protocol import Dialect
+from rowpost.deploy.by_hand import HOW_TO_RUN, Section, progress_text, spell_calls, spell_script
 from rowpost.deploy.entries import (
     DeclaredFeature,
     Entry,
@@ -25,12 +24,11 @@ from rowpost.deploy.entries import (
     describe_saga,
     describe_subscriptions,
 )
-from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SCRIPT_START, SESSION_BATCH
 from rowpost.deploy.scripts import ScriptSet, hash_text, load_scripts
-from rowpost.deploy.sql_text import code_only, split_batches
 from rowpost.deploy.steps import Rendering, ScriptStep
 from rowpost.errors import DeployError
 from rowpost.settings.environment import OutboxSettings, Settings
+from rowpost.settings.target import database_of
 from rowpost.version import __version__
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE
 
@@ -40,15 +38,11 @@ __all__ = [
     "business_settings",
     "count_by_feature",
     "declared_features",
-    "heading",
     "plan",
+    "script_header",
+    "sections_of",
     "title_of",
 ]
-
-HOW_TO_RUN = {
-    "sqlserver": "sqlcmd -S <server> -d <database> -b -x -f 65001 -i <this file>",
-    "postgresql": "PGCLIENTENCODING=UTF8 psql -v ON_ERROR_STOP=1 -f <this file> <database>",
-}
 
 
 @dataclass(frozen=True)
@@ -62,6 +56,7 @@ class Plan:
         whole: False for the deployment of a few queues into a database that has the rest already.
         features: those whose objects are in `items`.
         uncertain: features that something needs which could not be imported here, each with that something.
+        database: the only one in which the script runs; empty if it is not known.
     """
 
     environment: str
@@ -71,6 +66,7 @@ class Plan:
     whole: bool = True
     features: frozenset[str] = frozenset()
     uncertain: tuple[tuple[str, str], ...] = ()
+    database: str = ""
 
     @property
     def declared(self) -> tuple[DeclaredFeature, ...]:
@@ -114,25 +110,22 @@ class Plan:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of everything that the script does, hexadecimal: the same for the same plan."""
-        return hash_text(self._body)
+        """SHA-256 of everything that the script does, hexadecimal: the same for the same plan of any database."""
+        return hash_text(spell_script(self.scripts, self._sections))
 
     @property
     def script(self) -> str:
         """One script, complete and safe to run again: what apply does on an empty database."""
         made = (step.script_name for step in self.steps if step.object_name is not None)
-        header = (
-            f"rowpost {self.tool_version}: deployment of the environment {self.environment} ({self.engine})",
+        about = (
             f"Schema {self.schema_version}, {len(self.steps)} scripts, {_counted(self)}. Plan {self.hash}",
             *(f"{feature}: {count} objects, to {purpose}" for feature, count, purpose in count_by_feature(self, made)),
-            f"Run it with: {HOW_TO_RUN[self.engine]}",
-            "One transaction: after an error nothing of it remains. Running it again does no harm.",
         )
-        return "".join(f"-- {line}\n" for line in header) + self._body
+        return script_header(self, about) + spell_script(self.scripts, self._sections, self.database)
 
     @cached_property
-    def _body(self) -> str:
-        return "".join(_sections(self, dialect_for(self.engine)))
+    def _sections(self) -> tuple[Section, ...]:
+        return tuple(sections_of(self, self.items, self.declared if self.whole else (), version=True))
 
 
 def plan(settings: Settings, folder: Path | None = None) -> Plan:
@@ -155,7 +148,8 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
         describe_subscriptions(name, engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE
     ]
     scripts = load_scripts(engine, folder)
-    return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts))
+    made = build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts))
+    return replace(made, database=database_of(engine, settings.url))
 
 
 def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
@@ -228,48 +222,42 @@ def _counted(plan: Plan) -> str:
     return f"{len(plan.queues)} queues" + (f", {sagas} sagas" if sagas else "")
 
 
-def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
-    find = plan.scripts.contract.find
+def script_header(plan: Plan, about: Iterable[str]) -> str:
+    """Return the lines above a script of a plan: what it is, `about` and how to run it."""
+    lines = (
+        f"rowpost {plan.tool_version}: deployment of the environment {plan.environment} ({plan.engine})",
+        *about,
+        f"Run it with: {HOW_TO_RUN[plan.engine]}",
+        "One transaction: after an error nothing of it remains. Running it again does no harm.",
+    )
+    return "".join(f"-- {line}\n" for line in lines)
 
-    def section(title: str, text: str, guard: str = BATCH_GUARD[dialect.name]) -> str:
-        body = _guarded_batches(text, guard) if dialect.name == "sqlserver" else text.rstrip() + "\n"
-        return f"{heading(title)}{body}"
 
-    def call(procedure: str, arguments: Mapping[str, object]) -> str:
-        return dialect.script_call(find(procedure, "database"), tuple(arguments.items())) + "\n"
+def sections_of(
+    plan: Plan, items: Iterable[ScriptStep | Entry], declared: Iterable[DeclaredFeature], *, version: bool
+) -> Iterator[Section]:
+    """Return the sections of these items of a plan, of their records in the journal, and of the features `declared`.
 
-    yield SCRIPT_START[dialect.name]
-    yield section(plan.scripts.begin.name, plan.scripts.begin.text)
-    for item in plan.items:
+    With `version`, also of the record of the release.
+    """
+    steps = []
+    for item in items:
         if isinstance(item, ScriptStep):
-            yield section(title_of(plan, item), item.text)
+            steps.append(item)
+            yield title_of(plan, item), item.text
         else:
-            kind = f" ({item.kind})" if isinstance(item, QueueEntry) else ""
-            yield section(" ".join(item.title.split()) + kind, call(item.register, item.record))
-    records = "".join(call("record_script", step.record) for step in plan.steps)
-    yield section("the journal: what ran, and what it left behind", records)
-    if plan.whole and plan.declared:
-        declared = "".join(
-            call("record_feature", {"environment": plan.environment, "feature": each.text}) for each in plan.declared
-        )
-        yield section("the features that this environment declares", declared)
-    version = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}
-    yield section("the version", call("record_version", version))
-    yield section(plan.scripts.commit.name, plan.scripts.commit.text, guard="") + SCRIPT_END[dialect.name]
-
-
-def heading(title: str) -> str:
-    """Return the lines above a section of a script."""
-    rule = "-- " + "=" * 100
-    return f"\n{rule}\n-- {title}\n{rule}\n"
+            title = " ".join(item.title.split()) + (f" ({item.kind})" if isinstance(item, QueueEntry) else "")
+            call = spell_calls(plan.scripts, item.register, [item.record])
+            yield title, progress_text(plan.engine, title) + call
+    records = spell_calls(plan.scripts, "record_script", (step.record for step in steps))
+    yield "the journal: what ran, and what it left behind", records
+    if features := [{"environment": plan.environment, "feature": each.text} for each in declared]:
+        yield "the features that this environment declares", spell_calls(plan.scripts, "record_feature", features)
+    if version:
+        record = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}
+        yield "the version", spell_calls(plan.scripts, "record_version", [record])
 
 
 def title_of(plan: Plan, step: ScriptStep) -> str:
     """Return the title of a script's section."""
     return f"{step.script_name} ({step.kind}, for {plan.scripts.contract.feature_of(step.script_name)})"
-
-
-def _guarded_batches(text: str, guard: str) -> str:
-    """Return the batches of a T-SQL script, each with `guard` behind it; one that only changes settings cannot fail."""
-    batches = (batch.text.strip("\n") for batch in split_batches(text, "sqlserver"))
-    return "".join(f"{batch}\nGO\n{'' if SESSION_BATCH.fullmatch(code_only(batch)) else guard}" for batch in batches)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
 from rowpost.database.dialects.choice import dialect_for
+from rowpost.deploy.by_hand import heading
 from rowpost.deploy.entries import Entry
-from rowpost.deploy.plan import Plan, heading, title_of
+from rowpost.deploy.plan import Plan, title_of
 from rowpost.deploy.scripts import hash_text
 from rowpost.deploy.steps import ScriptStep
 from rowpost.errors import DeployError

@@ -28,34 +28,22 @@ ReadDefinition = Callable[[str], str | None]
 #: what a statement locks until the deployment commits: pattern, lock, and whether senders and receivers wait for it
 LOCKS: dict[str, tuple[tuple[str, str, bool], ...]] = {
     "sqlserver": (
-        (
-            r"\bCREATE\s+(?:OR\s+ALTER\s+)?(?:PROCEDURE|FUNCTION)\b",
-            ("Sch-M on each procedure that changes: calls of it wait until the commit"),
-            True,
-        ),
+        (r"\bCREATE\s+(?:OR\s+ALTER\s+)?(?:PROCEDURE|FUNCTION)\b",
+         "Sch-M on each procedure that changes: calls of it wait until the commit", True),
         (r"\bALTER\s+TABLE\b", "Sch-M on the table while it is altered, if something is missing there", True),
-        (
-            r"\bCREATE\s+(?:CLUSTERED|NONCLUSTERED|UNIQUE|INDEX)\b",
-            ("S on the table while an index is made, if it is missing"),
-            True,
-        ),
+        (r"\bCREATE\s+(?:CLUSTERED|NONCLUSTERED|UNIQUE|INDEX)\b",
+         "S on the table while an index is made, if it is missing", True),
     ),
     "postgresql": (
-        (
-            r"\bCREATE\s+OR\s+REPLACE\s+FUNCTION\b",
-            ("the function's row in the catalog: running and new calls take the old text until the commit"),
-            False,
-        ),
-        (
-            r"\bALTER\s+TABLE\b",
-            "ACCESS EXCLUSIVE on the table while it is altered, if a column that is declared is missing there",
-            True,
-        ),
+        (r"\bCREATE\s+OR\s+REPLACE\s+FUNCTION\b",
+         "the function's row in the catalog: running and new calls take the old text until the commit", False),
+        (r"\bALTER\s+TABLE\b",
+         "ACCESS EXCLUSIVE on the table while it is altered, if a column that is declared is missing there", True),
         (r"\bCREATE\s+(?:UNIQUE\s+)?INDEX\b", "SHARE on the table while an index is made, if it is missing", True),
         (r"\bCREATE\s+OR\s+REPLACE\s+TRIGGER\b", "SHARE ROW EXCLUSIVE on the table while its trigger is made", True),
         (r"\bDROP\s+FUNCTION\b.*\bCASCADE\b", "ACCESS EXCLUSIVE on the table while its trigger is dropped", True),
     ),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

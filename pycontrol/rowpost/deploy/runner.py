@@ -15,9 +15,6 @@ from rowpost.deploy.sql_text import SqlBatch, code_line, code_only, tokens
 from rowpost.errors import DatabaseUnavailable, LockRefused
 
 __all__ = [
-    "BATCH_GUARD",
-    "SCRIPT_END",
-    "SCRIPT_START",
     "SESSION_BATCH",
     "BatchError",
     "BatchRunner",
@@ -30,36 +27,6 @@ __all__ = [
 SESSION_BATCH = re.compile(r"(?:\s*SET\s[^;]*;?)+\s*", re.IGNORECASE)
 INLINE_BLOCK = re.compile(r"inline_code_block line (\d+)")
 CAUGHT = "rowpost: batch failed"
-
-#: Stands behind each batch of a script that a person runs, because a tool may go on after an error. An error of
-#: execution has rolled the transaction back, so that the rest would run outside of it. An error of compilation leaves
-#: the transaction open, and the rest would commit without the batch. PostgreSQL refuses by itself.
-BATCH_GUARD = {
-    "sqlserver": "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n",
-    "postgresql": "",
-}
-#: what a script that is run by hand checks first; apply checks the same before it begins. A lock that is not granted
-#: ends the script after 30 s: a waiting ALTER TABLE lets all senders wait behind it
-SCRIPT_START = {
-    "sqlserver": (
-        "IF DB_ID() <= 4\n    THROW 50000, N'This is a system database: run the script in the database of the queues, "
-        "with sqlcmd -d.', 1;\n"
-        "IF SERVERPROPERTY(N'babelfish') IS NULL\n"
-        "   AND (SELECT d.compatibility_level FROM sys.databases AS d WHERE d.database_id = DB_ID()) < 130\n"
-        "    THROW 50000, N'The database has a compatibility level below 130: ALTER DATABASE CURRENT SET "
-        "COMPATIBILITY_LEVEL = 130;', 1;\n"
-        "SET LOCK_TIMEOUT 30000;\n"
-        "RAISERROR (N'rowpost: if another deployment runs, this one waits until it ends.', 0, 1) WITH NOWAIT;\nGO\n"
-        "IF @@ERROR <> 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n"
-    ),
-    "postgresql": "",
-}
-SCRIPT_END = {
-    "sqlserver": (
-        "SET NOEXEC OFF;\nGO\nIF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; -- after an error: nothing remains\nGO\n"
-    ),
-    "postgresql": "",
-}
 
 _FUNCTION = re.compile(r'CREATE OR REPLACE FUNCTION rowpost\.(?:"((?:[^"]|"")+)"|(\w+))\(')
 _OTHER_RESULT = "42P13"  # invalid_function_definition: also of a text that is wrong by itself, which then fails again

@@ -12,7 +12,7 @@ from itertools import takewhile
 from rowpost.settings.odbc_keywords import odbc_parts
 from rowpost.settings.yaml_node import did_you_mean
 
-__all__ = ["HIDDEN", "describe_target", "is_unambiguous", "unknown_parameters", "why_unreadable"]
+__all__ = ["HIDDEN", "database_of", "describe_target", "is_unambiguous", "unknown_parameters", "why_unreadable"]
 
 #: what stands for a server or a database that is not shown
 HIDDEN = "?"
@@ -42,6 +42,16 @@ def describe_target(engine: str, url: str) -> str:
     'sql01/shop'
     """
     return _postgresql(url) if engine == "postgresql" else _sqlserver(url)
+
+
+def database_of(engine: str, url: str | None) -> str:
+    """Return the database to which a URL leads; an empty text if the URL does not name it for certain.
+
+    >>> database_of("sqlserver", "Server=sql01;Database=shop"), database_of("sqlserver", "Server=sql01")
+    ('shop', '')
+    """
+    database = describe_target(engine, url).partition("/")[2] if url else ""
+    return "" if database == HIDDEN or "${" in database else database
 
 
 def is_unambiguous(url: str) -> bool:

@@ -47,7 +47,7 @@ class Failing:
         error = self.left.pop(0)
         if error is not None:
             raise error
-        self.stop._asked.set()
+        self.stop.set()
         return False
 
     def finish(self):

@@ -283,6 +283,40 @@ def test_plan_prints_one_script_offline_and_the_difference_online(rowpost: Progr
     assert "Complaints" in pending.out
 
 
+def test_plan_as_files_needs_an_empty_folder_and_prints_what_it_wrote(rowpost: Program, tmp_path: Path):
+    written = rowpost("plan", "--sql", "--by-queue", "-o", tmp_path / "files", "--json")
+    again = rowpost("plan", "--sql", "--by-queue", "-o", tmp_path / "files")
+    folder = rowpost("plan", "--sql", "-o", tmp_path / "files")
+    nowhere = rowpost("plan", "--sql", "--by-queue")
+
+    assert written.code == 0
+    assert written.json == json.loads((tmp_path / "files" / "manifest.json").read_text())
+    assert written.json["plan"] == rowpost("plan", "--sql", "--json").json["hash"]
+    assert (again.code, "not empty" in again.err) == (7, True)
+    assert (folder.code, "names a folder" in folder.err) == (2, True)
+    assert (nowhere.code, "--output" in nowhere.err) == (2, True)
+
+
+def test_the_way_back_is_printed_offline_and_is_an_option_of_the_script_alone(rowpost: Program, tmp_path: Path):
+    rowpost("plan", "--release-archive", tmp_path / "old.zip")
+
+    script = rowpost("plan", "--sql", "--to", tmp_path / "old.zip")
+    written = rowpost("plan", "--to", tmp_path / "old.zip", "-o", tmp_path / "back.sql")
+    refused = [
+        rowpost("plan", *arguments)
+        for arguments in (
+            ("--to", tmp_path / "old.zip"),
+            ("--sql", "--tables"),
+            ("--sql", "--review", "--to", tmp_path / "old.zip"),
+        )
+    ]
+
+    assert "-- The way back to rowpost " in script.out
+    assert "send_message:Sales" in script.out
+    assert (written.code, (tmp_path / "back.sql").read_text()) == (0, script.out)
+    assert [each.code for each in refused] == [2, 2, 2]
+
+
 def test_plan_to_be_read_is_shorter_than_the_script_and_has_its_hash(rowpost: Program, tmp_path: Path):
     script = rowpost("plan", "--sql", "--json").json
     read = rowpost("plan", "--sql", "--review", "--json").json

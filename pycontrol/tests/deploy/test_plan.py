@@ -4,13 +4,15 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from rowpost.deploy import apply as deploy
 from rowpost.deploy.apply import apply, difference
+from rowpost.deploy.by_hand import BATCH_GUARD
 from rowpost.deploy.plan import plan
-from rowpost.deploy.runner import BATCH_GUARD, BatchError, SqlserverRunner
+from rowpost.deploy.runner import BatchError
 from rowpost.deploy.scripts import load_scripts
 from rowpost.deploy.sql_text import code_only, split_batches
 from rowpost.deploy.state import read_state
@@ -18,6 +20,7 @@ from rowpost.deploy.verify import verify
 from rowpost.errors import InvalidQueueName, SchemaMissing, SchemaTooNew
 from rowpost.settings.environment import QueueSettings, Settings
 from tests.support.babelfish import HandRunner
+from tests.support.by_hand import run_by_hand
 
 NOWHERE = {
     "postgresql": Settings(engine="postgresql", url="postgresql://app:hunter2@127.0.0.1:1/shop"),
@@ -32,23 +35,6 @@ def offline(engine, *queues):
     return plan(
         Settings(engine=engine, url=settings.url, default_schema=settings.default_schema, queues=queues or QUEUES)
     )
-
-
-def run_by_hand(shop, database, psql, script, tmp_path):
-    """Runs a script as a DBA would: with psql, or batch by batch as sqlcmd does."""
-    if shop.engine == "postgresql":
-        path = tmp_path / "plan.sql"
-        path.write_text(script, encoding="utf-8")
-        command = [psql, "-q", "-X", "-v", "ON_ERROR_STOP=1", "-f", path, shop.settings.url]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-    runner = HandRunner(database) if shop.babelfish else SqlserverRunner(database)
-    try:
-        for batch in split_batches(script, "sqlserver"):
-            runner.run(batch, bare=bool(re.search(r"\b(BEGIN|COMMIT) TRANSACTION;", batch.text)))
-    except BatchError as error:
-        runner.rollback()
-        return subprocess.CompletedProcess("sqlcmd", 1, stderr=str(error))
-    return subprocess.CompletedProcess("sqlcmd", 0, stderr="")
 
 
 @every_engine
@@ -84,9 +70,9 @@ def test_a_script_that_is_run_by_hand_checks_its_database_before_it_waits_for_a_
         for text in (
             "DB_ID() <= 4",
             "compatibility_level",
-            "SET LOCK_TIMEOUT 30000",
             "WITH NOWAIT",
             "BEGIN TRANSACTION",
+            "SET LOCK_TIMEOUT 30000",
         )
     ]
 
@@ -179,7 +165,7 @@ def test_every_batch_of_the_t_sql_script_that_can_fail_is_guarded_and_no_script_
     unguarded = [
         batch for place, batch in enumerate(batches[:commit]) if place not in guards and place + 1 not in guards
     ]
-    assert all(re.fullmatch(r"(SET [A-Z_, ]+ ON;\s*)+", batch) for batch in unguarded), unguarded
+    assert all(re.fullmatch(r"(SET ([A-Z_, ]+ ON|LOCK_TIMEOUT 30000);\s*)+", batch) for batch in unguarded), unguarded
     assert batches[commit + 1 :] == ["SET NOEXEC OFF;", "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;"]
     assert not any("NOEXEC" in step.text for step in planned.steps)
 
@@ -193,7 +179,7 @@ def test_a_tool_that_goes_on_after_an_error_leaves_nothing_of_the_script(shop, d
     assert script.count(title) == 1
     runner = GoesOn(database)
 
-    for batch in split_batches(script.replace(title, f"{title}{mistake}\nGO\n{BATCH_GUARD['sqlserver']}"), "sqlserver"):
+    for batch in split_batches(script.replace(title, f"{title}{mistake}\nGO\n{BATCH_GUARD}"), "sqlserver"):
         runner.run(batch)
 
     assert len(runner.errors) == 1
@@ -211,6 +197,32 @@ def test_the_script_run_by_hand_deploys_everything_and_may_run_again(shop, datab
         assert ran.returncode == 0, ran.stderr
         assert verify(database, shop.plan()) == []
         assert difference(database, shop.plan()).is_empty
+
+
+def test_the_script_run_by_hand_refuses_another_database_than_the_plan_was_made_for(shop, database, psql, tmp_path):
+    made_for = "it's %s elsewhere"
+    wanted = replace(deploy.adapted(database, shop.plan()), database=made_for)
+
+    ran = run_by_hand(shop, database, psql, wanted.script, tmp_path)
+
+    assert ran.returncode != 0
+    assert "was made for the database it's %" in ran.stderr
+    with pytest.raises(SchemaMissing):
+        read_state(database)
+
+
+@every_engine
+@pytest.mark.parametrize(
+    ("name", "known"), [("shop", True), ("", False), ("${SHOP_DATABASE}", False), ("a@b:c;d={", False)]
+)
+def test_the_script_checks_the_database_that_the_url_names_if_it_names_one(engine, name, known):
+    url = {"postgresql": f"postgresql://app@db01:5432/{name}", "sqlserver": f"Server=sql01;Database={name}"}[engine]
+
+    planned = plan(replace(NOWHERE[engine], url=url))
+
+    assert planned.database == (name if known else "")
+    assert ("was made for the database" in planned.script) is known
+    assert planned.hash == plan(NOWHERE[engine]).hash
 
 
 def test_psql_takes_names_that_mean_something_to_it(shop, database, psql, tmp_path):

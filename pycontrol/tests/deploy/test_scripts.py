@@ -1,5 +1,6 @@
 """Scripts: found, ordered, hashed, split into batches and rendered."""
 
+import re
 import shutil
 
 import pytest
@@ -9,7 +10,7 @@ from rowpost.database.sql_folder import dialect_folder, sql_folder
 from rowpost.deploy.contract_sql import contract_fragments, role_grants
 from rowpost.deploy.plan import plan
 from rowpost.deploy.scripts import Script, hash_text, load_scripts, read_script
-from rowpost.deploy.sql_text import SqlTextError, code_line, expand, render, split_batches
+from rowpost.deploy.sql_text import SqlTextError, code_line, code_only, expand, render, split_batches
 from rowpost.errors import DeployError
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import IDENTIFIER_LIMIT, Address, queue_key
@@ -294,3 +295,14 @@ def test_braces_that_name_nothing_stay():
     text = """SELECT '{"a": 1}', '{}' -- {A b}"""
 
     assert render(text, {}, "postgresql") == text
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_key_and_check_of_a_table_of_rowpost_s_own_has_a_chosen_name(engine):
+    own = [each for each in load_scripts(engine).database if each.table]
+
+    lines = [line for each in own for line in code_only(each.text, engine).splitlines()]
+    keys = [line for line in lines if re.search(r"\b(PRIMARY KEY|UNIQUE|CHECK|REFERENCES)\b(?!.*\bINDEX\b)", line)]
+
+    assert len(keys) > len(own) / 2
+    assert [line for line in keys if "CONSTRAINT" not in line] == []

@@ -7,17 +7,20 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from deploy.first_day.ended import Failed, NotPossible
-from deploy.first_day.locks import BODY, REMOVERS, contest_problem, judge_locks, table_locks
+from deploy.first_day.__main__ import STEPS as ALL_STEPS
+from deploy.first_day.__main__ import runs
+from deploy.first_day.ended import Failed, NotPossible, ProvedNothing
+from deploy.first_day.locks import BODY, REMOVERS, contest_problem, judge_locks, no_proof, table_locks
 from deploy.first_day.plans import RULES
 from deploy.first_day.programs import CONCURRENT, QUICK, count_tests
 from deploy.first_day.report import markdown, write
 from deploy.first_day.scratch import NAME, Place, Secrets, parts, with_parts
-from deploy.first_day.server import wrong_facts
-from deploy.first_day.verdicts import FAILED, NOT_POSSIBLE, PASSED, Step, Verdict, exit_code, judge
+from deploy.first_day.server import LONG, wrong_facts
+from deploy.first_day.verdicts import FAILED, NOT_POSSIBLE, PASSED, PROVED_NOTHING, Step, Verdict, exit_code, judge
 
 from rowpost.database.connection import connect_url
 from rowpost.database.contract import load_contract
+from rowpost.wire.address import IDENTIFIER_LIMIT, parse_address, queue_key
 from tests.support.documents import ROOT
 from tests.support.logins import with_login
 
@@ -59,6 +62,7 @@ def test_a_step_passes_with_what_it_saw(place):
     [
         (Failed("a Sort", ["plan"]), FAILED, "a Sort"),
         (NotPossible("no view", ["plan"]), NOT_POSSIBLE, "no view"),
+        (ProvedNothing("no lock was held", ["plan"]), PROVED_NOTHING, "no lock was held"),
         (KeyError("queue"), FAILED, "KeyError: 'queue' (at run, line "),
     ],
 )
@@ -83,7 +87,9 @@ def test_on_babelfish_a_known_limit_is_no_failure_and_an_unexpected_error_is_one
     assert unexpected.state == FAILED
 
 
-@pytest.mark.parametrize(("states", "code"), [([PASSED, NOT_POSSIBLE], 0), ([PASSED, FAILED, PASSED], 1), ([], 0)])
+@pytest.mark.parametrize(
+    ("states", "code"), [([PASSED, NOT_POSSIBLE, PROVED_NOTHING], 0), ([PASSED, FAILED, PASSED], 1), ([], 0)]
+)
 def test_the_exit_code_says_whether_a_step_failed(states, code):
     assert exit_code(Verdict("a", "b", state) for state in states) == code
 
@@ -123,7 +129,7 @@ def test_the_report_begins_with_one_screen_of_facts_and_verdicts():
 
     lines = markdown({"server": "SQL Server", "RCSI": "True", "other": "x"}, verdicts, STEPS, AT).splitlines()
 
-    assert "**0 passed, 1 failed, 0 not possible here.**" in lines[2]
+    assert "**0 passed, 1 failed, 0 proved nothing, 0 not possible here.**" in lines[2]
     assert [line for line in lines if line.startswith("|")] == [
         "| | |", "|---|---|", "| server | SQL Server |", "| RCSI | True |", "| Step | Verdict | Seconds | Reason |", "|---|---|---:|---|",
         "| preflight: version | **failed** | 1.2 | too old \\| 2014 really |", "| plans: seeks | not run | | |",
@@ -171,7 +177,7 @@ def test_locks_of_a_whole_table_fail_and_a_view_without_locks_of_the_queue_prove
     judge_locks("purge", [row, ("OBJECT", "IX", 7, 1)], tables, "Sales", [])
     with pytest.raises(Failed, match="purge: locks a whole table: X Sales"):
         judge_locks("purge", [row, ("OBJECT", "X", 7, 1)], tables, "Sales", [])
-    with pytest.raises(NotPossible, match="proves nothing"):
+    with pytest.raises(ProvedNothing, match="shows no lock on the queue"):
         judge_locks("purge", [row], tables, "Sales", [])
 
 
@@ -211,6 +217,55 @@ MEMBER = {
 )
 def test_an_old_server_and_a_login_with_other_rights_are_found(facts, found):
     assert wrong_facts({**MEMBER, **facts}) == found
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"trace flags": "1211, 3226"}, "the trace flag 1211 disables lock escalation"),
+        ({"trace flags": "11224, 3226", "optimized locking": "0"}, ""),
+        ({"optimized locking": "1"}, "with optimized locking a transaction holds few locks of rows"),
+        ({}, ""),
+    ],
+)
+def test_a_server_that_never_escalates_proves_nothing_about_escalation(facts, why):
+    assert no_proof(facts) == why
+
+
+@pytest.mark.parametrize(
+    ("rcsi", "babelfish", "settings"),
+    [("both", False, ["off", "on"]), ("on", False, ["on"]), ("off", False, ["off"]), ("both", True, [""])],
+)
+def test_a_step_whose_result_depends_on_rcsi_runs_with_it_off_and_on(rcsi, babelfish, settings):
+    found = runs(ALL_STEPS, rcsi, babelfish=babelfish)
+
+    for name in ("concurrency", "registration", "readpast", "deadlocks", "escalation"):
+        assert [each for step, each in found if step.name == name] == settings
+    assert {each for step, each in found if not step.both} == {""}
+
+
+def test_a_verdict_and_its_line_in_the_report_say_with_which_rcsi_the_step_ran(place, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Place, "set_rcsi", lambda _, setting: asked.append(setting))
+    step = Step("readpast", "title", lambda _: ["seen"], both=True)
+
+    verdicts = [judge(step, place, rcsi=setting) for setting in ("off", "on")]
+
+    assert asked == ["off", "on"]
+    assert [verdict.label for verdict in verdicts] == ["readpast, RCSI off", "readpast, RCSI on"]
+    assert [
+        line for line in markdown({}, verdicts, [step], AT).splitlines() if "RCSI" in line or "not run" in line
+    ] == [
+        "| readpast, RCSI off: title | passed | 0.0 |  |",
+        "| readpast, RCSI on: title | passed | 0.0 |  |",
+        "## readpast, RCSI off: passed",
+        "## readpast, RCSI on: passed",
+    ]
+
+
+def test_the_long_name_is_longer_with_its_procedure_than_a_sysname_and_is_its_own_key():
+    assert queue_key(parse_address(LONG), "sqlserver") == LONG
+    assert len(f"rowpost.[receive_messages:{LONG}]") > IDENTIFIER_LIMIT["sqlserver"]
 
 
 def test_every_procedure_that_removes_many_wide_rows_is_watched_for_escalation():
@@ -273,6 +328,8 @@ def test_a_short_run_leaves_a_report_without_secrets_and_no_database_sqlserver(t
         "--only",
         "preflight",
         "deploy",
+        "long-name",
+        "registration",
         "readpast",
         "escalation",
         "plans",
@@ -285,7 +342,7 @@ def test_a_short_run_leaves_a_report_without_secrets_and_no_database_sqlserver(t
 
     steps = {step["name"]: step for step in json.loads((folder / "report.json").read_text())["steps"]}
     assert done.returncode == 0, done.stdout + done.stderr + (folder / "report.md").read_text()
-    assert list(steps) == ["preflight", "deploy", "readpast", "escalation", "plans"]
+    assert list(steps) == ["preflight", "deploy", "long-name", "registration", "readpast", "escalation", "plans"]
     assert {"second deployment: 0 changes", "verify: no finding", "check_queue: no finding"} <= set(
         steps["deploy"]["seen"]
     )

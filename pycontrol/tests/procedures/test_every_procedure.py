@@ -13,7 +13,15 @@ from rowpost.database.contract import load_contract
 from rowpost.deploy.apply import apply
 from rowpost.deploy.entries import describe_queue, describe_saga
 from rowpost.deploy.plan import plan
-from rowpost.errors import DatabaseError, InvalidMessage, InvalidReport, JobKeyUsed, QueueNotFound, SpoolTaken
+from rowpost.errors import (
+    DatabaseError,
+    InvalidMessage,
+    InvalidReport,
+    JobKeyUsed,
+    QueueNotFound,
+    SpoolTaken,
+    ValueTooLong,
+)
 from rowpost.settings.environment import QueueSettings
 from tests.support.probe import probe_for
 from tests.support.procedure_calls import CALLS, ID, SAGA
@@ -44,15 +52,17 @@ REFUSED_EVERYWHERE = {
     ("database", "seal_job", "job_key"): (JobKeyUsed, "There is no job"),
     ("database", "settle_ledger", "job_key"): (JobKeyUsed, "has ended or was forgotten"),
     ("database", "stage_messages", "attempt"): (JobKeyUsed, "another run of it has begun"),
-}
-NO_JSON, TOO_LONG = (InvalidMessage, "invalid input syntax for type json"), (InvalidMessage, "value too long")
-REFUSED = {
-    "postgresql": REFUSED_EVERYWHERE
-    | {
-        ("saga", name, parameter): reason
+    ("database", "begin_job", "mode"): (ValueTooLong, "its mode 20"),
+    ("database", "register_saga", "correlation_type"): (ValueTooLong, "types 10"),
+    **{
+        ("saga", name, version): (ValueTooLong, "at most 23 characters")
         for name in ("insert_saga", "update_saga")
-        for parameter, reason in (("data", NO_JSON), ("persistence_version", TOO_LONG), ("saga_type_version", TOO_LONG))
+        for version in ("persistence_version", "saga_type_version")
     },
+}
+NO_JSON = (InvalidMessage, "invalid input syntax for type json")
+REFUSED = {
+    "postgresql": REFUSED_EVERYWHERE | {("saga", name, "data"): NO_JSON for name in ("insert_saga", "update_saga")},
     "sqlserver": REFUSED_EVERYWHERE,  # there, a saga's state is a column of text
 }
 #: what may stand in the tables before, so that a removal has something to remove

@@ -248,6 +248,38 @@ def test_a_header_that_tells_the_time_to_be_received_lets_no_message_expire(queu
     assert [(message.expires, message.expired) for message in queue.browse()] == [(None, False)]
 
 
+DROP_INDEXES = {
+    "postgresql": 'ALTER TABLE {0} DROP CONSTRAINT "Net.Unindexed_seq_key"',
+    "sqlserver": "DROP INDEX Index_RowVersion ON {0}; DROP INDEX Index_Expires ON {0}",
+}
+COUNT_INDEXES = {
+    "postgresql": "SELECT COUNT(*) FROM pg_index AS i WHERE i.indrelid = CAST(? AS regclass)",
+    "sqlserver": "SELECT COUNT(*) FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(?) AND i.index_id > 0",
+}
+
+
+@pytest.mark.parametrize("kind", ["own", "adopted"])
+def test_a_deployment_makes_no_index_on_a_table_that_is_there_and_a_finding_has_the_statement(
+    database, install, sql, kind
+):
+    name = install(name="Net.Unindexed")
+    table = sql.table(name)
+    sql.run(DROP_INDEXES[database.engine].format(table))
+    before = sql.value(COUNT_INDEXES[database.engine], table)
+
+    queue = declare(database, name, kind)
+    after = sql.value(COUNT_INDEXES[database.engine], table)
+    findings = {row.finding: row.remedy for row in database.call("check_queue", queue_name=name)}
+    for finding in ("row_version_index_missing", "expires_index_missing"):
+        sql.run(findings[finding])
+    queue.send(b"x")
+
+    assert after == before
+    assert all("reads the whole table" in findings[each] for each in findings if each.endswith("_index_missing"))
+    assert not [row for row in database.call("check_queue", queue_name=name) if row.finding.endswith("_index_missing")]
+    assert [message.body for message in queue.receive(5)] == [b"x"]
+
+
 # ------------------------------------------------------------------ the column Recoverable, on SQL Server
 def only_sqlserver(database):
     if database.engine == "postgresql":

@@ -147,6 +147,21 @@ SAMPLES = [
     ),
     ("lock_escalation", "DELETE TOP (4000) FROM dbo.wide;", "DELETE TOP (4000) FROM dbo.kept;"),
     ("lock_escalation", "DELETE TOP (5) FROM dbo.wide;", "DELETE FROM dbo.wide WHERE name = @name;"),
+    (
+        "named_constraint",
+        "CREATE TABLE dbo.new_one (a int NOT NULL PRIMARY KEY, b int NOT NULL);",
+        "CREATE TABLE dbo.new_one (a int NOT NULL CONSTRAINT new_one_key PRIMARY KEY, b int NOT NULL);",
+    ),
+    (
+        "named_constraint",
+        "ALTER TABLE dbo.heap ADD kind int NOT NULL DEFAULT (1);",
+        "ALTER TABLE dbo.heap ADD kind int NOT NULL CONSTRAINT heap_kind DEFAULT (1), CONSTRAINT heap_key UNIQUE (number);",
+    ),
+    (
+        "named_constraint",
+        "ALTER TABLE dbo.heap ADD CHECK (number > 0);",
+        "DECLARE @rows TABLE (a int NOT NULL PRIMARY KEY, b int NOT NULL DEFAULT (1));",
+    ),
     ("throw_only", "PRINT N'Done.';", "SELECT N'Done.' AS said;"),
 ]
 ODD = "SELECT TOP (5) h.number FROM dbo.heap AS h ORDER BY h.name;"

@@ -24,6 +24,7 @@ from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.deploy.runner import SqlserverRunner
+from rowpost.deploy.sql_text import split_batches
 from tests.support.babelfish import HandRunner, is_babelfish
 from tests.support.engines_report import note_engine
 
@@ -43,6 +44,7 @@ CLASSES = runner.read_classes()
 TESTS = [test for each in CLASSES for test in each.tests]
 #: INSERT EXEC: the columns, and the procedure of a queue or of the database
 STORED = re.compile(r"INSERT INTO [#@]?\w+\s\(([^)]*)\)\nEXEC rowpost\.(?:\[(\w+):Sample(?:Saga)?\]|(\w+))")
+EMPTY = "EXEC rowpost_tests.empty_tables;\n"
 ENGINE = os.environ.get("ROWPOST_TEST_SQLSERVER")
 needs_engine = pytest.mark.skipif(not ENGINE, reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER")
 
@@ -73,6 +75,32 @@ def test_every_class_of_a_procedure_shows_that_the_callers_session_stays_as_it_w
     assert without == []
 
 
+def test_every_class_begins_each_test_with_empty_tables():
+    without = [each.name for each in CLASSES if f"PROCEDURE {each.name}.[SetUp]\nAS\n{EMPTY}" not in each.text]
+    emptied = set(re.findall(r"DELETE \w FROM rowpost\.(\w+) AS", (sql_folder() / "tests" / "set_up.sql").read_text()))
+    own = {name.partition("_")[2] for name in load_contract().tables if name[0].isdigit()}
+
+    assert without == []
+    assert own - emptied == {
+        "schema",
+        "journal",
+        "version",
+        "subscription",
+    }  # what the deployment wrote, and dbo's table
+
+
+def test_a_table_without_a_row_is_not_counted_but_shown():
+    counted = [
+        each.name
+        for each in CLASSES
+        for count, var in re.findall(r"(DECLARE @(\w+) int = \(SELECT COUNT\(\*\) FROM [^ ()]+ AS \w+\);)", each.text)
+        for body in [each.text.partition(count)[2].partition("\nGO\n")[0]]
+        if f"@Expected = 0, @Actual = @{var};" in body and len(re.findall(rf"@{var}\b", body)) == 1
+    ]
+
+    assert counted == ["pubsub__write_subscription"]  # it is counted before a row is stored
+
+
 def test_what_a_test_stores_of_a_result_has_the_contracts_columns():
     contract = load_contract()
 
@@ -92,15 +120,52 @@ def test_what_a_test_stores_of_a_result_has_the_contracts_columns():
     ] == []
 
 
+#: what others have stored in the database: rows in all tables that the tests use
+OF_OTHERS = """
+EXEC rowpost.register_queue @queue_key = N'Other', @queue_name = N'Other', @schema_name = N'app', @table_name = N'Other',
+    @kind = 'external', @body_string = 0, @clustered = 1, @delayed = 0;
+EXEC rowpost.register_saga @saga_key = N'OtherSaga', @saga_name = N'OtherSaga', @schema_name = N'app', @table_name = N'OtherSaga',
+    @correlation_name = N'Key', @correlation_type = 'string';
+EXEC rowpost.register_subscription_table @table_key = N'OtherRouting', @display_name = N'OtherRouting', @schema_name = N'app', @table_name = N'OtherRouting';
+EXEC rowpost.record_failure @queue_key = N'Sample', @id = 'aaaaaaaa-0000-0000-0000-0000000000ff';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'other', @participants = N'[]';
+EXEC rowpost.renew_lease @queue_name = N'Sample', @seconds = 86400;
+EXEC rowpost.control_queue @queue_name = N'Sample', @is_paused = 1;
+EXEC rowpost.record_feature @environment = N'other', @feature = N'spark';
+EXEC rowpost.record_handled @endpoint = N'Other', @message_id = N'm';
+EXEC rowpost.store_operations @endpoint = N'Other', @message_id = N'm', @operations = N'[]';
+EXEC rowpost.record_dispatch @endpoint = N'Other', @message_id = N'm';
+EXEC rowpost.record_operation @operation_name = N'retry', @client = N'other', @queue_name = N'Sample';
+EXEC rowpost.report_supervisor @supervisor_id = 'aaaaaaaa-0000-0000-0000-0000000000ff', @host_name = N'h', @process_id = 1,
+    @environment = N'other', @rowpost_version = N'1', @queues = N'["Sample"]', @workers = N'[]';
+EXEC rowpost.begin_job @job_key = N'other', @destination = N'Sample', @run = N'r', @mode = N'staged';
+EXEC rowpost.stage_messages @job_key = N'other', @attempt = N'r/0', @messages = N'[{"ordinal":0,"headers":""}]';
+EXEC rowpost.claim_ledger @job_key = N'other', @part = 0;
+EXEC rowpost.[send_message:Sample] @headers = N'{"of":"others"}';
+EXEC rowpost.[move_to_spool:Sample] @owner = N'other', @count = 10;
+EXEC rowpost.[send_message:Sample] @headers = N'{"of":"others"}';
+EXEC rowpost.[delay_message:Sample] @headers = N'{"of":"others"}', @delay_ms = 86400000;
+EXEC rowpost.[insert_saga:SampleSaga] @id = 'aaaaaaaa-0000-0000-0000-0000000000ff', @correlation_value = N'others', @data = N'{}', @metadata = N'{}',
+    @persistence_version = '1', @saga_type_version = '1';
+INSERT INTO rowpost.purge (queue_key, row_version, purged_at) VALUES (N'Other', 1, SYSUTCDATETIME());
+INSERT INTO rowpost.job_part (job_key, part, attempt, messages, digest) VALUES (N'other', 0, N'r/0', 1, 'd');
+INSERT INTO dbo.SubscriptionRouting (QueueAddress, Endpoint, Topic) VALUES (N'Other@[app]', N'Other', N'Others.Topic');
+INSERT INTO dbo.SampleRouting (QueueAddress, Endpoint, Topic) VALUES (N'Other@[app]', N'Other', N'Others.Topic');
+INSERT INTO rowpost.taken_subscription (endpoint, topic, publisher, queue_address) VALUES (N'Other', N'Others.Topic', N'Sample@[dbo]', N'Other@[app]');
+"""
+
+
 @pytest.fixture(scope="module")
 def url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of a database with rowpost, the sample queue and the shim."""
+    """Return the URL of a database with rowpost, the sample queue, the shim, and rows of others in all tables."""
     url = request.getfixturevalue("lasting_database")("sqlserver")
     settings = runner.sample_settings(url)
     with connect_url("sqlserver", url) as database:
         note_engine(request.config, "sqlserver", database)
         apply(database, plan(settings))
         runner.install_shim(database)
+        for batch in split_batches(OF_OTHERS.replace(";\nEXEC", ";\nGO\nEXEC"), "sqlserver"):
+            runner.make_runner(database).run(batch)
     return url
 
 
@@ -129,6 +194,35 @@ def test_tsqlt(outcome_of, name):
 
 
 FAILING = """EXEC tSQLt.NewTestClass @ClassName = N'try_outs';
+GO
+CREATE OR ALTER PROCEDURE try_outs.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
+CREATE OR ALTER PROCEDURE try_outs.[test of a table that is not empty]
+AS
+EXEC rowpost.record_dispatch @endpoint = N'Shown', @message_id = N'm-1';
+
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.dispatch';
+GO
+CREATE OR ALTER PROCEDURE try_outs.[test of a row that is there twice]
+AS
+CREATE TABLE #one (a int NULL, b nvarchar(10));
+CREATE TABLE #two (a int NULL, b nvarchar(10));
+INSERT INTO #one (a, b) VALUES (NULL, N'x'), (1, N'y');
+INSERT INTO #two (a, b) VALUES (1, N'y'), (NULL, N'x'), (1, N'y');
+
+EXEC tSQLt.AssertEqualsTable @Expected = N'#one', @Actual = N'#two';
+GO
+CREATE OR ALTER PROCEDURE try_outs.[test of equal tables]
+AS
+CREATE TABLE #one (a int NULL, b nvarchar(10));
+CREATE TABLE #two (a int NULL, b nvarchar(10));
+INSERT INTO #one (a, b) VALUES (NULL, N'x'), (1, N'y');
+INSERT INTO #two (a, b) VALUES (1, N'y'), (NULL, N'x');
+
+EXEC tSQLt.AssertEqualsTable @Expected = N'#one', @Actual = N'#two';
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
 GO
 CREATE OR ALTER PROCEDURE try_outs.[test of what differs]
 AS
@@ -168,13 +262,15 @@ GO
 
 @needs_engine
 def test_the_shim_tells_failures_errors_and_successes_apart(url):
-    names = ["of what differs", "of case", "of NULL", "of an exception that does not come", "of another exception",
-             "of an error", "of what was rolled back", "of what was rolled back"]  # fmt: skip
+    names = ["of a table that is not empty", "of a row that is there twice", "of what differs", "of case", "of NULL", "of an exception that does not come", "of another exception",
+             "of an error", "of what was rolled back", "of what was rolled back", "of equal tables"]  # fmt: skip
     tests = [runner.Test("try_outs", f"test {name}") for name in names]
 
     found = list(runner.run_classes(url, [runner.TestClass(Path("try_outs"), "try_outs", FAILING, tuple(tests))]))
 
-    assert [outcome.result for outcome in found] == ["Failure"] * 5 + ["Error"] + ["Success"] * 2
+    assert [outcome.result for outcome in found] == ["Failure"] * 7 + ["Error"] + ["Success"] * 3
+    assert "Shown" in found[0].message and "Other" not in found[0].message
+    assert all(word in found[1].message.replace(" ", "") for word in ('"expected":1', '"actual":2', "y"))
 
 
 def test_a_tsqlt_of_another_checksum_is_not_installed(tmp_path):

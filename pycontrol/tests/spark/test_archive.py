@@ -147,7 +147,8 @@ def test_the_log_has_ranges_of_times_and_row_versions_and_no_value_of_a_message(
 def test_a_table_has_statistics_of_columns_that_it_has(spark, tmp_path):
     """Delta's own writers refuse every change of a table that names another one."""
     tables = {
-        name: create_table(str(tmp_path / name), schema) for name, schema in (("archive", ARCHIVE), ("live", LIVE))
+        name: create_table(str(tmp_path / name), schema.json())
+        for name, schema in (("archive", ARCHIVE), ("live", LIVE))
     }
 
     for name, table in tables.items():
@@ -214,7 +215,9 @@ def test_files_that_another_program_wrote_to_other_folders_have_their_queue_and_
     (made.path / "7f").mkdir()
     (made.path / file.path).rename(made.path / "7f" / "x.parquet")
     assert table.commit(
-        [NewFile("7f/x.parquet", file.queue, file.day, file.bytes, file.rows, "{}")], [file], note={"job": "test"}
+        [NewFile("7f/x.parquet", file.queue, file.day, file.bytes, file.rows, statistics="{}")],
+        [file],
+        note={"job": "test"},
     )
 
     (row,) = read_archive(spark, made.address).where("day = '2024-05-17'").collect()

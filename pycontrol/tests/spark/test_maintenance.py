@@ -224,7 +224,7 @@ def test_a_file_that_is_gone_is_not_committed(spark, made):
     from rowpost.archive.parts import NewFile
 
     with pytest.raises(SparkFailed, match=r"queue=a/x\.parquet"):
-        table.commit([NewFile("queue=a/x.parquet", "a", "2024-05-17", 1, 1, "{}")], note={"job": "test"})
+        table.commit([NewFile("queue=a/x.parquet", "a", "2024-05-17", 1, 1, statistics="{}")], note={"job": "test"})
 
 
 # ---------------------------------------------------------------------------------------------- the lease

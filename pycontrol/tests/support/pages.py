@@ -15,6 +15,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import yaml
+
 from rowpost.dashboard.api import openapi
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects.postgresql import errors as postgresql_errors
@@ -181,11 +183,34 @@ def engines_page() -> str:
         "`compose.yaml` and `.github/workflows/engines.yml` run all tests on SQL Server"
         " 2017, 2019, 2022 and 2025 and PostgreSQL 14 to 18 if a container engine is available.\n\n"
         + table(("Tests", *names, *compiled), rows)
+        + f"\n\n{_versions()}"
         + "\n\n## Babelfish\n\nBabelfish is an engine for rowpost's tests. It is not supported, and `rowpost apply` refuses it."
         " To run procedures there, the tests change some statements of some, and replace others as a whole. What is changed or"
         " replaced was never executed as SQL Server gets it. Babelfish has no CURRENT_TRANSACTION_ID, no DATEFORMAT that counts, and no REVERT: a"
         " function stands in for the first, the others were never executed. A test that passes on Babelfish does not show that the procedure"
         f" runs on SQL Server.\n\n{_execution()}\n"
+    )
+
+
+def _versions() -> str:
+    """Return what tests each version: the images of the workflow, and the versions for which there is none."""
+    jobs = yaml.safe_load((REPOSITORY / ".github/workflows/engines.yml").read_text(encoding="utf-8"))["jobs"]
+    servers, matrix = jobs["postgresql"]["strategy"]["matrix"]["version"], jobs["sqlserver"]["strategy"]["matrix"]
+    variants = f"all tests, with the collations {' and '.join(matrix['collation'])}, and with READ_COMMITTED_SNAPSHOT {' and '.join(matrix['snapshot'])}"
+    by_hand = "by hand: [the first day](guides/sql-server-first-day.md)"
+    rows = [
+        ("SQL Server 2016 (from Service Pack 1)", "none: 2017 is the first version with an image for Linux", by_hand),
+        *(
+            (f"SQL Server {each}", f"`mcr.microsoft.com/mssql/server:{each}-latest`", variants)
+            for each in matrix["version"]
+        ),
+        ("Azure SQL Database and Managed Instance", "none: they are services", by_hand),
+        *((f"PostgreSQL {each}", f"`postgres:{each}`", "all tests") for each in servers),
+    ]
+    return (
+        "## What tests each version\n\nThe workflow `engines.yml` starts these images. `compose.yaml` has the same ones. For SQL Server 2016, a rule of"
+        " `make lint/rules` refuses functions that came later, and the step `level` of the first day deploys at its compatibility level, 130.\n\n"
+        + table(("Version", "Image", "Tests"), rows)
     )
 
 

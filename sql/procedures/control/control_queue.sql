@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.control_queue
-    @queue_name nvarchar(400),
+    @queue_name nvarchar(800),
     @is_paused bit = NULL, -- whether supervisors receive nothing new; NULL: as before
     @worker_limit int = NULL, -- how many workers a supervisor runs at most; 0: what its environment says; NULL: as before
     @shared bit = NULL, -- with a limit: it is for all supervisors together; NULL as 0

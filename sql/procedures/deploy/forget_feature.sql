@@ -2,8 +2,8 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.forget_feature
-    @environment nvarchar(200),
-    @feature nvarchar(200)
+    @environment nvarchar(400),
+    @feature nvarchar(400)
 AS
 /*
 Deletes the record that an environment declares a feature.

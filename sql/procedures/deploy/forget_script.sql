@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.forget_script
-    @script_name nvarchar(400)
+    @script_name nvarchar(800)
 AS
 /*
 Removes a script from the journal after its object was dropped on purpose.

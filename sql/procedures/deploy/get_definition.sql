@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.get_definition
-    @object_name nvarchar(520) -- quoted, with its schema
+    @object_name nvarchar(1040) -- quoted, with its schema
 AS
 /*
 Reads the text of a procedure in the server, for a review; no row if it does not exist or the caller may not see it.

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.has_rows
-    @script_name nvarchar(400)
+    @script_name nvarchar(800)
 WITH EXECUTE AS 'rowpost_internal'
 AS
 /*

@@ -2,11 +2,11 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.record_script
-    @script_name nvarchar(400), -- path below sql/, with :<queue key> where rendered
-    @script_kind varchar(10), -- once, anytime or everytime
-    @script_hash char(64), -- SHA-256 of the rendered text
-    @object_kind varchar(10) = NULL, -- table or procedure
-    @object_name nvarchar(520) = NULL -- quoted, with its schema
+    @script_name nvarchar(800), -- path below sql/, with :<queue key> where rendered
+    @script_kind varchar(20), -- once, anytime or everytime
+    @script_hash varchar(128), -- SHA-256 of the rendered text
+    @object_kind varchar(20) = NULL, -- table or procedure
+    @object_name nvarchar(1040) = NULL -- quoted, with its schema
 AS
 /*
 Records in the journal that a script ran, with the fingerprint of the object that it made.
@@ -14,6 +14,10 @@ Atomicity: in the caller's transaction: journal and change commit together.
 Locking:   one row of the journal.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@script_name, N'.')) > 401 OR LEN(CONCAT(@script_hash, N'.')) > 65
+   OR LEN(CONCAT(@object_name, N'.')) > 521
+    THROW 51034, N'The script cannot be recorded: its name may have at most 400 characters, its hash 64 and the name of its object 520.', 1;
 
 IF @script_kind = 'once'
    AND EXISTS (SELECT 1 FROM rowpost.journal AS j WHERE j.script_name = @script_name AND j.script_hash <> @script_hash)

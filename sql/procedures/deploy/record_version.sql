@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.record_version
     @schema_version int, -- number of the newest one-time script
-    @tool_version varchar(50)
+    @tool_version varchar(100)
 AS
 /*
 Records which release deployed which schema; refuses an older schema than the deployed one.
@@ -11,6 +11,9 @@ Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.version.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@tool_version, N'.')) > 51
+    THROW 51034, N'The version cannot be recorded: it may have at most 50 characters.', 1;
 
 DECLARE @newest int = (SELECT MAX(v.schema_version) FROM rowpost.version AS v);
 

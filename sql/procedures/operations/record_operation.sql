@@ -4,7 +4,7 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.record_operation
     @operation_name nvarchar(50), -- what is done, for example retry
     @client nvarchar(50), -- the program, for example dashboard
-    @queue_name nvarchar(400) = NULL, -- the queue that it is done to; NULL: to none in particular
+    @queue_name nvarchar(800) = NULL, -- the queue that it is done to; NULL: to none in particular
     @user_name nvarchar(200) = NULL, -- who uses the program, if the login does not say it
     @message_id nvarchar(200) = NULL,
     @details nvarchar(max) = NULL, -- JSON object: what is selected and what changes; no bodies and no values of headers

@@ -6,8 +6,8 @@ CREATE OR ALTER PROCEDURE rowpost.list_undispatched
     @count int, -- how many at most, 1 to 1000
     @endpoints nvarchar(max) = NULL, -- JSON array: of these only; NULL: of all
     @after_ms bigint = NULL, -- with the next two: handled_ms, endpoint and id of the last message of the page before; NULL: from the oldest
-    @after_endpoint nvarchar(200) = NULL,
-    @after_message_id nvarchar(200) = NULL
+    @after_endpoint nvarchar(400) = NULL,
+    @after_message_id nvarchar(400) = NULL
 AS
 /*
 Lists handled messages with operations that have not been sent for some time.
@@ -38,7 +38,7 @@ SELECT TOP (@count)
 FROM rowpost.outbox_operations AS p WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 INNER JOIN rowpost.outbox AS o ON p.endpoint = o.endpoint AND p.message_id = o.message_id
 WHERE o.handled_at < DATEADD(SECOND, -@seconds, SYSUTCDATETIME())
-  AND (@endpoints IS NULL OR p.endpoint IN (SELECT CAST(j.[value] AS nvarchar(200)) FROM OPENJSON(@endpoints) AS j))
+  AND (@endpoints IS NULL OR p.endpoint IN (SELECT CAST(j.[value] AS nvarchar(400)) FROM OPENJSON(@endpoints) AS j))
   AND (
     @after IS NULL
     OR o.handled_at > @after

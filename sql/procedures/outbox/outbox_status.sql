@@ -24,7 +24,7 @@ FROM
     SELECT TOP (10000) o.handled_at
     FROM rowpost.outbox_operations AS p
     INNER JOIN rowpost.outbox AS o ON p.endpoint = o.endpoint AND p.message_id = o.message_id
-    WHERE @endpoints IS NULL OR p.endpoint IN (SELECT CAST(j.[value] AS nvarchar(200)) FROM OPENJSON(@endpoints) AS j)
+    WHERE @endpoints IS NULL OR p.endpoint IN (SELECT CAST(j.[value] AS nvarchar(400)) FROM OPENJSON(@endpoints) AS j)
     ORDER BY o.handled_at
 ) AS head
 OPTION (FORCE ORDER); -- from the few unsent operations to their records, and not the other way
@@ -34,7 +34,7 @@ FROM
 (
     SELECT TOP (10000) p.message_id
     FROM rowpost.outbox_operations AS p
-    WHERE @endpoints IS NOT NULL AND p.endpoint NOT IN (SELECT CAST(j.[value] AS nvarchar(200)) FROM OPENJSON(@endpoints) AS j)
+    WHERE @endpoints IS NOT NULL AND p.endpoint NOT IN (SELECT CAST(j.[value] AS nvarchar(400)) FROM OPENJSON(@endpoints) AS j)
 ) AS others;
 
 SELECT

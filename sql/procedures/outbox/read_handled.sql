@@ -2,8 +2,8 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.read_handled
-    @endpoint nvarchar(200),
-    @message_id nvarchar(200)
+    @endpoint nvarchar(400),
+    @message_id nvarchar(400)
 AS
 /*
 Returns when an endpoint has handled a message, and whether its operations are sent. For people: it locks nothing.

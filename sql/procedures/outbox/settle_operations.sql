@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.settle_operations
     @endpoint nvarchar(400), -- longer than any that is stored, so that a value is never cut to one that is
-    @message_id nvarchar(200)
+    @message_id nvarchar(400)
 AS
 /*
 Deletes the operations of a handled message after they were sent.

@@ -2,13 +2,13 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.send_to_subscriber
-    @catalog_name sysname = NULL, -- NULL: this database
-    @schema_name sysname,
-    @table_name sysname,
+    @catalog_name nvarchar(256) = NULL, -- NULL: this database
+    @schema_name nvarchar(256),
+    @table_name nvarchar(256),
     @headers nvarchar(max),
     @body varbinary(max) = NULL,
     @time_to_be_received_ms bigint = NULL,
-    @otherwise_queue nvarchar(400) = NULL, -- a registered queue that gets the copy if the table is gone
+    @otherwise_queue nvarchar(800) = NULL, -- a registered queue that gets the copy if the table is gone
     @otherwise_headers nvarchar(max) = NULL -- the headers that it has there
 AS
 /*
@@ -20,9 +20,8 @@ Locking:   only the new row.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-DECLARE @table nvarchar(1000) = CONCAT(
-    QUOTENAME(ISNULL(@catalog_name, DB_NAME())), N'.', QUOTENAME(@schema_name), N'.', QUOTENAME(@table_name)
-);
+-- A part of more than 128 characters makes the name NULL: it is not cut to the name of another table.
+DECLARE @table nvarchar(1000) = QUOTENAME(ISNULL(@catalog_name, DB_NAME())) + N'.' + QUOTENAME(@schema_name) + N'.' + QUOTENAME(@table_name);
 
 IF OBJECT_ID(@table, N'U') IS NULL AND @otherwise_queue IS NOT NULL
 BEGIN

@@ -5,7 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.subscribe
     @endpoint nvarchar(400), -- the logical endpoint: its instances share one subscription
     @topic nvarchar(400), -- the event's full type name
     @queue_address nvarchar(400), -- canonical address of the endpoint's queue
-    @table_key nvarchar(128) = NULL -- the table of subscriptions for a new one; NULL: the default table
+    @table_key nvarchar(256) = NULL -- the table of subscriptions for a new one; NULL: the default table
 AS
 /*
 Subscribes an endpoint to a topic, or moves its subscription to another queue.

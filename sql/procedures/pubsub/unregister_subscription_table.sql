@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.unregister_subscription_table
-    @table_key nvarchar(128)
+    @table_key nvarchar(256)
 AS
 /*
 Removes a table of subscriptions from the registry. Events no longer go to the subscribers in it; its rows stay.

@@ -6,8 +6,8 @@ CREATE OR ALTER PROCEDURE rowpost.[send_message:{queue_key}]
     @body varbinary(max) = NULL,
     @id uniqueidentifier = NULL, -- the row's id; a new one when NULL
     @time_to_be_received_ms bigint = NULL, -- milliseconds until the message expires, by this server's clock
-    @correlation_id varchar(255) = NULL, -- written only for transport versions 1 to 6
-    @reply_to_address varchar(255) = NULL -- written only for transport versions 1 to 6
+    @correlation_id varchar(510) = NULL, -- written only for transport versions 1 to 6; longer than the column, which refuses what is too long
+    @reply_to_address varchar(510) = NULL -- written only for transport versions 1 to 6
 AS
 /*
 Stores one message at the end of the queue.

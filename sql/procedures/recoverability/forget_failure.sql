@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.forget_failure
-    @queue_key nvarchar(128),
+    @queue_key nvarchar(256),
     @id uniqueidentifier -- the row's id
 AS
 /*

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.record_failure
-    @queue_key nvarchar(128),
+    @queue_key nvarchar(256),
     @id uniqueidentifier -- the row's id
 AS
 /*
@@ -13,6 +13,9 @@ A count that was not changed for a week belongs to a message that was handled el
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- SERIALIZABLE does not allow READPAST; the level reverts when the procedure ends
+
+IF LEN(CONCAT(@queue_key, N'.')) > 129
+    THROW 51034, N'The failure cannot be counted: a queue key has at most 128 characters.', 1;
 
 EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_key;
 

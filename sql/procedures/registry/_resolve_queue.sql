@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost._resolve_queue
-    @queue_name nvarchar(400),
+    @queue_name nvarchar(800),
     @queue_key nvarchar(128) OUTPUT
 AS
 /*

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.acquire_queue
-    @queue_name nvarchar(400)
+    @queue_name nvarchar(800)
 AS
 /*
 Makes this session the single active consumer of a queue until it ends, if no other session is.

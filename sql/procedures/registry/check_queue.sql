@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.check_queue
-    @queue_name nvarchar(400) = NULL -- NULL checks every queue
+    @queue_name nvarchar(800) = NULL -- NULL checks every queue
 AS
 /*
 Compares queue tables with what a queue needs, and returns what is missing and the command that repairs it.
@@ -16,6 +16,11 @@ SET NOCOUNT, XACT_ABORT ON;
 DECLARE @queue_key nvarchar(128);
 IF @queue_name IS NOT NULL
     EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
+
+-- Azure SQL Database (5), Managed Instance (8) and Enterprise (3) build an index while others use the table.
+DECLARE @online bit = CASE WHEN CAST(SERVERPROPERTY(N'EngineEdition') AS int) IN (3, 5, 8) THEN 1 ELSE 0 END;
+DECLARE @with_online nvarchar(30) = CASE WHEN @online = 1 THEN N' WITH (ONLINE = ON)' ELSE N'' END;
+DECLARE @size nvarchar(100) = CASE WHEN @online = 1 THEN N' -- reads the whole table' ELSE N' -- reads the whole table, and locks it meanwhile' END;
 
 WITH queues AS (
     SELECT
@@ -131,7 +136,8 @@ FROM
         q.queue_name,
         N'expires_index_missing',
         N'No index starts with Expires: purging expired messages reads the whole queue.',
-        CONCAT(N'CREATE NONCLUSTERED INDEX Index_Expires ON ', q.table_name, N' (Expires) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL;')
+        CONCAT(N'CREATE NONCLUSTERED INDEX Index_Expires ON ', q.table_name, N' (Expires) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL',
+               @with_online, N';', @size)
     FROM queues AS q
     WHERE q.table_id IS NOT NULL
       AND q.kind <> 'external'
@@ -140,8 +146,8 @@ FROM
     SELECT
         q.queue_name,
         N'row_version_index_missing',
-        N'No index starts with RowVersion: messages cannot be received.',
-        CONCAT(N'CREATE NONCLUSTERED INDEX Index_RowVersion ON ', q.table_name, N' (RowVersion);')
+        N'No index starts with RowVersion: messages cannot be received, because that would read and lock the whole queue (error 8622).',
+        CONCAT(N'CREATE NONCLUSTERED INDEX Index_RowVersion ON ', q.table_name, N' (RowVersion)', @with_online, N';', @size)
     FROM queues AS q
     WHERE q.table_id IS NOT NULL
       AND q.kind <> 'external'
@@ -169,7 +175,7 @@ FROM
         q.queue_name,
         N'index_disabled',
         CONCAT(N'The index ', k.index_name, N' on ', k.column_name COLLATE database_default, N' is disabled: the procedures that need it fail.'),
-        CONCAT(N'ALTER INDEX ', k.index_name, N' ON ', q.table_name, N' REBUILD;')
+        CONCAT(N'ALTER INDEX ', k.index_name, N' ON ', q.table_name, N' REBUILD; -- reads the whole table, and locks it meanwhile')
     FROM queues AS q
     INNER JOIN leading_keys AS k
         ON q.table_id = k.object_id AND k.is_disabled = 1 AND k.column_name IN (N'Expires', N'RowVersion')

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.receive_messages
-    @queue_name nvarchar(400),
+    @queue_name nvarchar(800),
     @count int,
     @after_row_version bigint = NULL
 AS

@@ -2,12 +2,12 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.register_queue
-    @queue_key nvarchar(128),
-    @queue_name nvarchar(400),
-    @catalog_name sysname = NULL, -- NULL: this database
-    @schema_name sysname,
-    @table_name sysname,
-    @kind varchar(10), -- own, adopted or external
+    @queue_key nvarchar(256),
+    @queue_name nvarchar(800),
+    @catalog_name nvarchar(256) = NULL, -- NULL: this database
+    @schema_name nvarchar(256),
+    @table_name nvarchar(256),
+    @kind varchar(20), -- own, adopted or external
     @body_string bit,
     @clustered bit,
     @delayed bit -- has a delayed table
@@ -19,6 +19,11 @@ Locking:   other registrations may wait until the caller commits, readers only f
            processes with a queue of their own call it.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@queue_name, N'.')) > 401 OR LEN(CONCAT(@queue_key, N'.')) > 129
+   OR LEN(CONCAT(@catalog_name, N'.')) > 129 OR LEN(CONCAT(@schema_name, N'.')) > 129
+   OR LEN(CONCAT(@table_name, N'.')) > 129
+    THROW 51002, N'The queue cannot be registered: its name may have at most 400 characters, its key, schema, table and catalog 128 each.', 1;
 
 DECLARE @message nvarchar(2048);
 

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.renew_lease
-    @queue_name nvarchar(400),
+    @queue_name nvarchar(800),
     @seconds int -- from now, by this server's clock
 AS
 /*

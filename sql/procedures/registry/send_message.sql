@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.send_message
-    @queue_name nvarchar(400),
+    @queue_name nvarchar(800),
     @headers nvarchar(max),
     @body varbinary(max) = NULL,
     @id uniqueidentifier = NULL,

@@ -2,9 +2,9 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.send_unregistered
-    @catalog_name sysname = NULL, -- NULL: this database
-    @schema_name sysname,
-    @table_name sysname,
+    @catalog_name nvarchar(256) = NULL, -- NULL: this database
+    @schema_name nvarchar(256),
+    @table_name nvarchar(256),
     @headers nvarchar(max),
     @body varbinary(max) = NULL,
     @id uniqueidentifier = NULL,
@@ -21,7 +21,8 @@ SET NOCOUNT, XACT_ABORT ON;
 
 DECLARE @message nvarchar(2048);
 DECLARE @catalog nvarchar(258) = QUOTENAME(ISNULL(@catalog_name, DB_NAME()));
-DECLARE @table nvarchar(1000) = CONCAT(@catalog, N'.', QUOTENAME(@schema_name), N'.', QUOTENAME(@table_name));
+-- A part of more than 128 characters makes the name NULL: it is not cut to the name of another table.
+DECLARE @table nvarchar(1000) = @catalog + N'.' + QUOTENAME(@schema_name) + N'.' + QUOTENAME(@table_name);
 
 IF @time_to_be_received_ms NOT BETWEEN 1 AND 3155760000000
     THROW 51004, N'The time to be received must be between 1 millisecond and 100 years; leave it out for a message that never expires.', 1;

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.unregister_queue
-    @queue_name nvarchar(400)
+    @queue_name nvarchar(800)
 AS
 /*
 Removes a queue from the registry, with its failure counts, its lease, and what operators set for it.

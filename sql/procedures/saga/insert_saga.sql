@@ -6,8 +6,8 @@ CREATE OR ALTER PROCEDURE rowpost.[insert_saga:{saga_key}]
     @correlation_value nvarchar(4000),
     @data nvarchar(max), -- the state as JSON
     @metadata nvarchar(max), -- JSON object: Originator, OriginalMessageId
-    @persistence_version varchar(23),
-    @saga_type_version varchar(23)
+    @persistence_version varchar(46),
+    @saga_type_version varchar(46)
 AS
 /*
 Stores a new instance, unless another message has started the same saga.
@@ -15,6 +15,9 @@ Atomicity: one INSERT in the caller's transaction.
 Locking:   the new row; waits for a transaction that stores the same correlation value.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@persistence_version, N'.')) > 24 OR LEN(CONCAT(@saga_type_version, N'.')) > 24
+    THROW 51034, N'The saga cannot be stored: its two versions may have at most 23 characters each.', 1;
 
 IF @correlation_value IS NULL OR LEN(CONCAT(@correlation_value, N'.')) > 201
     THROW 51014, N'The saga cannot be stored: its correlation value is missing or longer than 200 characters. Use another correlation value.', 1;

@@ -2,14 +2,14 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.register_saga
-    @saga_key nvarchar(128),
-    @saga_name nvarchar(400),
-    @schema_name sysname,
-    @table_name sysname,
-    @correlation_name sysname,
-    @correlation_type varchar(10), -- string, integer, uuid or timestamp
-    @transitional_name sysname = NULL,
-    @transitional_type varchar(10) = NULL
+    @saga_key nvarchar(256),
+    @saga_name nvarchar(800),
+    @schema_name nvarchar(256),
+    @table_name nvarchar(256),
+    @correlation_name nvarchar(256),
+    @correlation_type varchar(20), -- string, integer, uuid or timestamp
+    @transitional_name nvarchar(256) = NULL,
+    @transitional_type varchar(20) = NULL
 AS
 /*
 Registers a type of saga, or updates its entry.
@@ -17,6 +17,12 @@ Atomicity: in the caller's transaction.
 Locking:   the registry of sagas, until the caller commits; only deployments call it.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@saga_name, N'.')) > 401 OR LEN(CONCAT(@saga_key, N'.')) > 129 OR LEN(CONCAT(@schema_name, N'.')) > 129
+   OR LEN(CONCAT(@table_name, N'.')) > 129 OR LEN(CONCAT(@correlation_name, N'.')) > 129
+   OR LEN(CONCAT(@transitional_name, N'.')) > 129
+   OR LEN(CONCAT(@correlation_type, N'.')) > 11 OR LEN(CONCAT(@transitional_type, N'.')) > 11
+    THROW 51034, N'The saga cannot be registered: its name may have at most 400 characters, its key, schema, table, columns 128 each, and types 10.', 1;
 
 DECLARE @message nvarchar(2048);
 

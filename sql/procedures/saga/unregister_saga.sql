@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.unregister_saga
-    @saga_key nvarchar(128)
+    @saga_key nvarchar(256)
 AS
 /*
 Removes a type of saga from the registry; its table stays.

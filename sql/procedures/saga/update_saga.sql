@@ -5,8 +5,8 @@ CREATE OR ALTER PROCEDURE rowpost.[update_saga:{saga_key}]
     @id uniqueidentifier,
     @concurrency int, -- as it was loaded
     @data nvarchar(max), -- the state as JSON
-    @persistence_version varchar(23),
-    @saga_type_version varchar(23)
+    @persistence_version varchar(46),
+    @saga_type_version varchar(46)
 AS
 /*
 Stores an instance's new state, unless another message has changed or completed it since it was loaded.
@@ -14,6 +14,9 @@ Atomicity: one UPDATE in the caller's transaction.
 Locking:   the instance's row.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@persistence_version, N'.')) > 24 OR LEN(CONCAT(@saga_type_version, N'.')) > 24
+    THROW 51034, N'The saga cannot be stored: its two versions may have at most 23 characters each.', 1;
 
 UPDATE s
 SET s.Data = @data,

@@ -3,9 +3,9 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.begin_job
     @job_key nvarchar(400), -- 1 to 200 characters; longer than allowed, so that a key that is too long is refused and not cut
-    @destination nvarchar(200), -- the queue
-    @run nvarchar(40), -- identifies this run of the job
-    @mode nvarchar(20), -- staged or direct
+    @destination nvarchar(400), -- the queue
+    @run nvarchar(80), -- identifies this run of the job
+    @mode nvarchar(40), -- staged or direct
     @started_by nvarchar(400) = NULL -- where it runs, for people
 AS
 /*
@@ -15,6 +15,9 @@ Atomicity: one INSERT or UPDATE in the caller's transaction.
 Locking:   the job's row.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@destination, N'.')) > 201 OR LEN(CONCAT(@run, N'.')) > 41 OR LEN(CONCAT(@mode, N'.')) > 21
+    THROW 51034, N'The job cannot begin: its destination may have at most 200 characters, its run 40 and its mode 20.', 1;
 
 IF LEN(ISNULL(@job_key, N'')) = 0 OR LEN(CONCAT(@job_key, N'.')) > 201
     THROW 51032, N'The job cannot begin: a job key must have 1 to 200 characters.', 1;

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[confirm_spool:{queue_key}]
-    @owner nvarchar(200) -- names the stream: the unique id in its checkpoint
+    @owner nvarchar(400) -- names the stream: the unique id in its checkpoint
 AS
 /*
 Records that the stream has logged a batch of the spool; from then on only this stream may continue with the spool.

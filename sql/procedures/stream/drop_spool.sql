@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[drop_spool:{queue_key}]
-    @owner nvarchar(200), -- names the stream: the unique id in its checkpoint
+    @owner nvarchar(400), -- names the stream: the unique id in its checkpoint
     @upto bigint, -- the last number of a batch that the stream has committed
     @release bit = NULL -- and release the queue for another stream, if the spool is empty now
 AS

@@ -4,7 +4,7 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.drop_staged
     @job_key nvarchar(400) = NULL, -- NULL: of every job
     @seconds int = NULL, -- only messages that were staged longer ago than this; NULL: all
-    @run nvarchar(40) = NULL -- only messages of this run of the job; NULL: of every run
+    @run nvarchar(80) = NULL -- only messages of this run of the job; NULL: of every run
 AS
 /*
 Deletes staged messages that are not going to be sent, because their attempt failed or their job was stopped.

@@ -3,11 +3,11 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.end_job
     @job_key nvarchar(400),
-    @run nvarchar(40), -- of a run that failed: another run of the job goes on
+    @run nvarchar(80), -- of a run that failed: another run of the job goes on
     @done bit, -- 0: the run failed
     @parts bigint = NULL, -- of a direct job; NULL: as sealed
     @messages bigint = NULL,
-    @digest varchar(64) = NULL
+    @digest varchar(128) = NULL
 AS
 /*
 Records that a job is done, or that a run of it failed. A job with parts that are not sent yet is never done.
@@ -16,6 +16,9 @@ Locking:   the job's row and its parts. Waits for tasks that are storing message
 Only the login that began the job and operators change it.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@digest, N'.')) > 65
+    THROW 51034, N'The job cannot end: a digest has at most 64 characters.', 1;
 
 DECLARE @ended bit = 0;
 

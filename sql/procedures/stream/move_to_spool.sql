@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[move_to_spool:{queue_key}]
-    @owner nvarchar(200), -- names the stream: the unique id in its checkpoint
+    @owner nvarchar(400), -- names the stream: the unique id in its checkpoint
     @count int, -- how many at most, 1 to 4000
     @upto bigint = NULL, -- only messages up to this row version
     @take_over bit = NULL -- also take over another stream's spool, with the messages in it
@@ -17,6 +17,9 @@ Order:     the oldest first; within one move the numbers are in the order of the
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+IF LEN(CONCAT(@owner, N'.')) > 201
+    THROW 51034, N'Nothing was moved: the owner of a spool may have at most 200 characters.', 1;
 
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 4000
     THROW 51003, N'The number of messages to move must be between 1 and 4000.', 1;

@@ -6,7 +6,7 @@ CREATE OR ALTER PROCEDURE rowpost.seal_job
     @attempts nvarchar(max), -- JSON array: the attempts that count, one of each task, in the order of the tasks
     @messages nvarchar(max), -- JSON array: how many messages each of them has
     @digests nvarchar(max), -- JSON array: the digest of each
-    @digest varchar(64) -- of all messages
+    @digest varchar(128) -- of all messages
 AS
 /*
 Fixes what a job sends, once all its tasks have stored their messages, and returns the parts that are not sent yet.
@@ -22,6 +22,11 @@ DECLARE @stored bigint;
 DECLARE @stored_digest varchar(64);
 DECLARE @text nvarchar(2048);
 DECLARE @count bigint = (SELECT ISNULL(SUM(CAST(m.[value] AS bigint)), 0) FROM OPENJSON(@messages) AS m);
+
+IF LEN(CONCAT(@digest, N'.')) > 65
+   OR EXISTS (SELECT 1 FROM OPENJSON(@digests) AS d WHERE LEN(CONCAT(d.[value], N'.')) > 65)
+   OR EXISTS (SELECT 1 FROM OPENJSON(@attempts) AS a WHERE LEN(CONCAT(a.[value], N'.')) > 101)
+    THROW 51034, N'The job cannot be sealed: an attempt may have at most 100 characters, a digest 64.', 1;
 
 SELECT @state = j.state, @stored = j.messages, @stored_digest = j.digest
 FROM rowpost.job AS j WITH (UPDLOCK, ROWLOCK)

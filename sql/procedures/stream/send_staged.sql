@@ -16,7 +16,7 @@ Order:     by task, and within a task as they were staged.
 SET NOCOUNT, XACT_ABORT ON;
 
 DECLARE @is_operator bit = rowpost."_is_operator"();
-DECLARE @attempt nvarchar(100);
+DECLARE @attempt nvarchar(400); -- longer than any that is stored, so that none is cut to one that is
 DECLARE @upto bigint;
 DECLARE @batch int;
 DECLARE @sent bigint = 0;

@@ -5,7 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.settle_ledger
     @job_key nvarchar(400),
     @part bigint,
     @messages bigint, -- how many were sent
-    @digest varchar(64) -- of the messages
+    @digest varchar(128) -- of the messages
 AS
 /*
 Stores for a claimed part what was sent, so that a repetition differs from other data with the same key.
@@ -15,6 +15,9 @@ A task that ends after its job has ended is refused, so that its messages are ro
 Only the login that claimed the part and operators change it.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@digest, N'.')) > 65
+    THROW 51034, N'The part cannot be settled: a digest has at most 64 characters.', 1;
 
 IF NOT EXISTS (
     SELECT 1

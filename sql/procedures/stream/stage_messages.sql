@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.stage_messages
     @job_key nvarchar(400), -- 1 to 200 characters; longer than allowed, so that a key that is too long is refused and not cut
-    @attempt nvarchar(100), -- one attempt of one task; of a job it begins with its run and a slash
+    @attempt nvarchar(200), -- one attempt of one task; of a job it begins with its run and a slash
     @messages nvarchar(max), -- JSON array as send_messages takes it; staged messages never expire
     @bodies varbinary(max) = NULL -- the bodies, one after another; body_start counts from 1
 AS
@@ -15,6 +15,9 @@ Locking:   the new rows, and a shared lock on the job's row.
 Order:     numbers increase with the ordinal.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@attempt, N'.')) > 101
+    THROW 51034, N'The messages cannot be staged: an attempt may have at most 100 characters.', 1;
 
 IF LEN(ISNULL(@job_key, N'')) = 0 OR LEN(CONCAT(@job_key, N'.')) > 201
     THROW 51032, N'The messages cannot be staged: a job key must have 1 to 200 characters.', 1;

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.forget_decision
-    @transaction_id varchar(64)
+    @transaction_id varchar(128)
 AS
 /*
 Deletes a decision after every participant has carried it out.

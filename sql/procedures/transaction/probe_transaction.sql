@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.probe_transaction
-    @transaction_id varchar(64)
+    @transaction_id varchar(128)
 AS
 /*
 Returns whether the coordinator of a transaction over several databases still runs and may still decide.

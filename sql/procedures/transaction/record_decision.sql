@@ -2,8 +2,8 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.record_decision
-    @queue_key nvarchar(128), -- of the queue whose message is handled
-    @transaction_id varchar(64),
+    @queue_key nvarchar(256), -- of the queue whose message is handled
+    @transaction_id varchar(128),
     @participants nvarchar(max) -- JSON array: names of the databases that are prepared
 AS
 /*
@@ -13,6 +13,9 @@ Locking:   the new row, and an application lock that shows probe_transaction tha
 The caller must be allowed to receive from the message's queue, so that nobody decides for another's transaction.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+IF LEN(CONCAT(@queue_key, N'.')) > 129 OR LEN(CONCAT(@transaction_id, N'.')) > 65
+    THROW 51034, N'The decision cannot be recorded: a queue key has at most 128 characters, the id of a transaction 64.', 1;
 
 EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_key;
 

@@ -8,7 +8,7 @@ BEGIN
         Id uniqueidentifier NOT NULL,
         CorrelationId varchar(255) NULL,
         ReplyToAddress varchar(255) NULL,
-        Recoverable bit NOT NULL DEFAULT (1),
+        Recoverable bit NOT NULL CONSTRAINT [Recoverable:{queue_key}] DEFAULT (1),
         Expires datetime NULL,
         Headers nvarchar(max) NOT NULL,
         Body varbinary(max) NULL,

@@ -5,8 +5,8 @@ IF OBJECT_ID(N'{subscription_table}', N'U') IS NULL
         QueueAddress nvarchar(200) NOT NULL,
         Endpoint nvarchar(200) NOT NULL,
         Topic nvarchar(200) NOT NULL,
-        PRIMARY KEY CLUSTERED (Endpoint, Topic),
-        UNIQUE NONCLUSTERED (Topic, Endpoint) -- a publisher looks for a topic
+        CONSTRAINT [key:{subscription_key}] PRIMARY KEY CLUSTERED (Endpoint, Topic),
+        CONSTRAINT [topic:{subscription_key}] UNIQUE NONCLUSTERED (Topic, Endpoint) -- a publisher looks for a topic
     );
 GO
 -- Publishers of NServiceBus read only this table: copy what rowpost's own endpoints subscribed to before. The rows stay where

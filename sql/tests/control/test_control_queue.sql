@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'control_control_queue';
 GO
+CREATE OR ALTER PROCEDURE control_control_queue.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE control_control_queue.[test control_queue pauses a queue and says who did it and why]
 AS
 EXEC rowpost.control_queue @queue_name = N'Sample', @is_paused = 1, @reason = N'the shop is closed';
@@ -30,8 +34,7 @@ EXEC rowpost.control_queue @queue_name = N'Sample', @is_paused = 1, @worker_limi
 EXEC rowpost.control_queue @queue_name = N'Sample', @is_paused = 0;
 EXEC rowpost.control_queue @queue_name = N'Sample', @worker_limit = 0;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.queue_control AS c);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.queue_control';
 GO
 CREATE OR ALTER PROCEDURE control_control_queue.[test control_queue refuses a negative limit]
 AS
@@ -58,8 +61,7 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.control_queue @queue_name = N'Sample', @is_paused = 1;
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.queue_control AS c);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.queue_control';
 GO
 CREATE OR ALTER PROCEDURE control_control_queue.[test control_queue leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'control_list_controls';
 GO
+CREATE OR ALTER PROCEDURE control_list_controls.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE control_list_controls.[test list_controls shows what operators have set]
 AS
 CREATE TABLE #listed
@@ -28,8 +32,7 @@ CREATE TABLE #listed
 INSERT INTO #listed (queue_name, is_paused, worker_limit, shared, reason, changed_by, changed_at)
 EXEC rowpost.list_controls;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#listed';
 GO
 CREATE OR ALTER PROCEDURE control_list_controls.[test list_controls leaves the callers session as it was]
 AS

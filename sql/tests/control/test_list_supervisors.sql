@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'control_list_supervisors';
 GO
+CREATE OR ALTER PROCEDURE control_list_supervisors.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE control_list_supervisors.[test list_supervisors lists by id and says how long each has been silent]
 AS
 CREATE TABLE #listed
@@ -26,6 +30,7 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE control_list_supervisors.[test list_supervisors leaves out the older reports of a login that reports too much]
 AS
+-- Babelfish: DATALENGTH counts the bytes of UTF-8, one for a character that has two in nvarchar
 CREATE TABLE #listed
 (
     supervisor_id uniqueidentifier, host_name nvarchar(200), process_id int, environment nvarchar(200), rowpost_version nvarchar(50),

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'control_report_supervisor';
 GO
+CREATE OR ALTER PROCEDURE control_report_supervisor.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE control_report_supervisor.[test report_supervisor keeps one row a supervisor with its last report]
 AS
 DECLARE @id uniqueidentifier = 'aaaaaaaa-0000-0000-0000-000000000001';
@@ -40,8 +44,7 @@ EXEC rowpost.report_supervisor
 EXEC rowpost.report_supervisor
     @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'[]', @workers = N'[]';
 
-DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.supervised_queue AS q);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.supervised_queue';
 GO
 CREATE OR ALTER PROCEDURE control_report_supervisor.[test report_supervisor lists a supervisor that has ended no more]
 AS
@@ -67,9 +70,8 @@ EXEC rowpost.report_supervisor
     @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'[]', @workers = N'[]', @ended = 1;
 
 DECLARE @kept int = (SELECT COUNT(*) FROM rowpost.supervisor AS s WHERE s.host_name = N'h2' AND s.workers = N'[]');
-DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.supervised_queue AS q);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @kept;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.supervised_queue';
 GO
 CREATE OR ALTER PROCEDURE control_report_supervisor.[test report_supervisor deletes those that have been silent for a day when one starts]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'delayed_browse_delayed';
 GO
+CREATE OR ALTER PROCEDURE delayed_browse_delayed.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE delayed_browse_delayed.[test browse_delayed returns the next ones first with the lengths of their bodies]
 AS
 CREATE TABLE #browsed (delayed_key nvarchar(60), due datetime2(3), headers nvarchar(max), body_bytes bigint);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'delayed_cancel_delayed';
 GO
+CREATE OR ALTER PROCEDURE delayed_cancel_delayed.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE delayed_cancel_delayed.[test cancel_delayed removes and returns one message]
 AS
 -- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
@@ -29,8 +33,7 @@ CREATE TABLE #cancelled (due datetime2(3), headers nvarchar(max), body varbinary
 INSERT INTO #cancelled (due, headers, body)
 EXEC rowpost.[cancel_delayed:Sample] @delayed_key = N'2026-11-24 10:00:00.000 1';
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #cancelled AS c);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#cancelled';
 GO
 CREATE OR ALTER PROCEDURE delayed_cancel_delayed.[test cancel_delayed leaves the callers session as it was]
 AS

@@ -3,14 +3,17 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'delayed_delay_message';
 GO
+CREATE OR ALTER PROCEDURE delayed_delay_message.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE delayed_delay_message.[test delay_message stores the message as given]
 AS
 EXEC rowpost.[delay_message:Sample] @headers = N'{"a":"漢🚀"}', @body = 0x00FF7B, @delay_ms = 60000;
 
 DECLARE @stored int = (SELECT COUNT(*) FROM dbo.[Sample.Delayed] AS d WHERE d.Headers = N'{"a":"漢🚀"}' AND d.Body = 0x00FF7B);
-DECLARE @waiting int = (SELECT COUNT(*) FROM dbo.Sample AS s);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @stored;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @waiting;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
 GO
 CREATE OR ALTER PROCEDURE delayed_delay_message.[test delay_message reckons Due on either side of now]
 AS
@@ -60,8 +63,7 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.[delay_message:Sample] @headers = N'', @delay_ms = 0;
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.[Sample.Delayed] AS d);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.[Sample.Delayed]';
 GO
 CREATE OR ALTER PROCEDURE delayed_delay_message.[test delay_message leaves the callers session as it was]
 AS

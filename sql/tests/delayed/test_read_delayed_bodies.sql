@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'delayed_read_delayed_bodies';
 GO
+CREATE OR ALTER PROCEDURE delayed_read_delayed_bodies.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE delayed_read_delayed_bodies.[test read_delayed_bodies returns the beginnings of the bodies that were asked for]
 AS
 CREATE TABLE #browsed (delayed_key nvarchar(60), due datetime2(3), headers nvarchar(max), body_bytes bigint);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'delayed_receive_due_messages';
 GO
+CREATE OR ALTER PROCEDURE delayed_receive_due_messages.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE delayed_receive_due_messages.[test receive_due_messages takes what is due and is to be forwarded]
 AS
 -- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause

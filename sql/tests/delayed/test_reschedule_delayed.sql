@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'delayed_reschedule_delayed';
 GO
+CREATE OR ALTER PROCEDURE delayed_reschedule_delayed.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE delayed_reschedule_delayed.[test reschedule_delayed lets one message be due at another time]
 AS
 CREATE TABLE #browsed (delayed_key nvarchar(60), due datetime2(3), headers nvarchar(max), body_bytes bigint);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy__object_fingerprint';
 GO
+CREATE OR ALTER PROCEDURE deploy__object_fingerprint.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy__object_fingerprint.[test _object_fingerprint lists the columns of a table]
 AS
 CREATE TABLE dbo.fingerprinted (a int NOT NULL, b nvarchar(10) NULL, c bigint IDENTITY (1, 1) NOT NULL);

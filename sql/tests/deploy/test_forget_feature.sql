@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy_forget_feature';
 GO
+CREATE OR ALTER PROCEDURE deploy_forget_feature.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy_forget_feature.[test forget_feature deletes that record alone]
 AS
 EXEC rowpost.record_feature @environment = N'test', @feature = N'spark';

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy_forget_script';
 GO
+CREATE OR ALTER PROCEDURE deploy_forget_script.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy_forget_script.[test forget_script removes that entry alone]
 AS
 DECLARE @before int = (SELECT COUNT(*) FROM rowpost.journal AS j);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy_get_definition';
 GO
+CREATE OR ALTER PROCEDURE deploy_get_definition.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy_get_definition.[test get_definition returns the text of a procedure]
 AS
 CREATE TABLE #module (module_text nvarchar(max));
@@ -20,8 +24,7 @@ CREATE TABLE #module (module_text nvarchar(max));
 INSERT INTO #module (module_text)
 EXEC rowpost.get_definition @object_name = N'rowpost.[no such''] procedure; DROP TABLE rowpost.queue]';
 
-DECLARE @found int = (SELECT COUNT(*) FROM #module AS m);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @found;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#module';
 GO
 CREATE OR ALTER PROCEDURE deploy_get_definition.[test get_definition shows nothing outside of the schema rowpost]
 AS
@@ -30,8 +33,7 @@ CREATE TABLE #module (module_text nvarchar(max));
 INSERT INTO #module (module_text)
 EXEC rowpost.get_definition @object_name = N'tSQLt.Run';
 
-DECLARE @found int = (SELECT COUNT(*) FROM #module AS m);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @found;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#module';
 GO
 CREATE OR ALTER PROCEDURE deploy_get_definition.[test get_definition leaves the callers session as it was]
 AS

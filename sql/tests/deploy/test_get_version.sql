@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy_get_version';
 GO
+CREATE OR ALTER PROCEDURE deploy_get_version.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy_get_version.[test get_version says the newest schema and the engine]
 AS
 CREATE TABLE #version (schema_version int, tool_version varchar(50), applied_at datetime2(3), engine_version nvarchar(200));
@@ -28,8 +32,7 @@ DELETE v FROM rowpost.version AS v;
 INSERT INTO #version (schema_version, tool_version, applied_at, engine_version)
 EXEC rowpost.get_version;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #version AS v);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#version';
 GO
 CREATE OR ALTER PROCEDURE deploy_get_version.[test get_version leaves the callers session as it was]
 AS

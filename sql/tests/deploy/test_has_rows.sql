@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy_has_rows';
 GO
+CREATE OR ALTER PROCEDURE deploy_has_rows.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy_has_rows.[test has_rows tells a table with rows from an empty one]
 AS
 CREATE TABLE #answers (has_rows bit);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy_list_features';
 GO
+CREATE OR ALTER PROCEDURE deploy_list_features.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy_list_features.[test list_features lists what every environment has declared]
 AS
 CREATE TABLE #listed (environment nvarchar(200), feature nvarchar(200));

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy_list_scripts';
 GO
+CREATE OR ALTER PROCEDURE deploy_list_scripts.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy_list_scripts.[test list_scripts shows recorded and living fingerprints]
 AS
 CREATE TABLE #listed

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy_list_unmanaged_objects';
 GO
+CREATE OR ALTER PROCEDURE deploy_list_unmanaged_objects.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy_list_unmanaged_objects.[test list_unmanaged_objects finds none after a deployment]
 AS
 CREATE TABLE #unmanaged (object_kind varchar(10), object_name nvarchar(400));
@@ -10,8 +14,7 @@ CREATE TABLE #unmanaged (object_kind varchar(10), object_name nvarchar(400));
 INSERT INTO #unmanaged (object_kind, object_name)
 EXEC rowpost.list_unmanaged_objects;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #unmanaged AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#unmanaged';
 GO
 CREATE OR ALTER PROCEDURE deploy_list_unmanaged_objects.[test list_unmanaged_objects names a table that no script made]
 AS

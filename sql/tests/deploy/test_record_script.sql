@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy_record_script';
 GO
+CREATE OR ALTER PROCEDURE deploy_record_script.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy_record_script.[test record_script writes what ran with its objects fingerprint]
 AS
 DECLARE @hash char(64) = REPLICATE('a', 64);
@@ -77,6 +81,13 @@ ROLLBACK TRANSACTION before_it;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.journal AS j WHERE j.script_name = N'procedures/x.sql');
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE deploy_record_script.[test record_script refuses a hash of 65 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 65);
+
+EXEC rowpost.record_script @script_name = N'x.sql', @script_kind = 'anytime', @script_hash = @long;
 GO
 CREATE OR ALTER PROCEDURE deploy_record_script.[test record_script leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'deploy_record_version';
 GO
+CREATE OR ALTER PROCEDURE deploy_record_version.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE deploy_record_version.[test record_version writes one row of history]
 AS
 EXEC rowpost.record_version @schema_version = 999, @tool_version = '9.9.9';
@@ -43,6 +47,13 @@ ROLLBACK TRANSACTION before_it;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.version AS v WHERE v.schema_version = 999);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE deploy_record_version.[test record_version refuses a release of 51 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 51);
+
+EXEC rowpost.record_version @schema_version = 999, @tool_version = @long;
 GO
 CREATE OR ALTER PROCEDURE deploy_record_version.[test record_version leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'monitoring__describe_bloat';
 GO
+CREATE OR ALTER PROCEDURE monitoring__describe_bloat.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE monitoring__describe_bloat.[test _describe_bloat finds nothing in a small table]
 AS
 EXEC rowpost.[send_message:Sample] @headers = N'', @body = 0x01;

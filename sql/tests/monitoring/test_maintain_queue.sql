@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'monitoring_maintain_queue';
 GO
+CREATE OR ALTER PROCEDURE monitoring_maintain_queue.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE monitoring_maintain_queue.[test maintain_queue keeps every message]
 AS
 EXEC rowpost.[send_message:Sample] @headers = N'', @body = 0x01;
@@ -35,8 +39,7 @@ CREATE TABLE #steps ([action] nvarchar(30), reason nvarchar(1000), [statement] n
 INSERT INTO #steps ([action], reason, [statement], state)
 EXEC rowpost.[maintain_queue:Sample] @offline = 0;
 
-DECLARE @steps int = (SELECT COUNT(*) FROM #steps AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @steps;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#steps';
 GO
 CREATE OR ALTER PROCEDURE monitoring_maintain_queue.[test maintain_queue switches lock escalation off]
 AS

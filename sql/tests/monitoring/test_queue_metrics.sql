@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'monitoring_queue_metrics';
 GO
+CREATE OR ALTER PROCEDURE monitoring_queue_metrics.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE monitoring_queue_metrics.[test queue_metrics reads and removes nothing]
 AS
 EXEC rowpost.[send_message:Sample] @headers = N'', @body = 0x01;
@@ -68,8 +72,10 @@ EXEC rowpost.[send_message:Sample] @headers = N'{"NServiceBus.TimeSent":"''); DR
 INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at)
 EXEC rowpost.[queue_metrics:Sample];
 
-DECLARE @unknown int = (SELECT COUNT(*) FROM #metrics AS m WHERE m.oldest_age_ms IS NULL AND m.expired = 0);
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @unknown;
+SELECT m.oldest_age_ms, m.expired INTO #actual FROM #metrics AS m;
+SELECT TOP (0) a.oldest_age_ms, a.expired INTO #expected FROM #actual AS a;
+INSERT INTO #expected (oldest_age_ms, expired) VALUES (NULL, 0);
+EXEC tSQLt.AssertEqualsTable @Expected = N'#expected', @Actual = N'#actual';
 GO
 CREATE OR ALTER PROCEDURE monitoring_queue_metrics.[test queue_metrics leaves the callers session as it was]
 AS

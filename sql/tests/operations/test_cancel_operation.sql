@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'operations_cancel_operation';
 GO
+CREATE OR ALTER PROCEDURE operations_cancel_operation.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE operations_cancel_operation.[test cancel_operation lets a running operation go on until its next report]
 AS
 INSERT INTO rowpost.operation_log (operation_name, operation_state, client, login_name, started_at, changed_at, done_count, gone_count, refused_count, executor)

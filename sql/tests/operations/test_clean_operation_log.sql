@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'operations_clean_operation_log';
 GO
+CREATE OR ALTER PROCEDURE operations_clean_operation_log.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE operations_clean_operation_log.[test clean_operation_log deletes old operations but none that goes on]
 AS
 INSERT INTO rowpost.operation_log (operation_name, operation_state, client, login_name, started_at, changed_at, done_count, gone_count, refused_count)

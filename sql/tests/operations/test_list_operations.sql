@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'operations_list_operations';
 GO
+CREATE OR ALTER PROCEDURE operations_list_operations.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE operations_list_operations.[test list_operations lists the last operation first and calls a silent one interrupted]
 AS
 CREATE TABLE #listed

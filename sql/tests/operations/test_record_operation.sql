@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'operations_record_operation';
 GO
+CREATE OR ALTER PROCEDURE operations_record_operation.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE operations_record_operation.[test record_operation records who did what and why]
 AS
 EXEC rowpost.record_operation

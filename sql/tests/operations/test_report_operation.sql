@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'operations_report_operation';
 GO
+CREATE OR ALTER PROCEDURE operations_report_operation.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE operations_report_operation.[test report_operation keeps what is not given]
 AS
 INSERT INTO rowpost.operation_log (operation_name, operation_state, client, login_name, started_at, changed_at, done_count, gone_count, refused_count, executor)
@@ -31,9 +35,8 @@ CREATE TABLE #reported (is_cancelled bit);
 INSERT INTO #reported (is_cancelled)
 EXEC rowpost.report_operation @operation_id = @operation, @executor = 'aaaaaaaa-0000-0000-0000-000000000002', @done = 3;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #reported AS r);
 DECLARE @done bigint = (SELECT a.done_count FROM rowpost.operation_log AS a WHERE a.operation_id = @operation);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#reported';
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @done;
 GO
 CREATE OR ALTER PROCEDURE operations_report_operation.[test report_operation returns no row after the end]

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'operations_resume_operation';
 GO
+CREATE OR ALTER PROCEDURE operations_resume_operation.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE operations_resume_operation.[test resume_operation takes an operation from a silent process]
 AS
 INSERT INTO rowpost.operation_log (operation_name, operation_state, client, login_name, started_at, changed_at, done_count, gone_count, refused_count, executor)

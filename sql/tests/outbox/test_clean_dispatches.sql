@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'outbox_clean_dispatches';
 GO
+CREATE OR ALTER PROCEDURE outbox_clean_dispatches.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE outbox_clean_dispatches.[test clean_dispatches forgets what is older and nothing else]
 AS
 CREATE TABLE #removed (removed int);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'outbox_find_handled';
 GO
+CREATE OR ALTER PROCEDURE outbox_find_handled.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE outbox_find_handled.[test find_handled finds nothing of a message that nobody has handled]
 AS
 CREATE TABLE #found (operations nvarchar(max), age_ms bigint);
@@ -12,8 +16,7 @@ EXEC rowpost.record_handled @endpoint = N'Billing', @message_id = N'm-1';
 INSERT INTO #found (operations, age_ms)
 EXEC rowpost.find_handled @endpoint = N'Sales', @message_id = N'm-1';
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #found AS f);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#found';
 GO
 CREATE OR ALTER PROCEDURE outbox_find_handled.[test find_handled finds a handled message of which all has left]
 AS
@@ -46,8 +49,7 @@ EXEC rowpost.record_handled @endpoint = N'Sales', @message_id = N'm-1';
 INSERT INTO #found (operations, age_ms)
 EXEC rowpost.find_handled @endpoint = N'Sales', @message_id = N'M-1';
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #found AS f);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#found';
 GO
 CREATE OR ALTER PROCEDURE outbox_find_handled.[test find_handled refuses a message id of 201 characters]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'outbox_forget_dispatch';
 GO
+CREATE OR ALTER PROCEDURE outbox_forget_dispatch.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE outbox_forget_dispatch.[test forget_dispatch drops that one dispatch]
 AS
 EXEC rowpost.record_dispatch @endpoint = N'Sales', @message_id = N'm-1';

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'outbox_list_undispatched';
 GO
+CREATE OR ALTER PROCEDURE outbox_list_undispatched.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE outbox_list_undispatched.[test list_undispatched lists what was handled longer ago than that and has not left]
 AS
 CREATE TABLE #listed (endpoint nvarchar(200), message_id nvarchar(200), age_ms bigint, handled_ms bigint);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'outbox_read_handled';
 GO
+CREATE OR ALTER PROCEDURE outbox_read_handled.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE outbox_read_handled.[test read_handled finds nothing of a message that nobody has handled]
 AS
 CREATE TABLE #found (handled_at datetime2(3), sent bit);
@@ -12,8 +16,7 @@ EXEC rowpost.record_handled @endpoint = N'Billing', @message_id = N'm-1';
 INSERT INTO #found (handled_at, sent)
 EXEC rowpost.read_handled @endpoint = N'Sales', @message_id = N'm-1';
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #found AS f);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#found';
 GO
 CREATE OR ALTER PROCEDURE outbox_read_handled.[test read_handled says whether the operations are sent]
 AS

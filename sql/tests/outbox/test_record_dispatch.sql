@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'outbox_record_dispatch';
 GO
+CREATE OR ALTER PROCEDURE outbox_record_dispatch.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE outbox_record_dispatch.[test record_dispatch writes the dispatch down]
 AS
 DECLARE @before datetime2(3) = DATEADD(SECOND, -1, SYSUTCDATETIME());
@@ -53,8 +57,7 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.record_dispatch @endpoint = N'Sales', @message_id = N'm-1';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.dispatch AS d);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.dispatch';
 GO
 CREATE OR ALTER PROCEDURE outbox_record_dispatch.[test record_dispatch refuses an endpoint of 201 characters]
 AS
@@ -62,6 +65,13 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51023;
 DECLARE @endpoint nvarchar(400) = REPLICATE(N'x', 201);
 
 EXEC rowpost.record_dispatch @endpoint = @endpoint, @message_id = N'm-1';
+GO
+CREATE OR ALTER PROCEDURE outbox_record_dispatch.[test record_dispatch refuses an id of 201 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51022;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 201);
+
+EXEC rowpost.record_dispatch @endpoint = N'Sales', @message_id = @long;
 GO
 CREATE OR ALTER PROCEDURE outbox_record_dispatch.[test record_dispatch leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'outbox_record_handled';
 GO
+CREATE OR ALTER PROCEDURE outbox_record_handled.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE outbox_record_handled.[test record_handled writes the message down]
 AS
 DECLARE @before datetime2(3) = DATEADD(SECOND, -1, SYSUTCDATETIME());
@@ -75,8 +79,7 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.record_handled @endpoint = N'Sales', @message_id = N'm-1';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.outbox AS o);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.outbox';
 GO
 CREATE OR ALTER PROCEDURE outbox_record_handled.[test record_handled refuses an endpoint of 201 characters]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'outbox_settle_operations';
 GO
+CREATE OR ALTER PROCEDURE outbox_settle_operations.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE outbox_settle_operations.[test settle_operations drops what has left and keeps the message]
 AS
 EXEC rowpost.record_handled @endpoint = N'Sales', @message_id = N'm-1';
@@ -10,9 +14,8 @@ EXEC rowpost.store_operations @endpoint = N'Sales', @message_id = N'm-1', @opera
 
 EXEC rowpost.settle_operations @endpoint = N'Sales', @message_id = N'm-1';
 
-DECLARE @left int = (SELECT COUNT(*) FROM rowpost.outbox_operations AS o);
 DECLARE @kept int = (SELECT COUNT(*) FROM rowpost.outbox AS o);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @left;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.outbox_operations';
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @kept;
 GO
 CREATE OR ALTER PROCEDURE outbox_settle_operations.[test settle_operations leaves other messages and endpoints alone]

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'outbox_store_operations';
 GO
+CREATE OR ALTER PROCEDURE outbox_store_operations.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE outbox_store_operations.[test store_operations stores them as they are]
 AS
 EXEC rowpost.store_operations @endpoint = N'Sales', @message_id = N'm-1', @operations = N'["ü"]';
@@ -46,8 +50,14 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.store_operations @endpoint = N'Sales', @message_id = N'm-1', @operations = N'[]';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.outbox_operations AS o);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.outbox_operations';
+GO
+CREATE OR ALTER PROCEDURE outbox_store_operations.[test store_operations refuses an id of 201 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51022;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 201);
+
+EXEC rowpost.store_operations @endpoint = N'Sales', @message_id = @long, @operations = N'[]';
 GO
 CREATE OR ALTER PROCEDURE outbox_store_operations.[test store_operations leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub__read_other_subscriptions';
 GO
+CREATE OR ALTER PROCEDURE pubsub__read_other_subscriptions.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE pubsub__read_other_subscriptions.[test _read_other_subscriptions reads every table but the default one]
 AS
 DECLARE @found nvarchar(4000);

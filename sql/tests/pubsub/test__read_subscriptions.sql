@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub__read_subscriptions';
 GO
+CREATE OR ALTER PROCEDURE pubsub__read_subscriptions.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE pubsub__read_subscriptions.[test _read_subscriptions appends the subscriptions to its topics]
 AS
 DECLARE @found nvarchar(4000) = N'{"topic":"Shop.Z"}';

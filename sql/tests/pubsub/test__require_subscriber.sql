@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub__require_subscriber';
 GO
+CREATE OR ALTER PROCEDURE pubsub__require_subscriber.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE pubsub__require_subscriber.[test _require_subscriber lets the owner of the schema act for every queue]
 AS
 DECLARE @refused bit = 0;

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub__write_subscription';
 GO
+CREATE OR ALTER PROCEDURE pubsub__write_subscription.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE pubsub__write_subscription.[test _write_subscription makes a subscription only if it is asked to]
 AS
 EXEC rowpost.[_write_subscription:SubscriptionRouting] @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]';
@@ -22,7 +26,6 @@ EXEC rowpost.[_write_subscription:SubscriptionRouting] @endpoint = N'Billing', @
 DECLARE @queue_address nvarchar(200) = (SELECT s.QueueAddress FROM dbo.SubscriptionRouting AS s);
 EXEC rowpost.[_write_subscription:SubscriptionRouting] @endpoint = N'Billing', @topic = N'Shop.A';
 
-DECLARE @left int = (SELECT COUNT(*) FROM dbo.SubscriptionRouting AS s);
 EXEC tSQLt.AssertEqualsString @Expected = N'New@[dbo]', @Actual = @queue_address;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @left;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.SubscriptionRouting';
 GO

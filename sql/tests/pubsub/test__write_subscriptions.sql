@@ -3,13 +3,16 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub__write_subscriptions';
 GO
+CREATE OR ALTER PROCEDURE pubsub__write_subscriptions.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE pubsub__write_subscriptions.[test _write_subscriptions makes a subscription in the given table alone]
 AS
 EXEC rowpost._write_subscriptions @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]', @table_key = N'SampleRouting';
 
-DECLARE @default int = (SELECT COUNT(*) FROM dbo.SubscriptionRouting AS s);
 DECLARE @given int = (SELECT COUNT(*) FROM dbo.SampleRouting AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @default;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.SubscriptionRouting';
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @given;
 GO
 CREATE OR ALTER PROCEDURE pubsub__write_subscriptions.[test _write_subscriptions moves and ends a subscription in every table that has it]

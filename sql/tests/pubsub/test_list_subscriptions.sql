@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub_list_subscriptions';
 GO
+CREATE OR ALTER PROCEDURE pubsub_list_subscriptions.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE pubsub_list_subscriptions.[test list_subscriptions returns each subscription in the default table]
 AS
 EXEC rowpost.unregister_subscription_table @table_key = N'SampleRouting';
@@ -33,8 +37,7 @@ CREATE TABLE #listed (topic nvarchar(200), endpoint nvarchar(200), queue_address
 INSERT INTO #listed (topic, endpoint, queue_address)
 EXEC rowpost.list_subscriptions;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#listed';
 GO
 CREATE OR ALTER PROCEDURE pubsub_list_subscriptions.[test list_subscriptions lists what two tables have once]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub_publish_message';
 GO
+CREATE OR ALTER PROCEDURE pubsub_publish_message.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE pubsub_publish_message.[test publish_message sends one copy to a queue that is subscribed twice]
 AS
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]';
@@ -38,8 +42,7 @@ EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_addres
 
 EXEC rowpost.publish_message @topics = N'["Shop.B"]', @headers = N'';
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
 GO
 CREATE OR ALTER PROCEDURE pubsub_publish_message.[test publish_message returns the queues and whether they are here]
 AS
@@ -91,8 +94,7 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.publish_message @topics = N'["Shop.A"]', @headers = N'';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
 GO
 CREATE OR ALTER PROCEDURE pubsub_publish_message.[test publish_message sends one copy to a queue that two tables have]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub_send_to_subscriber';
 GO
+CREATE OR ALTER PROCEDURE pubsub_send_to_subscriber.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE pubsub_send_to_subscriber.[test send_to_subscriber stores a copy as given]
 AS
 EXEC rowpost.send_to_subscriber
@@ -86,8 +90,7 @@ EXEC rowpost.send_to_subscriber
     @schema_name = N'dbo', @table_name = N'Nowhere', @headers = N'', @otherwise_queue = N'Sample', @otherwise_headers = N'second';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
 GO
 CREATE OR ALTER PROCEDURE pubsub_send_to_subscriber.[test send_to_subscriber leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub_subscribe';
 GO
+CREATE OR ALTER PROCEDURE pubsub_subscribe.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE pubsub_subscribe.[test subscribe stores one row for each endpoint and topic]
 AS
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.OrderPlaced', @queue_address = N'Billing@[dbo]';
@@ -56,16 +60,14 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.OrderPlaced', @queue_address = N'Billing@[dbo]';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SubscriptionRouting AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.SubscriptionRouting';
 GO
 CREATE OR ALTER PROCEDURE pubsub_subscribe.[test subscribe writes into the table that is given]
 AS
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.OrderPlaced', @queue_address = N'Billing@[dbo]', @table_key = N'SampleRouting';
 
-DECLARE @default int = (SELECT COUNT(*) FROM dbo.SubscriptionRouting AS s);
 DECLARE @given int = (SELECT COUNT(*) FROM dbo.SampleRouting AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @default;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.SubscriptionRouting';
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @given;
 GO
 CREATE OR ALTER PROCEDURE pubsub_subscribe.[test subscribe refuses a table that is not registered]

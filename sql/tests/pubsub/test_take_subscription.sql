@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub_take_subscription';
 GO
+CREATE OR ALTER PROCEDURE pubsub_take_subscription.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE pubsub_take_subscription.[test take_subscription stores the subscription of another endpoint and who recorded it]
 AS
 EXEC rowpost.take_subscription @publisher = N'Sample', @endpoint = N'Billing', @topic = N'Shop.OrderPlaced', @queue_address = N'Billing@[dbo]', @ends = 0;
@@ -48,9 +52,8 @@ EXEC rowpost.take_subscription @publisher = N'Sample', @endpoint = N'Billing', @
 DECLARE @between int = (SELECT COUNT(*) FROM dbo.SubscriptionRouting AS s);
 EXEC rowpost.take_subscription @publisher = N'Second', @endpoint = N'Billing', @topic = N'Shop.OrderPlaced', @queue_address = N'Billing@[dbo]', @ends = 1;
 
-DECLARE @left int = (SELECT COUNT(*) FROM dbo.SubscriptionRouting AS s);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @between;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @left;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.SubscriptionRouting';
 GO
 CREATE OR ALTER PROCEDURE pubsub_take_subscription.[test take_subscription ends nothing without a subscription]
 AS

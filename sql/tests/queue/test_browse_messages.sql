@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'queue_browse_messages';
 GO
+CREATE OR ALTER PROCEDURE queue_browse_messages.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE queue_browse_messages.[test browse_messages returns rows as stored and takes none]
 AS
 CREATE TABLE #browsed
@@ -66,8 +70,10 @@ INSERT INTO dbo.Sample (Id, Expires, Headers) VALUES (NEWID(), @expires, N'');
 INSERT INTO #browsed (id, row_version, expired, expires, headers, body_bytes)
 EXEC rowpost.[browse_messages:Sample] @count = 1;
 
-DECLARE @flagged int = (SELECT COUNT(*) FROM #browsed AS b WHERE b.expired = 1 AND b.expires = @expires);
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @flagged;
+SELECT b.expired, b.expires INTO #actual FROM #browsed AS b;
+SELECT TOP (0) a.expired, a.expires INTO #expected FROM #actual AS a;
+INSERT INTO #expected (expired, expires) VALUES (1, @expires);
+EXEC tSQLt.AssertEqualsTable @Expected = N'#expected', @Actual = N'#actual';
 GO
 CREATE OR ALTER PROCEDURE queue_browse_messages.[test browse_messages refuses a count of zero]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'queue_peek_queue';
 GO
+CREATE OR ALTER PROCEDURE queue_peek_queue.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE queue_peek_queue.[test peek_queue counts what waits]
 AS
 CREATE TABLE #peeked (waiting int);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'queue_purge_expired';
 GO
+CREATE OR ALTER PROCEDURE queue_purge_expired.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE queue_purge_expired.[test purge_expired removes what has expired and nothing else]
 AS
 CREATE TABLE #purged (purged int);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'queue_purge_queue';
 GO
+CREATE OR ALTER PROCEDURE queue_purge_queue.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE queue_purge_queue.[test purge_queue removes the oldest and says how many]
 AS
 CREATE TABLE #purged (purged int);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'queue_read_bodies';
 GO
+CREATE OR ALTER PROCEDURE queue_read_bodies.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE queue_read_bodies.[test read_bodies returns the bodies that were asked for and takes none]
 AS
 CREATE TABLE #bodies (row_version bigint, body varbinary(max));

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'queue_receive_message';
 GO
+CREATE OR ALTER PROCEDURE queue_receive_message.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE queue_receive_message.[test receive_message takes the one row of that version]
 AS
 -- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
@@ -29,8 +33,7 @@ EXEC rowpost.[receive_message:Sample] @row_version = @row_version;
 INSERT INTO #received (id, row_version, expired, headers, body)
 EXEC rowpost.[receive_message:Sample] @row_version = @row_version;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #received AS r);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#received';
 GO
 CREATE OR ALTER PROCEDURE queue_receive_message.[test receive_message flags what has expired]
 AS

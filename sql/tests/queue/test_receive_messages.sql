@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'queue_receive_messages';
 GO
+CREATE OR ALTER PROCEDURE queue_receive_messages.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE queue_receive_messages.[test receive_messages returns a row as it was stored]
 AS
 -- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
@@ -43,8 +47,7 @@ CREATE TABLE #received (id uniqueidentifier, row_version bigint, expired bit, he
 INSERT INTO #received (id, row_version, expired, headers, body)
 EXEC rowpost.[receive_messages:Sample] @count = 500;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #received AS r);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#received';
 GO
 CREATE OR ALTER PROCEDURE queue_receive_messages.[test receive_messages looks after the given row version only]
 AS
@@ -162,7 +165,6 @@ EXEC rowpost.[send_message:Sample] @headers = N'';
 EXEC rowpost.[receive_messages:Sample] @count = 1;
 
 DECLARE @level int = (SELECT s.transaction_isolation_level FROM sys.dm_exec_sessions AS s WHERE s.session_id = @@SPID);
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
 EXEC tSQLt.AssertEquals @Expected = 4, @Actual = @level;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
 GO

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'queue_send_message';
 GO
+CREATE OR ALTER PROCEDURE queue_send_message.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE queue_send_message.[test send_message stores one row as given]
 AS
 DECLARE @id uniqueidentifier = 'aaaaaaaa-0000-0000-0000-000000000001';
@@ -119,8 +123,7 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.[send_message:Sample] @headers = N'';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
 GO
 CREATE OR ALTER PROCEDURE queue_send_message.[test send_message leaves the callers session as it was]
 AS

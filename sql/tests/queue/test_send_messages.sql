@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'queue_send_messages';
 GO
+CREATE OR ALTER PROCEDURE queue_send_messages.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE queue_send_messages.[test send_messages stores rows by ordinal with their bodies]
 AS
 DECLARE @messages nvarchar(max) = N'[{"ordinal":1,"headers":"second","body_start":3,"body_length":1},'
@@ -73,8 +77,7 @@ CREATE OR ALTER PROCEDURE queue_send_messages.[test send_messages takes an empty
 AS
 EXEC rowpost.[send_messages:Sample] @messages = N'[]';
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
 GO
 CREATE OR ALTER PROCEDURE queue_send_messages.[test send_messages refuses what is no array]
 AS
@@ -117,8 +120,7 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.[send_messages:Sample] @messages = N'[{"ordinal":0,"headers":""}]';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
 GO
 CREATE OR ALTER PROCEDURE queue_send_messages.[test send_messages leaves the callers session as it was]
 AS

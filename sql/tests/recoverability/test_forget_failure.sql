@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'recoverability_forget_failure';
 GO
+CREATE OR ALTER PROCEDURE recoverability_forget_failure.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE recoverability_forget_failure.[test forget_failure drops the count of that message alone]
 AS
 EXEC rowpost.record_failure @queue_key = N'Sample', @id = 'aaaaaaaa-0000-0000-0000-000000000001';
@@ -22,8 +26,7 @@ CREATE OR ALTER PROCEDURE recoverability_forget_failure.[test forget_failure has
 AS
 EXEC rowpost.forget_failure @queue_key = N'Sample', @id = 'aaaaaaaa-0000-0000-0000-000000000001';
 
-DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.failure AS f);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.failure';
 GO
 CREATE OR ALTER PROCEDURE recoverability_forget_failure.[test forget_failure is undone by the callers rollback]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'recoverability_list_failures';
 GO
+CREATE OR ALTER PROCEDURE recoverability_list_failures.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE recoverability_list_failures.[test list_failures lists the attempts at one message in the queues on record]
 AS
 CREATE TABLE #failures (queue_name nvarchar(400), attempts int, failed_at datetime2(3));
@@ -26,8 +30,7 @@ CREATE TABLE #failures (queue_name nvarchar(400), attempts int, failed_at dateti
 INSERT INTO #failures (queue_name, attempts, failed_at)
 EXEC rowpost.list_failures @id = 'aaaaaaaa-0000-0000-0000-000000000001';
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #failures AS f);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#failures';
 GO
 CREATE OR ALTER PROCEDURE recoverability_list_failures.[test list_failures leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'recoverability_record_failure';
 GO
+CREATE OR ALTER PROCEDURE recoverability_record_failure.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE recoverability_record_failure.[test record_failure counts the first attempt as one]
 AS
 CREATE TABLE #recorded (attempts int);
@@ -67,8 +71,14 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.record_failure @queue_key = N'Sample', @id = 'aaaaaaaa-0000-0000-0000-000000000001';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.failure AS f);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.failure';
+GO
+CREATE OR ALTER PROCEDURE recoverability_record_failure.[test record_failure refuses a key of 129 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 129);
+
+EXEC rowpost.record_failure @queue_key = @long, @id = 'aaaaaaaa-0000-0000-0000-000000000009';
 GO
 CREATE OR ALTER PROCEDURE recoverability_record_failure.[test record_failure leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry__has_table';
 GO
+CREATE OR ALTER PROCEDURE registry__has_table.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry__has_table.[test _has_table is true of a queue with its table and of no other]
 AS
 EXEC rowpost.register_queue

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry__may_receive';
 GO
+CREATE OR ALTER PROCEDURE registry__may_receive.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry__may_receive.[test _may_receive is true of every queue for the owner of the schema]
 AS
 DECLARE @known int = rowpost."_may_receive"(N'Sample');

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry__queue_at';
 GO
+CREATE OR ALTER PROCEDURE registry__queue_at.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry__queue_at.[test _queue_at finds a queue by every spelling of its address]
 AS
 EXEC rowpost.register_queue

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry__require_receiver';
 GO
+CREATE OR ALTER PROCEDURE registry__require_receiver.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry__require_receiver.[test _require_receiver lets the owner of the schema act for every queue]
 AS
 DECLARE @refused bit = 0;

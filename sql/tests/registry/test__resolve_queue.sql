@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry__resolve_queue';
 GO
+CREATE OR ALTER PROCEDURE registry__resolve_queue.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry__resolve_queue.[test _resolve_queue finds the key of a registered queue]
 AS
 DECLARE @queue_key nvarchar(128);

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry_acquire_queue';
 GO
+CREATE OR ALTER PROCEDURE registry_acquire_queue.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry_acquire_queue.[test acquire_queue is granted to a session that asks alone]
 AS
 EXEC rowpost.acquire_queue @queue_name = N'Sample';

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry_check_queue';
 GO
+CREATE OR ALTER PROCEDURE registry_check_queue.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue finds nothing in a new queue]
 AS
 CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
@@ -10,8 +14,7 @@ CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail 
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#findings';
 GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue checks one queue alone when it is named]
 AS
@@ -41,8 +44,7 @@ DELETE f FROM #findings AS f;
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#findings';
 GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a missing row version index]
 AS
@@ -121,15 +123,17 @@ EXEC (N'CREATE PROCEDURE rowpost.[send_message:by_installer] AS INSERT INTO dbo.
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
 
-DECLARE @found int = (
-    SELECT COUNT(*) FROM #findings AS f WHERE f.queue_name = N'by_installer' AND f.finding = N'recoverable_changed' AND f.remedy = N'rowpost apply'
-);
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @found;
+SELECT f.queue_name, f.finding, f.remedy INTO #actual FROM #findings AS f WHERE f.finding = N'recoverable_changed';
+SELECT TOP (0) a.queue_name, a.finding, a.remedy INTO #expected FROM #actual AS a;
+INSERT INTO #expected (queue_name, finding, remedy) VALUES (N'by_installer', N'recoverable_changed', N'rowpost apply');
+EXEC tSQLt.AssertEqualsTable @Expected = N'#expected', @Actual = N'#actual';
 GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a mandatory column and its remedy mends it]
 AS
+-- Babelfish: ALTER COLUMN takes no NULL
 CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
-ALTER TABLE dbo.Sample ADD tenant nvarchar(20) NOT NULL, made datetime2(3) NOT NULL DEFAULT (SYSUTCDATETIME());
+ALTER TABLE dbo.Sample ADD tenant nvarchar(20) NOT NULL;
+ALTER TABLE dbo.Sample ADD made datetime2(3) NOT NULL DEFAULT (SYSUTCDATETIME());
 
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
@@ -140,9 +144,8 @@ DELETE f FROM #findings AS f;
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
 EXEC tSQLt.AssertEqualsString @Expected = N'column_mandatory', @Actual = @found;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#findings';
 GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a clustered index where the registry says heap]
 AS
@@ -227,9 +230,8 @@ DELETE f FROM #findings AS f;
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @found;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#findings';
 GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a table of another owner and its remedy mends it]
 AS
@@ -246,9 +248,8 @@ DELETE f FROM #findings AS f;
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @found;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#findings';
 GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a disabled index and its remedy mends it]
 AS
@@ -265,9 +266,8 @@ DELETE f FROM #findings AS f;
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
 EXEC tSQLt.AssertEqualsString @Expected = N'index_disabled', @Actual = @found;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#findings';
 GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a table whose locks escalate and its remedy mends it]
 AS
@@ -284,7 +284,6 @@ DELETE f FROM #findings AS f;
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
 EXEC tSQLt.AssertEqualsString @Expected = N'lock_escalation', @Actual = @found;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#findings';
 GO

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry_list_queues';
 GO
+CREATE OR ALTER PROCEDURE registry_list_queues.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry_list_queues.[test list_queues returns each entry as registered]
 AS
 CREATE TABLE #listed

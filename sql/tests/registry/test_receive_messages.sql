@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry_receive_messages';
 GO
+CREATE OR ALTER PROCEDURE registry_receive_messages.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry_receive_messages.[test receive_messages takes from a queue by its name]
 AS
 EXEC rowpost.[send_messages:Sample] @messages = N'[{"ordinal":0,"headers":"a"},{"ordinal":1,"headers":"b"}]';

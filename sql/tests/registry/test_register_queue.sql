@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry_register_queue';
 GO
+CREATE OR ALTER PROCEDURE registry_register_queue.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry_register_queue.[test register_queue enters a queue as given]
 AS
 EXEC rowpost.register_queue
@@ -112,6 +116,15 @@ ROLLBACK TRANSACTION before_it;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.queue AS q WHERE q.queue_key = N'New');
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE registry_register_queue.[test register_queue refuses a table of 129 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51002;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 129);
+
+EXEC rowpost.register_queue
+    @queue_key = N'New', @queue_name = N'New', @schema_name = N'dbo', @table_name = @long,
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 GO
 CREATE OR ALTER PROCEDURE registry_register_queue.[test register_queue leaves the callers session as it was]
 AS

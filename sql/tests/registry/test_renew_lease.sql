@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry_renew_lease';
 GO
+CREATE OR ALTER PROCEDURE registry_renew_lease.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry_renew_lease.[test renew_lease refuses a lease of no seconds]
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51003;
@@ -44,8 +48,7 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.renew_lease @queue_name = N'Sample', @seconds = 600;
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @leases int = (SELECT COUNT(*) FROM rowpost.lease AS l);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @leases;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.lease';
 GO
 CREATE OR ALTER PROCEDURE registry_renew_lease.[test renew_lease leaves the callers session as it was]
 AS

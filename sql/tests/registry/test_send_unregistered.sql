@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'registry_send_unregistered';
 GO
+CREATE OR ALTER PROCEDURE registry_send_unregistered.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE registry_send_unregistered.[test send_unregistered stores a row as given]
 AS
 DECLARE @id uniqueidentifier = 'aaaaaaaa-0000-0000-0000-000000000001';
@@ -52,9 +56,8 @@ EXEC rowpost.send_unregistered @schema_name = N'dbo', @table_name = N'x]; DROP T
 DECLARE @rows int;
 EXEC sys.sp_executesql
     N'SELECT @rows = COUNT(*) FROM dbo.[x]]; DROP TABLE dbo.Sample; --] AS h;', N'@rows int OUTPUT', @rows = @rows OUTPUT;
-DECLARE @sample int = (SELECT COUNT(*) FROM dbo.Sample AS s);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @sample;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
 GO
 CREATE OR ALTER PROCEDURE registry_send_unregistered.[test send_unregistered refuses a table that is not there]
 AS
@@ -93,8 +96,14 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.send_unregistered @schema_name = N'dbo', @table_name = N'Sample', @headers = N'';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.Sample';
+GO
+CREATE OR ALTER PROCEDURE registry_send_unregistered.[test send_unregistered refuses a table of 129 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51001;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 129);
+
+EXEC rowpost.send_unregistered @schema_name = N'dbo', @table_name = @long, @headers = N'';
 GO
 CREATE OR ALTER PROCEDURE registry_send_unregistered.[test send_unregistered leaves the callers session as it was]
 AS

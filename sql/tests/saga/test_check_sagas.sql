@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'saga_check_sagas';
 GO
+CREATE OR ALTER PROCEDURE saga_check_sagas.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE saga_check_sagas.[test check_sagas finds a table that is gone and nothing else]
 AS
 CREATE TABLE #found (saga_name nvarchar(400), finding nvarchar(50), detail nvarchar(1000), remedy nvarchar(1000));

@@ -5,6 +5,8 @@ EXEC tSQLt.NewTestClass @ClassName = N'saga_correlate_saga';
 GO
 CREATE OR ALTER PROCEDURE saga_correlate_saga.[SetUp]
 AS
+EXEC rowpost_tests.empty_tables;
+
 EXEC rowpost.[insert_saga:SampleSaga]
     @id = 'aaaaaaaa-0000-0000-0000-000000000001',
     @correlation_value = N'A',

@@ -5,6 +5,8 @@ EXEC tSQLt.NewTestClass @ClassName = N'saga_correlate_sagas';
 GO
 CREATE OR ALTER PROCEDURE saga_correlate_sagas.[SetUp]
 AS
+EXEC rowpost_tests.empty_tables;
+
 INSERT INTO dbo.SampleSaga
     (Id, Metadata, Data, PersistenceVersion, SagaTypeVersion, Concurrency, Correlation_Sample)
 VALUES

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'saga_insert_saga';
 GO
+CREATE OR ALTER PROCEDURE saga_insert_saga.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE saga_insert_saga.[test insert_saga stores the instance as given in its first version]
 AS
 EXEC rowpost.[insert_saga:SampleSaga]
@@ -98,8 +102,16 @@ EXEC rowpost.[insert_saga:SampleSaga]
     @saga_type_version = '1';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'dbo.SampleSaga';
+GO
+CREATE OR ALTER PROCEDURE saga_insert_saga.[test insert_saga refuses a version of 24 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 24);
+
+EXEC rowpost.[insert_saga:SampleSaga]
+    @id = 'aaaaaaaa-0000-0000-0000-000000000009', @correlation_value = N'B', @data = N'{}', @metadata = N'{}',
+    @persistence_version = @long, @saga_type_version = '1';
 GO
 CREATE OR ALTER PROCEDURE saga_insert_saga.[test insert_saga leaves the callers session as it was]
 AS

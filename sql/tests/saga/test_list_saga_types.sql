@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'saga_list_saga_types';
 GO
+CREATE OR ALTER PROCEDURE saga_list_saga_types.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE saga_list_saga_types.[test list_saga_types lists what is registered by name]
 AS
 CREATE TABLE #types
@@ -20,8 +24,10 @@ CREATE TABLE #types
 INSERT INTO #types (saga_name, saga_key, schema_name, table_name, correlation_name, correlation_type, transitional_name, transitional_type)
 EXEC rowpost.list_saga_types;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #types AS t WHERE t.saga_name = N'SampleSaga' AND t.correlation_name = N'Sample');
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
+SELECT t.saga_name, t.correlation_name INTO #actual FROM #types AS t;
+SELECT TOP (0) a.saga_name, a.correlation_name INTO #expected FROM #actual AS a;
+INSERT INTO #expected (saga_name, correlation_name) VALUES (N'SampleSaga', N'Sample');
+EXEC tSQLt.AssertEqualsTable @Expected = N'#expected', @Actual = N'#actual';
 GO
 CREATE OR ALTER PROCEDURE saga_list_saga_types.[test list_saga_types leaves the callers session as it was]
 AS

@@ -5,6 +5,8 @@ EXEC tSQLt.NewTestClass @ClassName = N'saga_list_sagas';
 GO
 CREATE OR ALTER PROCEDURE saga_list_sagas.[SetUp]
 AS
+EXEC rowpost_tests.empty_tables;
+
 EXEC rowpost.[insert_saga:SampleSaga]
     @id = 'aaaaaaaa-0000-0000-0000-000000000001',
     @correlation_value = N'A',
@@ -35,12 +37,13 @@ CREATE TABLE #listed
 INSERT INTO #listed (id, correlation_value, concurrency, saga_type_version, data, metadata)
 EXEC rowpost.[list_sagas:SampleSaga] @count = 10;
 
-DECLARE @rows int = (
-    SELECT COUNT(*)
-    FROM #listed AS l
-    WHERE l.id = 'aaaaaaaa-0000-0000-0000-000000000001' AND l.correlation_value = N'A' AND l.data = N'{"Total":5}'
-);
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
+SELECT l.id, l.correlation_value, l.data INTO #actual FROM #listed AS l;
+SELECT TOP (0) a.id, a.correlation_value, a.data INTO #expected FROM #actual AS a;
+INSERT INTO #expected (id, correlation_value, data)
+VALUES
+    ('aaaaaaaa-0000-0000-0000-000000000001', N'A', N'{"Total":5}'),
+    ('aaaaaaaa-0000-0000-0000-000000000002', N'B', N'{}');
+EXEC tSQLt.AssertEqualsTable @Expected = N'#expected', @Actual = N'#actual';
 GO
 CREATE OR ALTER PROCEDURE saga_list_sagas.[test list_sagas reads no more than were asked for]
 AS

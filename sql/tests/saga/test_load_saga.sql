@@ -5,6 +5,8 @@ EXEC tSQLt.NewTestClass @ClassName = N'saga_load_saga';
 GO
 CREATE OR ALTER PROCEDURE saga_load_saga.[SetUp]
 AS
+EXEC rowpost_tests.empty_tables;
+
 EXEC rowpost.[insert_saga:SampleSaga]
     @id = 'aaaaaaaa-0000-0000-0000-000000000001',
     @correlation_value = N'A',
@@ -51,8 +53,7 @@ EXEC rowpost.[load_saga:SampleSaga] @correlation_value = N'C', @locked = 0, @loc
 INSERT INTO #loaded (id, data, metadata, concurrency)
 EXEC rowpost.[load_saga:SampleSaga] @id = 'aaaaaaaa-0000-0000-0000-000000000003', @locked = 1, @lock_timeout_ms = 1000;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #loaded AS l);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#loaded';
 GO
 CREATE OR ALTER PROCEDURE saga_load_saga.[test load_saga refuses a correlation value of 201 characters]
 AS
@@ -76,9 +77,8 @@ INSERT INTO #loaded (id, data, metadata, concurrency)
 EXEC rowpost.[load_saga:SampleSaga] @correlation_value = @value, @locked = 0, @lock_timeout_ms = 1000;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s);
-DECLARE @found int = (SELECT COUNT(*) FROM #loaded AS l);
 EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @rows;
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @found;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#loaded';
 GO
 CREATE OR ALTER PROCEDURE saga_load_saga.[test load_saga leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'saga_register_saga';
 GO
+CREATE OR ALTER PROCEDURE saga_register_saga.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE saga_register_saga.[test register_saga enters a type]
 AS
 EXEC rowpost.register_saga
@@ -50,6 +54,14 @@ EXEC rowpost.register_saga
     @table_name = N'Sample',
     @correlation_name = N'OrderId',
     @correlation_type = 'integer';
+GO
+CREATE OR ALTER PROCEDURE saga_register_saga.[test register_saga refuses a column of 129 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 129);
+
+EXEC rowpost.register_saga
+    @saga_key = N'New', @saga_name = N'New', @schema_name = N'dbo', @table_name = N'New', @correlation_name = @long, @correlation_type = 'string';
 GO
 CREATE OR ALTER PROCEDURE saga_register_saga.[test register_saga leaves the callers session as it was]
 AS

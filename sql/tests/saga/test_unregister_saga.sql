@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'saga_unregister_saga';
 GO
+CREATE OR ALTER PROCEDURE saga_unregister_saga.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE saga_unregister_saga.[test unregister_saga removes that entry and no other]
 AS
 EXEC rowpost.register_saga

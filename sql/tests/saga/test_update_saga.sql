@@ -5,6 +5,8 @@ EXEC tSQLt.NewTestClass @ClassName = N'saga_update_saga';
 GO
 CREATE OR ALTER PROCEDURE saga_update_saga.[SetUp]
 AS
+EXEC rowpost_tests.empty_tables;
+
 EXEC rowpost.[insert_saga:SampleSaga]
     @id = 'aaaaaaaa-0000-0000-0000-000000000001',
     @correlation_value = N'A',
@@ -84,6 +86,14 @@ ROLLBACK TRANSACTION before_it;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Concurrency = 1);
 EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE saga_update_saga.[test update_saga refuses a version of 24 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 24);
+
+EXEC rowpost.[update_saga:SampleSaga]
+    @id = 'aaaaaaaa-0000-0000-0000-000000000001', @concurrency = 1, @data = N'{}', @persistence_version = '1', @saga_type_version = @long;
 GO
 CREATE OR ALTER PROCEDURE saga_update_saga.[test update_saga leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_begin_job';
 GO
+CREATE OR ALTER PROCEDURE stream_begin_job.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_begin_job.[test begin_job begins a new job in the mode that was asked for]
 AS
 CREATE TABLE #began (state nvarchar(20), mode nvarchar(20), messages bigint, digest varchar(64));
@@ -29,6 +33,13 @@ AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51032;
 
 EXEC rowpost.begin_job @job_key = N'', @destination = N'Sample', @run = N'r1', @mode = N'staged';
+GO
+CREATE OR ALTER PROCEDURE stream_begin_job.[test begin_job refuses a destination of 201 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 201);
+
+EXEC rowpost.begin_job @job_key = N'job', @destination = @long, @run = N'r1', @mode = N'direct';
 GO
 CREATE OR ALTER PROCEDURE stream_begin_job.[test begin_job leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_claim_ledger';
 GO
+CREATE OR ALTER PROCEDURE stream_claim_ledger.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_claim_ledger.[test claim_ledger claims a part once and says what it was]
 AS
 CREATE TABLE #claim (claimed bit, messages bigint, digest varchar(64));

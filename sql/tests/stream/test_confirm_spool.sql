@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_confirm_spool';
 GO
+CREATE OR ALTER PROCEDURE stream_confirm_spool.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_confirm_spool.[test confirm_spool marks the spool as its streams]
 AS
 CREATE TABLE #moved (moved int, spooled_to bigint);

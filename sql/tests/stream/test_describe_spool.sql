@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_describe_spool';
 GO
+CREATE OR ALTER PROCEDURE stream_describe_spool.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_describe_spool.[test describe_spool says whose the spool is and what lies in it]
 AS
 CREATE TABLE #moved (moved int, spooled_to bigint);

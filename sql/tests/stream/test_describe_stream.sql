@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_describe_stream';
 GO
+CREATE OR ALTER PROCEDURE stream_describe_stream.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_describe_stream.[test describe_stream says how far row versions are drawn and that nobody else writes]
 AS
 -- Babelfish: INSERT EXEC of this procedure ends the session

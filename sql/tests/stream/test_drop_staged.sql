@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_drop_staged';
 GO
+CREATE OR ALTER PROCEDURE stream_drop_staged.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_drop_staged.[test drop_staged deletes what one job staged]
 AS
 CREATE TABLE #dropped (dropped bigint);

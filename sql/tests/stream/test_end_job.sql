@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_end_job';
 GO
+CREATE OR ALTER PROCEDURE stream_end_job.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_end_job.[test end_job ends a job when all its parts are sent]
 AS
 CREATE TABLE #ended (ended bit);
@@ -32,6 +36,13 @@ EXEC rowpost.end_job @job_key = N'job', @run = N'r1', @done = 0;
 DECLARE @after nvarchar(20) = (SELECT j.state FROM rowpost.job AS j WHERE j.job_key = N'job');
 EXEC tSQLt.AssertEqualsString @Expected = N'running', @Actual = @before;
 EXEC tSQLt.AssertEqualsString @Expected = N'failed', @Actual = @after;
+GO
+CREATE OR ALTER PROCEDURE stream_end_job.[test end_job refuses a digest of 65 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 65);
+
+EXEC rowpost.end_job @job_key = N'job', @run = N'r1', @done = 1, @digest = @long;
 GO
 CREATE OR ALTER PROCEDURE stream_end_job.[test end_job leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_forget_job';
 GO
+CREATE OR ALTER PROCEDURE stream_forget_job.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_forget_job.[test forget_job deletes a job and says what it sent]
 AS
 CREATE TABLE #gone (state nvarchar(20), parts bigint, messages bigint);
@@ -23,8 +27,7 @@ CREATE TABLE #gone (state nvarchar(20), parts bigint, messages bigint);
 INSERT INTO #gone (state, parts, messages)
 EXEC rowpost.forget_job @job_key = N'job';
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #gone AS g);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#gone';
 GO
 CREATE OR ALTER PROCEDURE stream_forget_job.[test forget_job leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_list_jobs';
 GO
+CREATE OR ALTER PROCEDURE stream_list_jobs.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_list_jobs.[test list_jobs returns a job with what it stored]
 AS
 CREATE TABLE #job

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_list_writers';
 GO
+CREATE OR ALTER PROCEDURE stream_list_writers.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_list_writers.[test list_writers does not name the callers own transaction]
 AS
 CREATE TABLE #writers (writer nvarchar(400), process int, since datetime2(3), program nvarchar(400));

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_move_to_spool';
 GO
+CREATE OR ALTER PROCEDURE stream_move_to_spool.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_move_to_spool.[test move_to_spool moves the oldest messages and says how many]
 AS
 CREATE TABLE #moved (moved int, spooled_to bigint);
@@ -59,6 +63,13 @@ ROLLBACK TRANSACTION before_it;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
 EXEC tSQLt.AssertEquals @Expected = 3, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE stream_move_to_spool.[test move_to_spool refuses an owner of 201 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 201);
+
+EXEC rowpost.[move_to_spool:Sample] @owner = @long, @count = 1;
 GO
 CREATE OR ALTER PROCEDURE stream_move_to_spool.[test move_to_spool leaves the callers session as it was]
 AS

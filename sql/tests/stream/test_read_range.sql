@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_read_range';
 GO
+CREATE OR ALTER PROCEDURE stream_read_range.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_read_range.[test read_range returns the rows of a range as stored and takes none]
 AS
 CREATE TABLE #read

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_read_spool';
 GO
+CREATE OR ALTER PROCEDURE stream_read_spool.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_read_spool.[test read_spool returns what was moved as often as it is asked]
 AS
 CREATE TABLE #read

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_sample_range';
 GO
+CREATE OR ALTER PROCEDURE stream_sample_range.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_sample_range.[test sample_range measures the messages of a small range]
 AS
 CREATE TABLE #sample (row_version bigint, bytes bigint, messages bigint);
@@ -14,9 +18,11 @@ INSERT INTO #sample (row_version, bytes, messages)
 EXEC rowpost.[sample_range:Sample] @above = 0, @upto = @first;
 
 DECLARE @bytes bigint = (SELECT DATALENGTH(s.Headers) + DATALENGTH(s.Body) FROM dbo.Sample AS s WHERE s.Headers = N'ab');
-DECLARE @right int = (SELECT COUNT(*) FROM #sample AS t WHERE t.row_version = @first AND t.bytes = @bytes AND t.messages = 1);
+SELECT t.row_version, t.bytes, t.messages INTO #actual FROM #sample AS t;
+SELECT TOP (0) a.row_version, a.bytes, a.messages INTO #expected FROM #actual AS a;
+INSERT INTO #expected (row_version, bytes, messages) VALUES (@first, @bytes, 1);
 DECLARE @all int = (SELECT COUNT(*) FROM #sample AS t);
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
+EXEC tSQLt.AssertEqualsTable @Expected = N'#expected', @Actual = N'#actual';
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @all;
 GO
 CREATE OR ALTER PROCEDURE stream_sample_range.[test sample_range returns nothing of an empty range]
@@ -27,8 +33,7 @@ EXEC rowpost.[send_message:Sample] @headers = N'a';
 INSERT INTO #sample (row_version, bytes, messages)
 EXEC rowpost.[sample_range:Sample] @above = 9223372036854775806, @upto = 9223372036854775807;
 
-DECLARE @all int = (SELECT COUNT(*) FROM #sample AS t);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @all;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#sample';
 GO
 CREATE OR ALTER PROCEDURE stream_sample_range.[test sample_range leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_seal_job';
 GO
+CREATE OR ALTER PROCEDURE stream_seal_job.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_seal_job.[test seal_job returns the parts that are not sent yet]
 AS
 CREATE TABLE #part (part bigint, attempt nvarchar(100), messages bigint, digest varchar(64));
@@ -38,6 +42,14 @@ AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51031;
 
 EXEC rowpost.seal_job @job_key = N'job', @attempts = N'["r1/0"]', @messages = N'["1"]', @digests = N'["d"]', @digest = 'd';
+GO
+CREATE OR ALTER PROCEDURE stream_seal_job.[test seal_job refuses an attempt of 101 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 101);
+
+DECLARE @attempts nvarchar(max) = CONCAT(N'["', @long, N'"]');
+EXEC rowpost.seal_job @job_key = N'job', @attempts = @attempts, @messages = N'["1"]', @digests = N'["d"]', @digest = 'd';
 GO
 CREATE OR ALTER PROCEDURE stream_seal_job.[test seal_job leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_send_staged';
 GO
+CREATE OR ALTER PROCEDURE stream_send_staged.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_send_staged.[test send_staged sends the tries that count and no others]
 AS
 CREATE TABLE #sent (sent bigint);

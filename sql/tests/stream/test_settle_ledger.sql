@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_settle_ledger';
 GO
+CREATE OR ALTER PROCEDURE stream_settle_ledger.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_settle_ledger.[test settle_ledger writes what was sent once]
 AS
 CREATE TABLE #claim (claimed bit, messages bigint, digest varchar(64));
@@ -24,6 +28,13 @@ EXEC rowpost.claim_ledger @job_key = N'job', @part = 0;
 EXEC rowpost.end_job @job_key = N'job', @run = N'r1', @done = 0;
 
 EXEC rowpost.settle_ledger @job_key = N'job', @part = 0, @messages = 7, @digest = 'abc';
+GO
+CREATE OR ALTER PROCEDURE stream_settle_ledger.[test settle_ledger refuses a digest of 65 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 65);
+
+EXEC rowpost.settle_ledger @job_key = N'job', @part = 0, @messages = 1, @digest = @long;
 GO
 CREATE OR ALTER PROCEDURE stream_settle_ledger.[test settle_ledger leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'stream_stage_messages';
 GO
+CREATE OR ALTER PROCEDURE stream_stage_messages.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE stream_stage_messages.[test stage_messages stores messages for their job]
 AS
 EXEC rowpost.stage_messages
@@ -37,6 +41,13 @@ EXEC rowpost.begin_job @job_key = N'job', @destination = N'Sample', @run = N'r1'
 EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r1/0', @messages = N'[{"ordinal":0,"headers":"a"}]';
 
 EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r0/0', @messages = N'[{"ordinal":0,"headers":"a"}]';
+GO
+CREATE OR ALTER PROCEDURE stream_stage_messages.[test stage_messages refuses an attempt of 101 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 101);
+
+EXEC rowpost.stage_messages @job_key = N'job', @attempt = @long, @messages = N'[]';
 GO
 CREATE OR ALTER PROCEDURE stream_stage_messages.[test stage_messages leaves the callers session as it was]
 AS

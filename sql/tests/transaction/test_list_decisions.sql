@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'transaction_list_decisions';
 GO
+CREATE OR ALTER PROCEDURE transaction_list_decisions.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE transaction_list_decisions.[test list_decisions returns each decision]
 AS
 CREATE TABLE #listed (transaction_id varchar(64), participants nvarchar(max), queue_key nvarchar(128) NOT NULL, decided_at datetime2(3));
@@ -29,8 +33,7 @@ CREATE TABLE #listed (transaction_id varchar(64), participants nvarchar(max), qu
 INSERT INTO #listed (transaction_id, participants, queue_key, decided_at)
 EXEC rowpost.list_decisions;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'#listed';
 GO
 CREATE OR ALTER PROCEDURE transaction_list_decisions.[test list_decisions leaves the callers session as it was]
 AS

@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'transaction_probe_transaction';
 GO
+CREATE OR ALTER PROCEDURE transaction_probe_transaction.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE transaction_probe_transaction.[test probe_transaction says no for one that nobody runs]
 AS
 CREATE TABLE #probed (running bit);

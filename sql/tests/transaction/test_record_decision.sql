@@ -3,6 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'transaction_record_decision';
 GO
+CREATE OR ALTER PROCEDURE transaction_record_decision.[SetUp]
+AS
+EXEC rowpost_tests.empty_tables;
+GO
 CREATE OR ALTER PROCEDURE transaction_record_decision.[test record_decision writes the decision down]
 AS
 DECLARE @before datetime2(3) = DATEADD(SECOND, -1, SYSUTCDATETIME());
@@ -51,8 +55,14 @@ SAVE TRANSACTION before_it;
 EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
 ROLLBACK TRANSACTION before_it;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.decision AS d);
-EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+EXEC tSQLt.AssertEmptyTable @TableName = N'rowpost.decision';
+GO
+CREATE OR ALTER PROCEDURE transaction_record_decision.[test record_decision refuses an id of 65 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51034;
+DECLARE @long nvarchar(400) = REPLICATE(N'x', 65);
+
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = @long, @participants = N'[]';
 GO
 CREATE OR ALTER PROCEDURE transaction_record_decision.[test record_decision leaves the callers session as it was]
 AS

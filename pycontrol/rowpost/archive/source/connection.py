@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from math import isinf
 from typing import TypeVar
@@ -27,7 +27,7 @@ from rowpost.database.connection import Connection, connect, connect_url
 from rowpost.errors import DatabaseUnavailable, QueueNotFound, RowpostError
 from rowpost.settings.environment import load_settings
 
-__all__ = ["PatientConnection", "Say", "naming_what_is_gone", "open_database", "say", "say_nothing"]
+__all__ = ["PatientConnection", "Say", "naming_what_is_gone", "open_database", "say"]
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 30.0
 Result = TypeVar("Result")
@@ -62,7 +62,10 @@ def naming_what_is_gone(database: Connection, queue: str | None) -> Iterator[Non
     try:
         yield
     except QueueNotFound as error:
-        if queue is None or _exists(database, queue):
+        known = {queue}
+        with suppress(RowpostError):  # if the queues cannot be listed, the first error is the better one
+            known = {row.queue_name for row in database.call("list_queues")}
+        if queue is None or queue in known:
             raise
         raise QueueNotFound(
             f"No queue named {queue!r} is in this database: it was dropped or removed, or its name is misspelt. "
@@ -71,22 +74,10 @@ def naming_what_is_gone(database: Connection, queue: str | None) -> Iterator[Non
         ) from error
 
 
-def _exists(database: Connection, queue: str) -> bool:
-    """Whether the queue is registered. True if that cannot be told: then the first error is the better one."""
-    try:
-        return queue in {row.queue_name for row in database.call("list_queues")}
-    except RowpostError:
-        return True
-
-
 def say(text: str) -> None:
     """Write a line to stderr, which Spark passes on from its Python processes."""
     sys.stderr.write(f"rowpost: {text}\n")
     sys.stderr.flush()
-
-
-def say_nothing(text: str) -> None:
-    """Write nothing: the process that plans the stream says what all tasks would say again."""
 
 
 class PatientConnection:
@@ -109,7 +100,7 @@ class PatientConnection:
         self._connection: Connection | None = None
         self._began: float | None = None  # the outage, if there is one now
         self._said = False
-        self._delays = _delays()
+        self._delay_s = FIRST_DELAY_S
 
     def run(self, action: Callable[[Connection], Result]) -> Result:
         """Run an action that may be repeated as a whole, and return its result.
@@ -144,7 +135,7 @@ class PatientConnection:
         """
         self.close()
         if self._began is None:
-            self._began, self._said, self._delays = self._monotonic(), False, _delays()
+            self._began, self._said, self._delay_s = self._monotonic(), False, FIRST_DELAY_S
             return
         queue, limit_s = self._options.queue, self._options.connect_retry_s
         left = limit_s - (self._monotonic() - self._began)
@@ -160,7 +151,8 @@ class PatientConnection:
                 f"waiting for the server since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; queue {queue}; "
                 f"{'until it is back' if isinf(limit_s) else f'at most {limit_s:g} seconds'}: {error}"
             )
-        self._sleep(min(next(self._delays), left))
+        self._sleep(min(self._delay_s, left))
+        self._delay_s = min(2 * self._delay_s, LONGEST_DELAY_S)
 
     def succeeded(self) -> None:
         """Note that the server has done what it was asked for."""
@@ -169,10 +161,3 @@ class PatientConnection:
                 f"the server is back after {self._monotonic() - self._began:.1f} seconds; queue {self._options.queue}"
             )
         self._began = None
-
-
-def _delays() -> Iterator[float]:
-    delay = FIRST_DELAY_S
-    while True:
-        yield delay
-        delay = min(2 * delay, LONGEST_DELAY_S)

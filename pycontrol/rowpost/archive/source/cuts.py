@@ -91,11 +91,9 @@ def divide_visible(
 def _limited(whole: Range, max_messages: int, ordered: Sequence[Sampled]) -> list[Range]:
     within = [each for each in ordered if whole.above < each.row_version <= whole.upto]
     about = min(sum(each.messages for each in within), whole.upto - whole.above)
-    return (
-        _cut(whole.above, whole.upto, ceil(about / max_messages), within, lambda each: each.messages)
-        if about > max_messages
-        else [whole]
-    )
+    if about <= max_messages:
+        return [whole]
+    return _cut(whole.above, whole.upto, ceil(about / max_messages), within, lambda each: each.messages)
 
 
 def _cut(above: int, upto: int, parts: int, ordered: Sequence[Sampled], weigh: Callable[[Sampled], int]) -> list[Range]:
@@ -123,17 +121,14 @@ class Bounds:
     def end(self, database: Connection, queue: str, above: int, upto: int) -> int:
         """Return the row version at which a batch ends that begins above another one."""
         count = min(self.messages or _MOST_MESSAGES, _MOST_MESSAGES)
-        found = database.call("find_row_version", queue, above=above, upto=upto, count=count, bytes=self.bytes)[
-            0
-        ].row_version
-        return upto if found is None else found
+        (row,) = database.call("find_row_version", queue, above=above, upto=upto, count=count, bytes=self.bytes)
+        return upto if row.row_version is None else row.row_version
 
     def shared(self, wanted: Mapping[str, int]) -> dict[str, Bounds]:
         """Share the bounds between queues with so many messages: bytes equally between those that have any."""
         messages = {} if self.messages is None else shares(self.messages, wanted)
-        share = (
-            None if self.bytes is None else max(1, self.bytes // max(1, sum(count > 0 for count in wanted.values())))
-        )
+        busy = max(1, sum(count > 0 for count in wanted.values()))
+        share = None if self.bytes is None else max(1, self.bytes // busy)
         # a message may have arrived since a queue was found empty
         return {name: Bounds(None if self.messages is None else max(1, messages[name]), share) for name in wanted}
 

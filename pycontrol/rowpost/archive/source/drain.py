@@ -13,14 +13,25 @@ from rowpost.archive.source.connection import PatientConnection
 from rowpost.archive.source.cuts import Bounds, Range, split
 from rowpost.archive.source.lag import backlog
 from rowpost.archive.source.queue_stream import StreamRefused, StreamState
-from rowpost.archive.source.reading import read_spool_range
+from rowpost.archive.source.reading import read_whole_range
 from rowpost.archive.source.streams import BatchPart, QueueStream, check_offset
 from rowpost.database.connection import Connection
 from rowpost.settings.environment import load_settings
 
-__all__ = ["Drain"]
+__all__ = ["Drain", "spooled"]
 
 MOVE_ROWS = 4000  # messages in one call: fewer than SQL Server's threshold of lock escalation
+
+
+def describe_spool(database: Connection, queue: str) -> Any:
+    """Return the spool's owner and numbers; None if nobody owns it."""
+    return next(iter(database.call("describe_spool", queue)), None)
+
+
+def spooled(database: Connection, queue: str) -> int:
+    """Count the spooled messages: those of the batch that a drain is writing, or was writing when it was killed."""
+    spool = describe_spool(database, queue)
+    return 0 if spool is None or spool.first_number is None else spool.last_number - spool.first_number + 1
 
 
 class Drain(QueueStream):
@@ -34,14 +45,12 @@ class Drain(QueueStream):
     _initial: Offset | None = None
     _checked = False
 
-    def initial(self) -> Offset:
+    def initial(self, *, joined: bool = False) -> Offset:
         """Return an offset before the first spool number, with a new owner identifier, unless the stream continues."""
         if self._initial is None:
             identity = self.describe().identity
             self._initial = self.confirmed(identity) or {"queue": identity, "owner": str(uuid4()), "number": 0}
         return self._initial
-
-    beginning = initial  # also of a queue that was not in the stream before
 
     def estimate(self, start: Offset) -> int:
         """Return about how many messages there are to move."""
@@ -67,9 +76,7 @@ class Drain(QueueStream):
 
     def measure_lag(self, database: Connection) -> dict[str, object]:
         """Measure what is in the queue, and count the messages in the spool."""
-        spool = self._spool(database)
-        spooled = 0 if spool is None or spool.first_number is None else spool.last_number - spool.first_number + 1
-        return {**backlog(database, self.options.queue, 0), "spooled": spooled}
+        return {**backlog(database, self.options.queue, 0), "spooled": spooled(database, self.options.queue)}
 
     def divide(self, start: Offset, end: Offset) -> Sequence[Range]:
         """Divide a batch into ranges of spool numbers."""
@@ -82,67 +89,50 @@ class Drain(QueueStream):
         self.ask(
             lambda database: database.call("confirm_spool", self.options.queue, owner=part.end["owner"]), connection
         )
-        yield from read_spool_range(connection, self.options, self.schema, part)
+        yield from read_whole_range(connection, self.options, self.schema, part, of_spool=True)
 
     def commit(self, end: Offset) -> int:
         """Delete the messages of committed batches from the spool, and return their number."""
-        return int(
-            self.ask(
-                lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"])
-            )[0].dropped
-        )
+        owner, upto = end["owner"], end["number"]
+        rows = self.ask(lambda database: database.call("drop_spool", self.options.queue, owner=owner, upto=upto))
+        return int(rows[0].dropped)
 
     def drop_confirmed(self, end: Offset) -> int:
         """Delete what a killed run could not delete after it had stored it, if the spool has an owner and this is its
         stream.
         """
-        spool = self.ask(self._spool)
-        if (
-            spool is None
-            or spool.owned_by != end["owner"]
-            or spool.first_number is None
-            or spool.first_number > end["number"]
-        ):
+        spool = self.ask(lambda database: describe_spool(database, self.options.queue))
+        if spool is None or spool.owned_by != end["owner"] or spool.first_number is None:
             return 0
-        return self.commit(end)
-
-    def _spool(self, database: Connection) -> Any:
-        """Return the row of describe_spool; None if nobody owns the spool."""
-        return next(iter(database.call("describe_spool", self.options.queue)), None)
+        return self.commit(end) if spool.first_number <= end["number"] else 0
 
     def _fill_spool(self, database: Connection, start: Offset, bounds: Bounds, upto: int) -> int:
         """Move the messages of one batch, and return its last number.
 
         If the server stops before it has confirmed a move, the repeated call finds the moved messages in the spool.
         """
-        spool = self._spool(database)
+        spool = describe_spool(database, self.options.queue)
         if spool is not None and spool.owned_by == start["owner"] and (spool.last_number or 0) > start["number"]:
             return int(spool.last_number)
         above = 0
         while True:
             above = upto if bounds.bytes is None else bounds.end(database, self.options.queue, above, upto)
-            moved, spooled = self._move_all(database, start["owner"], bounds.messages, above)
+            moved, last = self._move_all(database, start["owner"], bounds.messages, above)
             if moved or above >= upto:  # otherwise consumers have locked all messages up to there
-                return max(spooled, int(start["number"]))
+                return max(last, int(start["number"]))
 
     def _move_all(self, database: Connection, owner: str, wanted: int | None, upto: int) -> tuple[int, int]:
         """Move up to `wanted` messages. Returns how many were moved, and the last number of the spool."""
-        moved = spooled = 0
+        moved = last = 0
         while wanted is None or moved < wanted:
             count = MOVE_ROWS if wanted is None else min(MOVE_ROWS, wanted - moved)
+            chosen: dict[str, Any] = {"owner": owner, "count": count, "upto": upto, "take_over": self.options.take_over}
             with database.transaction():
-                moved_now, spooled = database.call(
-                    "move_to_spool",
-                    self.options.queue,
-                    owner=owner,
-                    count=count,
-                    upto=upto,
-                    take_over=self.options.take_over,
-                )[0]
+                moved_now, last = database.call("move_to_spool", self.options.queue, **chosen)[0]
             moved += moved_now
             if moved_now < count:
                 break
-        return moved, spooled
+        return moved, last
 
     def _check_no_consumers(self, state: StreamState) -> None:
         if self._checked or self.options.allow_consumers:

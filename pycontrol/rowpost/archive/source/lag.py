@@ -4,12 +4,12 @@ hold messages back.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from rowpost.archive.arrow_headers import headers_of
 from rowpost.archive.source.watermark import Notes
 from rowpost.database.connection import Connection
 from rowpost.wire.headers import PROCESSING_ENDED, TIME_OF_FAILURE, TIME_SENT
@@ -41,14 +41,11 @@ def age_s(headers: str | None, now: datetime) -> float | None:
     >>> age_s('{"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"}', datetime(2026, 1, 1, 12, 1, tzinfo=UTC))
     60.0
     """
-    try:
-        found = json.loads(headers or "{}")
-    except ValueError:
-        return None
+    found = headers_of(headers) or {}
     for name in (PROCESSING_ENDED, TIME_OF_FAILURE, TIME_SENT):
         try:
-            return round(max((now - parse_timestamp(found[name])).total_seconds(), 0.0), 3)
-        except (LookupError, TypeError, ValueError):
+            return round(max((now - parse_timestamp(found[name] or "")).total_seconds(), 0.0), 3)
+        except (LookupError, ValueError):
             continue
     return None
 
@@ -63,25 +60,19 @@ class Held:
     """
 
     waiting: int = 0
-    held_by: tuple[Mapping[str, object], ...] = ()
+    held_by: Sequence[Mapping[str, object]] = field(default_factory=list)
 
     @classmethod
     def of_all(cls, found: Sequence[Held]) -> Held:
         """Combine what several queues have. A transaction may write to several of them."""
         holders = {str(holder): holder for each in found for holder in each.held_by}
-        return cls(sum(each.waiting for each in found), tuple(holders.values()))
-
-    def as_json(self) -> dict[str, object]:
-        """Return the values for a report."""
-        return {"waiting": self.waiting, "held_by": list(self.held_by)}
+        return cls(sum(each.waiting for each in found), list(holders.values()))
 
 
 def held_above(database: Connection, queue: str, offset: Mapping[str, Any]) -> Held:
     """Return what is above the offset of a tail, if transactions were open when it was read."""
-    if not offset.get("polls"):
-        return Held()
     count = database.call("describe_backlog", queue, above=offset["row_version"], count=MAX_COUNTED)[0].messages
-    return Held(count, tuple(holders(database, queue, offset["polls"]))) if count else Held()
+    return Held(count, holders(database, queue, offset["polls"])) if count else Held()
 
 
 def holders(database: Connection, queue: str, notes: Notes) -> list[Mapping[str, object]]:

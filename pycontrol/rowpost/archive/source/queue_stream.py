@@ -15,18 +15,15 @@ __all__ = ["StreamRefused", "StreamState", "check_readable", "describe", "wait_f
 POLL_INTERVAL_S = 0.05
 SEE_WRITERS = (
     "The login has no right to see which transactions write to the queue {}, so that a stream cannot know how far it "
-    "may read. Grant the "
-    "login VIEW SERVER PERFORMANCE STATE (SQL Server 2022 and newer), VIEW SERVER STATE (older, and Azure SQL Managed "
-    "Instance) or VIEW DATABASE STATE (Azure SQL Database). A batch read with endingOffsets=latest does not need it."
+    "may read. Grant the login VIEW SERVER PERFORMANCE STATE (SQL Server 2022 and newer), VIEW SERVER STATE (older, "
+    "and Azure SQL Managed Instance) or VIEW DATABASE STATE (Azure SQL Database). A batch read with "
+    "endingOffsets=latest does not need it."
 )
-
-
 READ_ONLY = (
     "The queue {} cannot be streamed, or read up to the watermark, from this server: it is a standby, a readable "
-    "secondary or a read-only "
-    "database. It does not show which transactions write on the primary, so that messages would be skipped, and it "
-    "removes none. Let the environment name the primary. A batch read with endingOffsets=latest or a row version "
-    "works here."
+    "secondary or a read-only database. It does not show which transactions write on the primary, so that messages "
+    "would be skipped, and it removes none. Let the environment name the primary. A batch read with "
+    "endingOffsets=latest or a row version works here."
 )
 
 
@@ -79,18 +76,10 @@ class StreamState:
 def describe(database: Connection, queue: str) -> StreamState:
     """Poll the queue's state. Raises QueueNotFound, PermissionDenied."""
     with naming_what_is_gone(database, queue):
-        identity, first, last, watermark, writers, purged, consumers, on_standby = database.call(
-            "describe_stream", queue
-        )[0]
-    return StreamState(
-        identity,
-        first,
-        last,
-        None if writers is None else Poll.of(last, watermark, writers),
-        purged,
-        consumers,
-        on_standby,
-    )
+        (row,) = database.call("describe_stream", queue)
+    identity, first, last, watermark, writers, purged, consumers, on_standby = row
+    poll = None if writers is None else Poll.of(last, watermark, writers)
+    return StreamState(identity, first, last, poll, purged, consumers, on_standby)
 
 
 def check_readable(database: Connection, queue: str) -> None:

@@ -23,7 +23,7 @@ from rowpost.archive.source.options import ReadOptions
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable
 
-__all__ = ["read_ahead", "read_batches", "read_queue_range", "read_spool_range"]
+__all__ = ["read_ahead", "read_batches", "read_whole_range"]
 
 _KEY = "row_version"
 _KEY_FIELD = pa.field(_KEY, pa.int64(), nullable=False)
@@ -68,44 +68,23 @@ class _SeenRowVersions:
         return batch
 
 
-def read_queue_range(
-    connection: PatientConnection, options: ReadOptions, schema: pa.Schema, part: Range
+def read_whole_range(
+    connection: PatientConnection, options: ReadOptions, schema: pa.Schema, part: Range, *, of_spool: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range of row versions.
+    """Yield the messages of a range of row versions, or of the spool.
 
     Raises DatabaseUnavailable if the server does not come back in time.
     """
-    keyed = schema if _KEY in schema.names else schema.append(_KEY_FIELD)
-    for batch in _read(connection, "read_range", options, keyed, part, _SeenRowVersions()):
-        yield batch.select(schema.names)
-
-
-def read_spool_range(
-    connection: PatientConnection, options: ReadOptions, schema: pa.Schema, part: Range
-) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range of the spool.
-
-    Raises DatabaseUnavailable if the server does not come back in time.
-    """
-    return _read(connection, "read_spool", options, schema, part, _SeenRows())
-
-
-def _read(
-    connection: PatientConnection,
-    procedure: str,
-    options: ReadOptions,
-    schema: pa.Schema,
-    part: Range,
-    seen: _SeenRows | _SeenRowVersions,
-) -> Iterator[pa.RecordBatch]:
+    seen, procedure = (_SeenRows(), "read_spool") if of_spool else (_SeenRowVersions(), "read_range")
+    keyed = schema if of_spool or _KEY in schema.names else schema.append(_KEY_FIELD)
     while True:
         seen.begin()
         try:
-            for batch in read_batches(connection.open(), procedure, options, schema, part):
+            for batch in read_batches(connection.open(), procedure, options, keyed, part):
                 unseen = seen.unseen(batch)
                 if unseen.num_rows:
                     connection.succeeded()  # only new rows end an outage, so that each attempt makes progress or waits
-                    yield unseen
+                    yield unseen.select(schema.names)
         except DatabaseUnavailable as error:
             connection.failed(error)
         else:
@@ -156,7 +135,20 @@ def read_ahead(batches: Generator[_Batch]) -> Iterator[_Batch]:
     """
     waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(_AHEAD)
     ended = threading.Event()
-    threading.Thread(target=_fill, args=(batches, waiting, ended), daemon=True).start()
+
+    def fill() -> None:
+        try:
+            for batch in batches:
+                waiting.put((batch, None))
+                if ended.is_set():
+                    return
+            waiting.put((_END, None))
+        except BaseException as error:  # noqa: BLE001 -- raised again where the batches are used
+            waiting.put((None, error))
+        finally:
+            batches.close()
+
+    threading.Thread(target=fill, daemon=True).start()
     try:
         while True:
             batch, error = waiting.get()
@@ -170,18 +162,3 @@ def read_ahead(batches: Generator[_Batch]) -> Iterator[_Batch]:
         with suppress(queue.Empty):  # the thread waits for room, and ends when it has it
             while True:
                 waiting.get_nowait()
-
-
-def _fill(
-    batches: Generator[Any], waiting: queue.Queue[tuple[Any, BaseException | None]], ended: threading.Event
-) -> None:
-    try:
-        for batch in batches:
-            waiting.put((batch, None))
-            if ended.is_set():
-                return
-        waiting.put((_END, None))
-    except BaseException as error:  # noqa: BLE001 -- raised again where the batches are used
-        waiting.put((None, error))
-    finally:
-        batches.close()

@@ -86,7 +86,7 @@ class Several:
                 "it any more. Its unread messages may be lost. To continue with the other queues, set "
                 "failOnDataLoss=false."
             )
-        begins = {name: starts.get(name) or self.reader(name).beginning() for name in names}
+        begins = {name: starts.get(name) or self.reader(name).initial(joined=True) for name in names}
         shares = dict.fromkeys(names, bounds)
         if bounds != Bounds():
             shares = bounds.shared({name: self.reader(name).estimate(begins[name]) for name in names})
@@ -116,17 +116,15 @@ class Several:
         found = [
             part
             for name in changed
-            for part in self.reader(name).parts(starts.get(name) or self.reader(name).beginning(), ends[name])
+            for part in self.reader(name).parts(starts.get(name) or self.reader(name).initial(joined=True), ends[name])
         ]
         return [replace(part, first=part is found[0]) for part in found]
 
     def read(self, part: BatchPart) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, and add the name of the queue."""
         for batch in self.reader(part.queue).read(part):
-            queue = pa.array([part.queue] * batch.num_rows, pa.string())
-            yield pa.RecordBatch.from_arrays(
-                [queue if name == _QUEUE else batch[name] for name in self.schema.names], schema=self.schema
-            )
+            named = batch.append_column(_QUEUE, pa.repeat(part.queue, len(batch)))
+            yield named.select(self.schema.names).cast(self.schema)
 
     def commit(self, end: Offset) -> None:
         """Delete the messages of committed batches from the spools."""

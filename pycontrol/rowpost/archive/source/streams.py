@@ -27,7 +27,7 @@ from typing import ClassVar, TypeVar
 import pyarrow as pa
 
 from rowpost.archive.identity import Offset
-from rowpost.archive.source.connection import PatientConnection, Say, naming_what_is_gone, say, say_nothing
+from rowpost.archive.source.connection import PatientConnection, Say, naming_what_is_gone, say
 from rowpost.archive.source.cuts import Bounds, Range, Sampled, divide, split
 from rowpost.archive.source.lag import backlog, holders
 from rowpost.archive.source.options import LATEST, ReadOptions
@@ -38,7 +38,7 @@ from rowpost.archive.source.queue_stream import (
     describe,
     wait_for_watermark,
 )
-from rowpost.archive.source.reading import read_queue_range
+from rowpost.archive.source.reading import read_whole_range
 from rowpost.archive.source.watermark import Notes, Watermark
 from rowpost.database.connection import Connection
 
@@ -125,7 +125,7 @@ class QueueStream:
 
         Only the task of a batch's first part says that it waits for the server: the others would repeat it.
         """
-        with closing(self._connect(self.options, say if part.first else say_nothing)) as connection:
+        with closing(self._connect(self.options, say if part.first else lambda text: None)) as connection:
             yield from self.read_part(connection, part)
 
     def report(self) -> Offset:
@@ -184,18 +184,15 @@ class Tail(QueueStream):
     def _watermark(self) -> Watermark:
         return Watermark()
 
-    def initial(self) -> Offset:
-        """Return the start of a stream without a checkpoint, from the option startingOffsets."""
-        return self._begin(self.options.starting)
+    def initial(self, *, joined: bool = False) -> Offset:
+        """Return the start of a stream without a checkpoint, from the option startingOffsets, unless it continues.
 
-    def beginning(self) -> Offset:
-        """Return the start of a queue that was not in the stream before: its first message, unless it continues."""
-        return self._begin(0)
-
-    def _begin(self, starting: str | int) -> Offset:
+        That of a queue that has joined a stream later is its first message.
+        """
         state = self.describe()
         if (known := self.confirmed(state.identity)) is not None:
             return known
+        starting = 0 if joined else self.options.starting
         if not isinstance(starting, int):
             starting = self._wait_for_watermark() if starting == LATEST else 0
         return self._offset(state, starting)
@@ -256,7 +253,7 @@ class Tail(QueueStream):
 
     def read_part(self, connection: PatientConnection, part: BatchPart) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, then check that no purge removed some of them meanwhile."""
-        yield from read_queue_range(connection, self.options, self.schema, part)
+        yield from read_whole_range(connection, self.options, self.schema, part)
         state = connection.run(lambda database: describe(database, self.options.queue))
         self.check_same_queue(part.end, state)
         self._check_not_purged(part.above, part.end["purged"], state)
@@ -288,14 +285,10 @@ class Tail(QueueStream):
         self._check_not_purged(start["row_version"], start.get("purged"), state)
 
     def _check_not_purged(self, above: int, known: int | None, state: StreamState) -> None:
-        if (
-            self.options.fail_on_data_loss
-            and state.purged is not None
-            and state.purged != known
-            and state.purged > above
-        ):
+        purged = state.purged
+        if self.options.fail_on_data_loss and purged is not None and purged != known and purged > above:
             raise StreamRefused(
-                f"The queue {self.options.queue} was purged up to row version {state.purged}, but this stream has read "
+                f"The queue {self.options.queue} was purged up to row version {purged}, but this stream has read "
                 f"it up to {above} only. Messages in between may be lost. To continue with the remaining messages, set "
                 "failOnDataLoss=false (--accept-loss)."
             )

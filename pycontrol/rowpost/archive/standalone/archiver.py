@@ -51,19 +51,17 @@ _WAY_OUT = (
 class ConfirmedOffsets:
     """Notes in a folder outside of an archive: the last offset of each queue that the archive has confirmed.
 
-    Without a folder, nothing is noted.
-
     An archiver needs no checkpoint to continue. But a table cannot tell that it had a newer version, so that an archive
     that was restored from an older copy is refused only with one.
     """
 
-    def __init__(self, place: str | None) -> None:
-        self._folder = None if place is None else ArchiveFolder(place)
+    def __init__(self, place: str) -> None:
+        self._folder = ArchiveFolder(place)
 
     def check(self, archive: str, queue: str, position: Offset) -> None:
         """Raise SparkFailed if the archive ends before the last offset that it has confirmed."""
-        noted = None if self._folder is None else self._folder.read(self._name(archive, position))
-        if self._folder is not None and noted is not None and is_before(position, noted):
+        noted = self._folder.read(self._name(archive, position))
+        if noted is not None and is_before(position, noted):
             raise SparkFailed(
                 f"The archive {archive} is older than the checkpoint {self._folder.path}: it has confirmed messages of "
                 f"{queue} that it does not have now, so it was restored or replaced. Nothing was read or deleted. "
@@ -73,8 +71,7 @@ class ConfirmedOffsets:
 
     def note(self, archive: str, position: Offset) -> None:
         """Note an offset that the archive has confirmed."""
-        if self._folder is not None:
-            self._folder.write(self._name(archive, position), dict(position))
+        self._folder.write(self._name(archive, position), dict(position))
 
     def _name(self, archive: str, position: Offset) -> str:
         named = f"{archive} {position['queue']}".encode()
@@ -102,7 +99,7 @@ class QueueArchiver:
         connect: Callable[[ReadOptions, Say], PatientConnection] = PatientConnection,
     ) -> None:
         self.queue, self.batches, self.messages, self.dropped = options.queue, 0, 0, 0
-        self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint or ConfirmedOffsets(None)
+        self._writer, self._recreated, self._checkpoint = writer, recreated, checkpoint
         confirmed = {epoch: each.end for epoch, each in writer.table.recorded().items()}
         options = replace(options, confirmed=json.dumps(confirmed), partitions=1)
         self._stream: Tail | Drain = (Drain if options.mode == DRAIN else Tail)(options, MESSAGE, connect)
@@ -129,7 +126,8 @@ class QueueArchiver:
         if not self._known:
             self._check_new(state.identity, records)
         self._position = self._left = self._start(state.identity)
-        self._checkpoint.check(self._writer.table.address, self.queue, self._position)
+        if self._checkpoint is not None:
+            self._checkpoint.check(self._writer.table.address, self.queue, self._position)
         if isinstance(self._stream, Drain):
             self.dropped += self._stream.drop_confirmed(self._position)
         if ends:
@@ -149,7 +147,8 @@ class QueueArchiver:
             return False
         rows = self._writer.add(self._batch(end), self.queue, lambda name: self._write(name, end)) or 0
         self._position, self._known = end, True
-        self._checkpoint.note(self._writer.table.address, end)
+        if self._checkpoint is not None:
+            self._checkpoint.note(self._writer.table.address, end)
         self.dropped += self._stream.commit(end)
         self.batches, self.messages = self.batches + bool(rows), self.messages + rows
         if self._receivers:
@@ -161,7 +160,7 @@ class QueueArchiver:
 
         Their state is stored in the table, so that a later run needs not wait for them all.
         """
-        if self._stream.options.mode == DRAIN or not self._left.get("polls"):
+        if not self._left.get("polls"):
             return Held()
         if self._left != self._position:
             self._writer.add(self._batch(self._left), self.queue, lambda name: [], always=True)
@@ -180,13 +179,8 @@ class QueueArchiver:
         """Check a queue of which the table has no offset."""
         table = self._writer.table
         if self._stream.options.mode != DRAIN:  # what a drain has archived is not in the queue any more
-            present = {file.queue for file in table.files()} & {self.queue}
-            check_known(
-                CheckpointProgress("of this command", None, -1, -1, lambda number: None),
-                records,
-                present,
-                table.address,
-            )
+            new = CheckpointProgress("of this command", None, -1, -1, lambda number: None)
+            check_known(new, records, {file.queue for file in table.files()} & {self.queue}, table.address)
         before = [epoch for epoch, each in records.items() if each.queue == self.queue]
         if before and not self._recreated:
             raise StreamRefused(
@@ -210,7 +204,6 @@ class QueueArchiver:
     def _tell(self, at: datetime, seconds: float, rows: int) -> None:
         """Tell the receivers of a batch, and how far the archiver is behind the queue after it."""
         lag = {name: value for name, value in self._stream.report().items() if name in _LAG}
-        held_by = tuple(lag.pop("held_by", ()))
         measured = Measured(
             f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z",
             f"rowpost archive {self.queue}",
@@ -220,7 +213,6 @@ class QueueArchiver:
             rows / seconds,
             seconds,
             **lag,
-            held_by=held_by,
             written=rows,
         )
         for receive in self._receivers:
@@ -234,7 +226,5 @@ class QueueArchiver:
                 self._bytes += sum(
                     pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("headers", "body")
                 )
-                added = [pa.repeat(arrived, len(batch)), pa.repeat(pa.scalar(self.queue), len(batch))]
-                yield pa.RecordBatch.from_arrays(
-                    [*batch.columns, *added], names=[*batch.schema.names, "archived_at", "queue"]
-                )
+                timed = batch.append_column("archived_at", pa.repeat(arrived, len(batch)))
+                yield timed.append_column("queue", pa.repeat(self.queue, len(batch)))

@@ -30,22 +30,11 @@ class Stopped(KeyboardInterrupt):
     """A signal came while the archiver was waiting for the server."""
 
 
-class Stop:
+class Stop(threading.Event):
     """Whether a signal has asked to stop.
 
     A second one raises KeyboardInterrupt, which is safe too: a killed run loses nothing.
     """
-
-    def __init__(self) -> None:
-        self._asked = threading.Event()
-
-    @property
-    def asked(self) -> bool:
-        return self._asked.is_set()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait, but not longer than until a stop is asked for. Returns whether it is."""
-        return self._asked.wait(seconds)
 
     def sleep(self, seconds: float) -> None:
         """Wait for the server within a batch. Raises Stopped if a stop is asked for: the batch cannot be completed."""
@@ -63,9 +52,9 @@ class Stop:
                 signal.signal(number, handler)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.is_set():
             raise KeyboardInterrupt
-        self._asked.set()
+        self.set()
 
 
 def run(
@@ -105,8 +94,8 @@ def run(
 def _round(archivers: Sequence[QueueArchiver], stop: Stop, progress: Callable[[int, int], None]) -> None:
     """Archive batches of each queue in turn until none has messages."""
     left = list(archivers)
-    while left and not stop.asked:
-        left = [each for each in left if not stop.asked and each.step()]
+    while left and not stop.is_set():
+        left = [each for each in left if not stop.is_set() and each.step()]
         progress(sum(each.batches for each in archivers), sum(each.messages for each in archivers))
 
 
@@ -114,7 +103,7 @@ def _service(
     archivers: Sequence[QueueArchiver], every_s: float, stop: Stop, progress: Callable[[int, int], None], say: Say
 ) -> None:
     delay = 0.0
-    while not stop.asked:
+    while not stop.is_set():
         try:
             _round(archivers, stop, progress)
         except _PASSING as error:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -17,17 +16,7 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import (
-    ArchiveArgument,
-    SparkOptions,
-    StreamOptions,
-    counter,
-    counts,
-    local_folder,
-    result_folder,
-    running,
-    show,
-)
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, result_folder, running
 from rowpost.operations.figures import registered_queues
 
 if TYPE_CHECKING:
@@ -120,11 +109,13 @@ def metrics(
 ) -> None:
     """Show throughput, processing time and critical time by hour, endpoint and message type."""
     if live is not None and out is not None and archive is None:
-        settings = (session, options, f"metrics of {session.name(live)}", stream.ui)
-        with stream.receivers(session) as receive, session.deployed(), running(*settings) as spark:
-            return _live(
-                session, spark, session.stream_name(live), out, (every, late), [*receive, *stream.in_spark(spark)]
-            )
+        doing, waits = f"metrics of {session.name(live)}", (every, late)
+        with (
+            stream.receivers(session) as receive,
+            session.deployed(),
+            running(session, options, doing, ui=stream.ui) as spark,
+        ):
+            return _live(session, spark, session.stream_name(live), out, waits, [*receive, *stream.in_spark(spark)])
     if archive is None or live is not None or stream.progress or stream.prometheus:
         raise Refused(
             "Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.",
@@ -132,9 +123,8 @@ def metrics(
         )
     if by not in ("hour", "day", "month"):
         raise Refused(f"--by must be hour, day or month (got {by!r}).", ExitCode.USAGE)
-    local_folder(archive)
     result_folder(out)
-    with running(session, options, "metrics", stream.ui) as spark:
+    with running(session, options, "metrics", archive, ui=stream.ui) as spark:
         from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.archive.times import in_utc
         from rowpost.spark.jobs.archive import read_archive
@@ -142,60 +132,21 @@ def metrics(
         from rowpost.spark.jobs.metrics import metrics as measured
 
         kept = read_archive(spark, archive, ESSENTIAL)
-        hours = measured(kept)
-        df = (
-            hours
-            if by == "hour"
-            else merged(hours, "day" if by == "day" else "month").withColumnRenamed("period", "hour")
-        )
-        df = df.orderBy("hour", "endpoint", "message_type")
-        _written(df if by == "hour" else df.withColumnRenamed("hour", "period"), out)
-        rows = [
-            row.asDict() | {"hour": in_utc(row.hour)}
-            for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()
-        ]
+        hours, start = measured(kept), "hour" if by == "hour" else "period"
+        df = hours if by == "hour" else merged(hours, "day" if by == "day" else "month")
+        df = df.orderBy(start, "endpoint", "message_type")
+        _written(df, out)
+        rows = df.drop("processing_ms_sketch", "critical_ms_sketch").collect()
         left_out = skipped(kept)
-    _show_metrics(session, rows[-count:], by)
-    counts(
-        session,
-        {
-            "rows": len(rows),
-            "messages": sum(r["messages"] for r in rows),
-            "failed": sum(r["failed"] for r in rows),
-            "skipped": left_out,
-            "clamped": sum(r["clamped"] for r in rows),
-            "out": out,
-        },
-    )
-
-
-def _show_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str) -> None:
-    names = (
-        f"{by} (UTC)",
-        "endpoint",
-        "message type",
-        "messages",
-        "failed",
-        "processing p50",
-        "p95",
-        "p99",
-        "critical p50",
-        "p95 ",
-        "p99 ",
-    )
+    of = ("endpoint", "message_type", "messages", "failed")
+    times = [f"{kind}_ms_{p}" for kind in ("processing", "critical") for p in ("p50", "p95", "p99")]
+    names = ("endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50")
     form = "%Y-%m-%d %H:%M" if by == "hour" else "%Y-%m-%d"
-    cells = [
-        (
-            f"{r['hour']:{form}}",
-            r["endpoint"],
-            r["message_type"],
-            r["messages"],
-            r["failed"],
-            *(r[f"{kind}_ms_{p}"] for kind in ("processing", "critical") for p in ("p50", "p95", "p99")),
-        )
-        for r in shown
-    ]
-    show(session, names, cells)
+    cells = [(f"{in_utc(row[start]):{form}}", *(row[name] for name in (*of, *times))) for row in rows[-count:]]
+    session.rows((f"{by} (UTC)", *names, "p95 ", "p99 "), cells)
+    messages, failed, clamped = (sum(row[name] for row in rows) for name in ("messages", "failed", "clamped"))
+    counted = {"messages": messages, "failed": failed, "skipped": left_out, "clamped": clamped}
+    session.counts({"rows": len(rows), **counted, "out": out})
 
 
 def _live(
@@ -208,7 +159,7 @@ def _live(
     from rowpost.spark.jobs.restarting import keep_running
 
     every, late = (None if text is None else trigger_of(parse_duration(text)) for text in times)
-    checkpoint = f"{create_table(out, LIVE).path}/_rowpost/checkpoint"
+    checkpoint = f"{create_table(out, LIVE.json()).path}/_rowpost/checkpoint"
     lateness = Lateness(spark, checkpoint)
     counted: dict[int, int] = {}
 
@@ -216,7 +167,7 @@ def _live(
         query = start_live(
             spark, queue, out, checkpoint, environment=session.environment, every=every, lateness=late or "0 seconds"
         )
-        return follow(query, counter(session, "{of} messages measured in {done} batches"), receive, lateness, counted)
+        return follow(query, session.counter("{of} messages measured in {done} batches"), receive, lateness, counted)
 
     done = run() if every is None else keep_running(run, counted, queue)
     if lateness.late:
@@ -224,7 +175,7 @@ def _live(
             f"{lateness.late:,} messages came more than {times[1]} after their hour had ended, and are in no hour. "
             "To measure them, wait longer with --late, or compute the metrics from an archive."
         )
-    counts(session, {"queue": queue, "out": out, **done, "late": lateness.late, "skipped": lateness.skipped})
+    session.counts({"queue": queue, "out": out, **done, "late": lateness.late, "skipped": lateness.skipped})
 
 
 def conversations(
@@ -247,10 +198,12 @@ def conversations(
     options: SparkOptions,
 ) -> None:
     """Show which endpoints send which messages to each other. With --id, show one conversation."""
-    local_folder(archive)
-    for part in ("edges", "conversations") if out is not None else ():
-        result_folder(f"{str(out).rstrip('/')}/{part}")
-    with running(session, options, "conversations") as spark:
+    folders = {part: None if out is None else f"{out.rstrip('/')}/{part}" for part in ("edges", "conversations")}
+    for folder in folders.values():
+        result_folder(folder)
+    with running(session, options, "conversations", archive) as spark:
+        from pyspark.sql import functions as F
+
         from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.jobs.archive import read_archive
 
@@ -262,22 +215,15 @@ def conversations(
         from rowpost.spark.jobs.conversations import edges
 
         sent, held = edges(df).cache(), summed(df).cache()
-        _written(sent, None if out is None else f"{out.rstrip('/')}/edges")
-        _written(held, None if out is None else f"{out.rstrip('/')}/conversations")
+        _written(sent, folders["edges"])
+        _written(held, folders["conversations"])
         rows = sent.orderBy("day", sent.messages.desc()).collect()
-        depths = held.agg({"conversation_id": "count", "depth": "max", "failed": "sum"}).collect()[0]
+        (depths,) = held.agg(F.count("conversation_id"), F.max("depth"), F.sum("failed")).collect()
     names = ("day", "from", "to", "because of", "message", "intent", "messages", "latency p50", "p95")
-    show(session, names, rows[-count:])  # the columns of EDGES
-    counts(
-        session,
-        {
-            "edges": len(rows),
-            "conversations": depths["count(conversation_id)"],
-            "deepest": depths["max(depth)"] or 0,
-            "failed": depths["sum(failed)"] or 0,
-            "out": out,
-        },
-    )
+    session.rows(names, rows[-count:])  # the columns of EDGES
+    known, deepest, failed = depths
+    counted = {"conversations": known, "deepest": deepest or 0, "failed": failed or 0}
+    session.counts({"edges": len(rows), **counted, "out": out})
 
 
 def _one_conversation(session: Session, df: DataFrame, id: str, mermaid: bool) -> None:
@@ -293,7 +239,7 @@ def _one_conversation(session: Session, df: DataFrame, id: str, mermaid: bool) -
         for line in lines:
             session.out.print(Text(visible(line)), soft_wrap=True)
     levels = depth([(step.message_id, step.related_to) for step in steps])
-    counts(session, {"conversation": id, "messages": len(steps), "depth": levels}, tree="\n".join(lines))
+    session.counts({"conversation": id, "messages": len(steps), "depth": levels}, tree="\n".join(lines))
 
 
 def failures(
@@ -321,10 +267,8 @@ def failures(
     """Group failed messages by exception, endpoint and message type, with their trend."""
     if (archive is None) == (queue is None):
         raise Refused("Name an archive, or an error queue with --queue.", ExitCode.USAGE)
-    if archive is not None:
-        local_folder(archive)
     result_folder(out)
-    with session.deployed() if queue else nullcontext(), running(session, options, "failures") as spark:
+    with session.deployed() if queue else nullcontext(), running(session, options, "failures", archive) as spark:
         from rowpost.spark.archive.headers import parse_headers
         from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.archive.times import in_utc
@@ -342,31 +286,18 @@ def failures(
     if csv is not None:
         write_csv(csv, rows)
     names = ("exception", "endpoint", "message type", "messages", "last 24 h", "before", "last seen (UTC)", "sample")
+    of = ("exception_type", "endpoint", "message_type", "messages", "last_24h", "previous_24h")
     cells = [
         (
-            r.exception_type,
-            r.endpoint,
-            r.message_type,
-            r.messages,
-            r.last_24h,
-            r.previous_24h,
-            f"{in_utc(r.last_seen):%Y-%m-%d %H:%M}" if r.last_seen else "",
-            (r.sample_message or "")[:80],
+            *(row[name] for name in of),
+            f"{in_utc(row.last_seen):%Y-%m-%d %H:%M}" if row.last_seen else "",
+            (row.sample_message or "")[:80],
         )
-        for r in rows[:count]
+        for row in rows[:count]
     ]
-    show(session, names, cells)
-    counts(
-        session,
-        {
-            "groups": len(rows),
-            "messages": sum(r.messages for r in rows),
-            "last_24h": sum(r.last_24h for r in rows),
-            "previous_24h": sum(r.previous_24h for r in rows),
-            "csv": csv,
-            "out": out,
-        },
-    )
+    session.rows(names, cells)
+    counted = {name: sum(row[name] for row in rows) for name in ("messages", "last_24h", "previous_24h")}
+    session.counts({"groups": len(rows), **counted, "csv": csv, "out": out})
 
 
 def _written(df: DataFrame, out: str | None) -> None:

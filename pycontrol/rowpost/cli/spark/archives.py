@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import asdict, astuple
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,21 +15,7 @@ from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import (
-    ArchiveArgument,
-    SparkOptions,
-    StreamOptions,
-    counter,
-    counts,
-    imported,
-    local_folder,
-    remark,
-    running,
-    show,
-)
-
-if TYPE_CHECKING:
-    from rowpost.database.connection import Connection
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, StreamOptions, imported, local_folder, running
 
 __all__ = ["archive", "compact", "erase", "retain", "verify"]
 
@@ -65,7 +52,7 @@ def archive(
     with session.deployed() as database:
         with imported():
             check_queues(session, database, names)
-        with stream.receivers(session) as receive, running(session, options, f"archive {name}", stream.ui) as spark:
+        with stream.receivers(session) as receive, running(session, options, f"archive {name}", ui=stream.ui) as spark:
             from rowpost.archive.source.options import DEFAULT_BYTES
             from rowpost.spark.jobs import archive as jobs
 
@@ -80,17 +67,12 @@ def archive(
                 tuple((option, str(value).lower()) for option, value in chosen.items()),
                 archiving.max_bytes or DEFAULT_BYTES,
             )
+            progress = session.counter("{of} messages archived in {done} batches")
             try:
-                done = jobs.run(
-                    spark,
-                    job,
-                    counter(session, "{of} messages archived in {done} batches"),
-                    [*receive, *stream.in_spark(spark)],
-                )
+                done = jobs.run(spark, job, progress, [*receive, *stream.in_spark(spark)])
             except KeyboardInterrupt:
-                raise CommandInterrupted(
-                    f"what was archived of {name} is kept; run the same command again to continue"
-                ) from None
+                kept = f"what was archived of {name} is kept; run the same command again to continue"
+                raise CommandInterrupted(kept) from None
     return archiving.report(session, name, {**done, "out": folder})
 
 
@@ -119,21 +101,19 @@ def retain(
     from rowpost.spark.archive.policy import read_policy
 
     rules = read_policy(policy)
-    local_folder(archive)
-    with running(session, options, "retain") as spark:
+    with running(session, options, "retain", archive) as spark:
         from rowpost.spark.jobs import retain as job
 
         steps, done = job.run(
-            spark, archive, rules, datetime.now(UTC), apply=apply, progress=counter(session, "{done} of {of} days")
+            spark, archive, rules, datetime.now(UTC), apply=apply, progress=session.counter("{done} of {of} days")
         )
-    show(session, ("queue", "day", "action", "messages", "bytes"), [tuple(step.values()) for step in steps])
+    session.rows(("queue", "day", "action", "messages", "bytes"), [tuple(step.values()) for step in steps])
     if not apply:
-        remark(
-            session,
-            "Nothing was changed. To make these changes, add --apply." if steps else "No message matches a rule.",
+        session.remark(
+            "Nothing was changed. To make these changes, add --apply." if steps else "No message matches a rule."
         )
     _name_missing(session, done["copies_missing"], "delete the rows there")
-    counts(session, {"applied": apply, "planned": sum(step["messages"] for step in steps), **done}, steps=steps)
+    session.counts({"applied": apply, "planned": sum(step["messages"] for step in steps), **done}, steps=steps)
     return ExitCode.FINDING if done["copies_missing"] else ExitCode.OK
 
 
@@ -148,18 +128,16 @@ def compact(
 ) -> None:
     """Merge the small files of each day. Other jobs may read and write meanwhile."""
     span = parse_duration(older_than)
-    local_folder(archive)
-    with running(session, options, "compact") as spark:
+    with running(session, options, "compact", archive) as spark:
         from rowpost.spark.jobs import compact as job
 
-        done = job.run(spark, archive, datetime.now(UTC), span, counter(session, "{done} files merged to {of}"))
+        done = job.run(spark, archive, datetime.now(UTC), span, session.counter("{done} files merged to {of}"))
     if done["files_before"]:
-        remark(
-            session,
+        session.remark(
             "Programs that read the Parquet files of this archive without the table's log count merged messages twice: "
-            "let them read it as a Delta table.",
+            "let them read it as a Delta table."
         )
-    counts(session, done)
+    session.counts(done)
 
 
 def erase(
@@ -195,8 +173,7 @@ def erase(
     """
     if where is None and ids is None:
         raise Refused("Say what to erase: --where with a condition, --ids with a file, or both.", ExitCode.USAGE)
-    local_folder(archive)
-    with running(session, options, "erase") as spark:
+    with running(session, options, "erase", archive) as spark:
         from rowpost.spark.jobs import erase as job
 
         selection = job.Erasure(where, () if ids is None else job.read_lines(ids))
@@ -207,27 +184,26 @@ def erase(
             reason,
             datetime.now(UTC),
             idle=idle,
-            progress=counter(session, "{done} messages erased in {of} files"),
+            progress=session.counter("{done} messages erased in {of} files"),
         )
-    remark(session, f"The messages cannot be brought back. Time travel to versions before {done['version']} has ended.")
+    session.remark(f"The messages cannot be brought back. Time travel to versions before {done['version']} has ended.")
     if done["unfinished"]:
-        remark(session, f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. "
+        session.remark(f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. "
                      "Run the command again when it has committed them, or with --idle if it was killed.")  # fmt: skip
     for place, rows in done["copies_undecided"].items():
-        remark(
-            session,
+        session.remark(
             f"The condition cannot be applied to {rows:,} rows of {place}: the archive has no such messages any more, "
             "and the table lacks a column of the condition. Erase them by their ids (--ids), or by the table's own "
-            f"columns: rowpost spark erase {place} --where SQL.",
+            f"columns: rowpost spark erase {place} --where SQL."
         )
     _name_missing(session, done["copies_missing"], "erase them there: rowpost spark erase PLACE --ids FILE")
-    counts(session, done)
+    session.counts(done)
     return ExitCode.FINDING if done["unfinished"] or done["copies_missing"] or done["copies_undecided"] else ExitCode.OK
 
 
 def _name_missing(session: Session, places: list[str], moved: str) -> None:
     for place in places:
-        remark(session, f"Messages were copied to {place}, where no table is now. If you moved it, {moved}. "
+        session.remark(f"Messages were copied to {place}, where no table is now. If you moved it, {moved}. "
                      "If you deleted it, delete its file in _rowpost/copies of the archive.")  # fmt: skip
 
 
@@ -276,6 +252,7 @@ def verify(
         nullcontext() if name is None else session.deployed() as database,
         running(session, options, "verify") as spark,
     ):
+        from rowpost.archive.source.drain import spooled
         from rowpost.archive.source.queue_stream import describe
         from rowpost.spark.jobs import verify as job
         from rowpost.spark.jobs.archive import read_queue
@@ -283,30 +260,16 @@ def verify(
 
         mended = {"swept": job.sweep_all(archive) if sweep else 0, **(job.repair(spark, archive) if repair else {})}
         if name is None or database is None:
-            report, spooled = job.run(spark, archive), {}
+            report, in_spool = job.run(spark, archive), {}
         else:
-            messages, epoch = (
-                read_queue(spark, name, session.environment, columns=("id", "row_version")),
-                describe(database, name).identity,
-            )
-            waiting = job.Waiting(name, messages, epoch)
-            report, spooled = job.run(spark, archive, waiting), {"spooled": _spooled(database, name)}
+            messages = read_queue(spark, name, session.environment, columns=("id", "row_version"))
+            waiting = job.Waiting(name, messages, describe(database, name).identity)
+            report, in_spool = job.run(spark, archive, waiting), {"spooled": spooled(database, name)}
         present = [] if absent is None else job.absent(spark, archive, read_lines(absent))
     findings = [*report.findings, *present]
-    show(session, ("queue", "day", "messages", "bytes"), report.days)
+    session.rows(("queue", "day", "messages", "bytes"), report.days)
     if findings or report.notes:
-        show(
-            session,
-            ("finding", "details", "what to do"),
-            [(each.kind, each.what, each.advice) for each in (*findings, *report.notes)],
-        )
-    details, notes = ([vars(each) for each in remarks] for remarks in (findings, report.notes))
-    counts(session, {**report.counts, "findings": len(findings), **spooled, **mended}, details=details, notes=notes)
+        session.rows(("finding", "details", "what to do"), [astuple(each) for each in (*findings, *report.notes)])
+    details, notes = (list(map(asdict, remarks)) for remarks in (findings, report.notes))
+    session.counts({**report.counts, "findings": len(findings), **in_spool, **mended}, details=details, notes=notes)
     return ExitCode.FINDING if findings else ExitCode.OK
-
-
-def _spooled(database: Connection, queue: str) -> int:
-    """Count the spooled messages: those of the batch that a drain is writing, or was writing when it was killed."""
-    rows = database.call("describe_spool", queue)
-    first, last = rows[0][2:4] if rows else (None, None)
-    return 0 if first is None else last - first + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,16 +12,7 @@ import typer
 
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import (
-    ArchiveArgument,
-    SparkOptions,
-    counter,
-    counts,
-    local_folder,
-    remark,
-    running,
-    show,
-)
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, running
 
 if TYPE_CHECKING:
     from rowpost.spark.jobs.schemas import Proposal, SchemaChange
@@ -43,28 +35,23 @@ def decode(
 
     Run it again to add what is new.
     """
-    local_folder(archive)
-    with running(session, options, "decode") as spark:
+    with running(session, options, "decode", archive) as spark:
         from rowpost.spark.bodies.schema_files import read_schemas
         from rowpost.spark.jobs.decode import run
 
-        done = run(spark, archive, out, read_schemas(schemas), counter(session, "{done} of {of} types decoded"))
+        done = run(spark, archive, out, read_schemas(schemas), session.counter("{done} of {of} types decoded"))
     rows, missing = [asdict(each) for each in done["tables"]], done["without_schema"]
     names = ("message type", "added", "with rescued values", "with errors", "new columns")
-    show(
-        session,
-        names,
-        [(r["message_type"], r["added"], r["rescued"], r["errors"], ", ".join(r["new_columns"])) for r in rows],
+    session.rows(
+        names, [(r["message_type"], r["added"], r["rescued"], r["errors"], ", ".join(r["new_columns"])) for r in rows]
     )
     for name, number in missing.items():
-        remark(
-            session,
+        session.remark(
             f"{number:,} messages {f'of the type {name} have no schema' if name else 'have no type'}, and are in no "
-            "table.",
+            "table."
         )
     totals = {key: sum(row[key] for row in rows) for key in ("added", "rescued", "errors")}
-    counts(
-        session,
+    session.counts(
         {**totals, "archive_version": done["archive_version"], "out": out, "without_schema": sum(missing.values())},
         tables=rows,
         types_without_schema={name or "": number for name, number in missing.items()},
@@ -105,8 +92,7 @@ def schemas(
         raise Refused(
             "Name one folder: with --propose to write missing schemas, or with --check to compare.", ExitCode.USAGE
         )
-    local_folder(archive)
-    with running(session, options, "schemas") as spark:
+    with running(session, options, "schemas", archive) as spark:
         from rowpost.spark.bodies.schema_files import read_schemas
         from rowpost.spark.jobs import schemas as job
         from rowpost.spark.jobs.archive import read_archive
@@ -123,35 +109,25 @@ def schemas(
 
 def _print_proposals(session: Session, folder: Path, found: Sequence[Proposal], written: Collection[str]) -> ExitCode:
     names = ("message type", "messages", "fields", "broken bodies", "always empty")
-    show(
-        session,
-        names,
-        [(each.message_type, each.messages, each.fields, each.broken, ", ".join(each.unknown)) for each in found],
+    session.rows(
+        names, [(each.message_type, each.messages, each.fields, each.broken, ", ".join(each.unknown)) for each in found]
     )
     if written:
-        remark(
-            session,
-            "Read the files before you commit them: XML has no types, and a few bodies may not show all fields.",
+        session.remark(
+            "Read the files before you commit them: XML has no types, and a few bodies may not show all fields."
         )
-    counts(session, {"types": len(found), "written": len(written), "folder": folder}, files=sorted(written))
+    session.counts({"types": len(found), "written": len(written), "folder": folder}, files=sorted(written))
     return ExitCode.OK
 
 
 def _print_changes(session: Session, changes: Sequence[SchemaChange]) -> ExitCode:
     if changes:
         names = ("message type", "field", "change", "schema", "messages", "of", "example")
-        show(
-            session,
-            names,
-            [
-                (each.message_type, each.field, each.kind, each.expected, each.messages, each.of, each.example)
-                for each in changes
-            ],
-        )
+        of = attrgetter("message_type", "field", "kind", "expected", "messages", "of", "example")
+        session.rows(names, map(of, changes))
     else:
-        remark(session, "All bodies have the fields and types of their schemas.")
-    counts(
-        session,
+        session.remark("All bodies have the fields and types of their schemas.")
+    session.counts(
         {"changes": len(changes), "types": len({each.message_type for each in changes})},
         details=list(map(asdict, changes)),
     )

@@ -11,7 +11,7 @@ from rich.text import Text
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import message_document, print_message, visible
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import ArchiveArgument, counts, imported, local_folder
+from rowpost.cli.spark.running import ArchiveArgument, imported, local_folder
 from rowpost.wire.message import Message
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def find(
     for each in () if session.as_json else shown:
         session.out.print(Text(visible(f"{each.queue}, {each.day}")), soft_wrap=True)
         print_message(session.out, _message(each))
-    counts(session, {"id": id, "messages": len(shown), "more": len(found) > count}, found=list(map(_document, shown)))
+    session.counts({"id": id, "messages": len(shown), "more": len(found) > count}, found=list(map(_document, shown)))
 
 
 def _message(found: ArchivedMessage) -> Message:

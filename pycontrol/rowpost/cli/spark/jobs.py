@@ -19,19 +19,8 @@ __all__ = ["app"]
 app = typer.Typer(help="Show and forget jobs that write to queues.", no_args_is_help=True)
 
 JobKeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The job's key, or KEY@QUEUE.")]
-_COLUMNS = (
-    "key",
-    "queue",
-    "state",
-    "mode",
-    "steps",
-    "messages",
-    "sent",
-    "staged",
-    "changed (UTC)",
-    "started by",
-    "login",
-)
+_NUMBERS = ("steps", "messages", "sent", "staged")
+_COLUMNS = ("key", "queue", "state", "mode", *_NUMBERS, "changed (UTC)", "started by", "login")
 _ACTIVE = ("running", "sending")
 
 
@@ -47,8 +36,7 @@ def list_(
     with session.deployed() as database:
         found = [job for job in list_jobs(database, limit) if state in (None, job.whole.state)]
     documents, rows = [_document(job) for job in found], [_row(job) for job in found]
-    right = ("steps", "messages", "sent", "staged")
-    session.listing(documents, _COLUMNS, rows, right=right, none="There are no jobs.", instead=True)
+    session.listing(documents, _COLUMNS, rows, right=_NUMBERS, none="There are no jobs.", instead=True)
 
 
 @command(app)
@@ -120,17 +108,6 @@ def _document(named: NamedJob) -> dict[str, object]:
 
 def _row(named: NamedJob) -> tuple[object, ...]:
     job = named.whole
-    messages = "-" if job.messages is None else f"{job.messages:,}"
-    return (
-        job.key,
-        job.destination,
-        job.state,
-        job.mode,
-        len(named.steps),
-        messages,
-        f"{job.messages_sent:,}",
-        f"{job.messages_staged:,}",
-        f"{job.changed_at:%Y-%m-%d %H:%M:%S}",
-        job.started_by or "-",
-        job.owner_login,
-    )
+    messages, changed = "-" if job.messages is None else f"{job.messages:,}", f"{job.changed_at:%Y-%m-%d %H:%M:%S}"
+    numbers = (len(named.steps), messages, f"{job.messages_sent:,}", f"{job.messages_staged:,}")
+    return job.key, job.destination, job.state, job.mode, *numbers, changed, job.started_by or "-", job.owner_login

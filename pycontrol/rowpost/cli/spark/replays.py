@@ -4,28 +4,19 @@ without Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rowpost.cli.archiving import registered_queues
 from rowpost.cli.command import YesOption, command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.session import Session
-from rowpost.cli.spark.running import (
-    ArchiveArgument,
-    SparkOptions,
-    counter,
-    counts,
-    imported,
-    local_folder,
-    registered_queues,
-    running,
-    show,
-)
+from rowpost.cli.spark.running import ArchiveArgument, SparkOptions, imported, local_folder, running
 from rowpost.transport.maintenance import waiting
 
 if TYPE_CHECKING:
@@ -105,42 +96,32 @@ def replay(
     steps = _ramp(ramp)
     local_folder(folder)
     with session.deployed() as database:
-
-        def resolve(names: Sequence[str]) -> Mapping[str, str]:
-            return registered_queues(database, names, session.settings.naming)
-
+        resolve = partial(registered_queues, database, naming=session.settings.naming)
         name = None if queue is None else next(iter(resolve([session.name(queue)]).values()))
         with running(session, options, f"replay {job}") as spark:
             from rowpost.spark.jobs import replay as jobs
 
             asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds(), max_depth)
-            try:
-                done = (
-                    jobs.rehearse(spark, folder, asked, resolve)
-                    if dry_run
-                    else jobs.run(
+            if dry_run:
+                done = jobs.rehearse(spark, folder, asked, resolve)
+            else:
+                try:
+                    done = jobs.run(
                         spark,
                         folder,
                         asked,
                         environment=session.environment,
                         resolve_queues=resolve,
-                        progress=counter(session, "{done} of {of} messages sent"),
+                        progress=session.counter("{done} of {of} messages sent"),
                         depth=lambda queue: waiting(database, queue, max_depth or 0),
                     )
-                )
-            except KeyboardInterrupt:
-                if dry_run:
-                    raise
-                raise CommandInterrupted(
-                    "some messages were sent; run the same command again to send the rest"
-                ) from None
-    if done.get("would_send"):
-        rows = [
-            (each["queue"], each["message_type"] or "-", each["messages"], each["body_bytes"])
-            for each in done["would_send"]
-        ]
-        show(session, ("queue", "message type", "messages", "body bytes"), rows)
-    counts(session, done)
+                except KeyboardInterrupt:
+                    left = "some messages were sent; run the same command again to send the rest"
+                    raise CommandInterrupted(left) from None
+    if found := done.get("would_send"):
+        rows = [(each["queue"], each["message_type"] or "-", each["messages"], each["body_bytes"]) for each in found]
+        session.rows(("queue", "message type", "messages", "body bytes"), rows)
+    session.counts(done)
 
 
 def _ramp(text: str | None) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from rowpost.cli.archiving import ProgressOptions, counter, counts, missing_package, registered_queues, remark, show
+from rowpost.cli.archiving import ProgressOptions, missing_package
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
 from rowpost.errors import ArchiveNotFound
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
     from rowpost.spark.progress import Receiver
 
-__all__ = [
-    "ArchiveArgument", "SparkOptions", "StreamOptions", "counter", "counts", "imported", "local_folder",
-    "registered_queues", "remark", "result_folder", "running", "show",
-]  # fmt: skip
+__all__ = ["ArchiveArgument", "SparkOptions", "StreamOptions", "imported", "local_folder", "result_folder", "running"]
 
 ArchiveArgument = Annotated[
     str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")
@@ -104,28 +101,32 @@ class StreamOptions(ProgressOptions):
 
 
 @contextmanager
-def running(session: Session, options: SparkOptions, doing: str, ui: int | None = None) -> Iterator[SparkSession]:
+def running(
+    session: Session, options: SparkOptions, doing: str, archive: str | None = None, *, ui: int | None = None
+) -> Iterator[SparkSession]:
     """Run the block with a Spark session and a progress bar. Spark's errors are raised as rowpost's errors.
 
-    A session that existed before the block is not stopped. `ui` is the port of Spark's web pages, which are off without
-    it.
+    A session that existed before the block is not stopped.
+
+    Args:
+        archive: is checked before Spark is started, as `local_folder` does.
+        ui: the port of Spark's web pages, which are off without it.
     """
-    try:
+    if archive is not None:
+        local_folder(archive)
+    with imported():
+        from py4j.protocol import Py4JError
+
         from rowpost.spark.broken_pipes import hide_end_of_counters
         from rowpost.spark.describing import described
-        from rowpost.spark.explain import explained
         from rowpost.spark.session import is_connect, is_running
         from rowpost.spark.session import session as start
-
-        _hide_py4j()
-    except ImportError as error:
-        raise missing_package("spark", error) from error
-    pages = (
-        {}
-        if ui is None
-        else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"}
-    )
-    settings = options.settings | pages
+    # py4j prints stack traces: of Ctrl-C, which ends a command well, and of errors, which the command prints in words
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)  # py4j logs to it by itself
+    settings = options.settings
+    if ui is not None:
+        settings |= {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"}
     with _bar(session) as bar:
         task, existed = bar.add_task("Starting Spark", total=None, said=""), is_running()
         spark = start(f"rowpost {doing}", master=options.master, config=settings)
@@ -142,31 +143,19 @@ def running(session: Session, options: SparkOptions, doing: str, ui: int | None 
         if session.err.is_terminal and not is_connect(spark):
             watcher.start()
         try:
-            with explained(), described(spark, f"rowpost {doing}"):
+            with imported(), described(spark, f"rowpost {doing}"):
                 yield spark
-        except ImportError as error:
-            raise missing_package("spark", error) from error
         finally:
             ended.set()
             if watcher.is_alive():
                 watcher.join()
             if not existed:
-                _stop(spark)
+                with suppress(Py4JError, OSError):  # if its JVM has died, it is already stopped
+                    spark.stop()
 
 
-def _hide_py4j() -> None:
-    """Keep py4j from printing stack traces: of Ctrl-C, which ends a command well, and of errors, which the command
-    prints in words.
-    """
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    root = logging.getLogger()  # to which py4j logs by itself
-    if not any(isinstance(each, _NotPy4j) for each in root.filters):
-        root.addFilter(_NotPy4j())
-
-
-class _NotPy4j(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        return "py4j" not in Path(record.pathname).parts
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager
@@ -179,14 +168,6 @@ def imported() -> Iterator[None]:
             yield
     except ImportError as error:
         raise missing_package("spark", error) from error
-
-
-def _stop(spark: SparkSession) -> None:
-    """Stop the session. If its JVM has died, it is already stopped."""
-    from py4j.protocol import Py4JError
-
-    with suppress(Py4JError, OSError):
-        spark.stop()
 
 
 def _bar(session: Session) -> Progress:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -27,7 +27,6 @@ from pyspark.sql.types import (
 )
 
 from rowpost.archive import columns
-from rowpost.archive.columns import columns_in_log
 from rowpost.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -46,7 +45,11 @@ def _column(name: str, kind: DataType, comment: str, nullable: bool = True) -> S
 
 
 def _struct(schema: pa.Schema) -> StructType:
-    return StructType.fromJson(json.loads(columns_in_log(schema)))
+    fields = []
+    for each in schema:
+        metadata = {name.decode(): text.decode() for name, text in (each.metadata or {}).items()}
+        fields.append(StructField(each.name, from_arrow_type(each.type), each.nullable, metadata))
+    return StructType(fields)
 
 
 #: A message as it is stored in its queue.

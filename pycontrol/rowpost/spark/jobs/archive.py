@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -159,7 +159,7 @@ def run(
         "the checkpoint",
         "Or name a folder that outlives this machine with --checkpoint; archiving itself needs no jar.",
     )
-    table = create_table(job.path, ARCHIVE)
+    table = create_table(job.path)
     before = table.version
     counted: dict[int, int] = {}
 
@@ -180,7 +180,7 @@ def run(
         raise
     dropped = _finish(spark, job, table)
     # only a tail leaves messages because transactions are open
-    held = what_is_held(job.source, job.checkpoint_location, spark).as_json() if job.mode == "tail" else {}
+    held = asdict(what_is_held(job.source, job.checkpoint_location, spark)) if job.mode == "tail" else {}
     return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": dropped, **held}
 
 
@@ -255,7 +255,7 @@ def given(**options: str | int | None) -> dict[str, str]:
 
 def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     """Start the stream. Raises SparkFailed if its checkpoint and the table do not belong together."""
-    table = create_table(job.path, ARCHIVE)
+    table = create_table(job.path)
     way_out = (
         f"To continue where the archive ends, delete the folder {job.checkpoint_location}, or name a new one with "
         "--checkpoint: no message is then archived twice."
@@ -343,7 +343,8 @@ class BatchWriter:
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         if self._writer is None:
             self._writer = TableWriter(
-                create_table(self.path, self.schema), ESSENTIAL if self.schema == ARCHIVE else self.schema.fieldNames()
+                create_table(self.path, self.schema.json()),
+                ESSENTIAL if self.schema == ARCHIVE else self.schema.fieldNames(),
             )
         spark, table = df.sparkSession, self._writer.table
         with described(spark, f"rowpost {'archive' if self.parse else 'metrics'} {self.queue}, batch {batch_id}"):

@@ -243,9 +243,9 @@ class _Table:
         """Add new columns, and in one commit the messages of an archive's files that the table does not have."""
         if not files and not self.exists:
             return Decoded(self.schema.message_type, self.path)
-        table = create_table(self.path, table_schema(self.schema))
+        table = create_table(self.path, table_schema(self.schema).json())
         if self._missing:
-            table.add_columns(self._missing, {"job": "decode", "columns": self._missing.fieldNames()})
+            table.add_columns(self._missing.json(), {"job": "decode", "columns": self._missing.fieldNames()})
         new = self._write(spark, table, source, files) if files else []
         done = self._counted(spark, table, new)
         if groups := small_files(table.files(), AUTOMATIC_FILES):
@@ -282,13 +282,12 @@ class _Table:
             table.discard(new)  # another process has changed the table meanwhile
 
     def _counted(self, spark: SparkSession, table: ArchiveTable, new: Sequence[NewFile]) -> Decoded:
-        files = [DataFile(file.path, file.queue, file.day, file.bytes, file.rows) for file in new]
         (row,) = (
-            read_files(spark, table, files)
+            read_files(spark, table, new)
             .agg(F.count(RESCUED).alias("rescued"), F.count(ERROR).alias("errors"))
             .collect()
         )
-        added = sum(file.rows for file in files)
+        added = sum(file.rows for file in new)
         return Decoded(
             self.schema.message_type, self.path, added, row.rescued, row.errors, tuple(self._missing.fieldNames())
         )

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rowpost.archive.lease import lease
-from rowpost.archive.leftovers import find_leftovers, sweep
+from rowpost.archive.leftovers import find_leftovers
 from rowpost.archive.table import ArchiveTable, open_table
 from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError
 from rowpost.spark.archive.headers import parse_headers
@@ -201,8 +201,9 @@ def _sweep(spark: SparkSession, table: ArchiveTable, change: RowChange, *, idle:
     Returns how many, and how many of those hold a selected message or cannot be read yet.
     """
     leftovers = find_leftovers(table)
-    swept = sweep(table, [each for each in leftovers if idle or each.is_over])
-    left = [each for each in leftovers if each.path not in swept]
+    swept = [each for each in leftovers if idle or each.is_over]
+    table.folder.delete(each.path for each in swept)
+    left = [each for each in leftovers if each not in swept]
     unsure = [
         each
         for each in left

@@ -173,7 +173,7 @@ def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, e
 
     Raises SparkFailed if the checkpoint does not belong to the table.
     """
-    table = create_table(path, LIVE)
+    table = create_table(path, LIVE.json())
     way_out = "Write the metrics to another folder with --out."
     stored = Checkpoint(checkpoint, spark)
     if where_it_begins(table, stored, (queue,), way_out) and stored.query is None:

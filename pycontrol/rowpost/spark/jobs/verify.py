@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.lease import lease
-from rowpost.archive.leftovers import find_leftovers, sweep
+from rowpost.archive.leftovers import find_leftovers
 from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.spark.archive.records import places, removed_row_versions
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
@@ -191,7 +191,9 @@ def _unreadable(table: ArchiveTable, files: Sequence[DataFile]) -> list[Remark]:
 def sweep_all(path: str) -> int:
     """Delete all leftovers, and return their number. Call it only while no job writes to the archive."""
     table = open_table(path)
-    return len(sweep(table, find_leftovers(table)))
+    leftovers = find_leftovers(table)
+    table.folder.delete(each.path for each in leftovers)
+    return len(leftovers)
 
 
 def repair(spark: SparkSession, path: str) -> dict[str, int]:

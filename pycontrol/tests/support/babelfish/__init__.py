@@ -216,6 +216,7 @@ def adapted(database: Connection, plan: Plan) -> Plan:
     return replace(
         build_plan(plan.environment, _adapted_scripts(plan.scripts), plan.entries, plan.whole, plan.features),
         uncertain=plan.uncertain,
+        database=plan.database,
     )
 
 

@@ -512,6 +512,22 @@ class LockEscalation(Rule):
                 yield change.node, f"{change.table} has (max) columns and no LOCK_ESCALATION = DISABLE"
 
 
+class NamedConstraint(Rule):
+    name = "named_constraint"
+    reason = "the server's own name ends with a number that differs in each database, so that no script can name it"
+    document = "CREATE TABLE (Transact-SQL), Arguments, constraint_name"
+    in_tests = False
+
+    def check(self, batch: Batch) -> Wrong:
+        for statement in batch.all("CreateTableStatement", "AlterTableAddTableElementStatement"):
+            for node in walk(statement):
+                constraint = (
+                    kind(node).endswith("ConstraintDefinition") and kind(node) != "NullableConstraintDefinition"
+                )
+                if constraint and node.ConstraintIdentifier is None:
+                    yield node, f"{kind(node).removesuffix('ConstraintDefinition').lower()} constraint without a name"
+
+
 RULES: tuple[Rule, ...] = (
     LiteralOption(),
     BigintLiteral(),
@@ -528,6 +544,7 @@ RULES: tuple[Rule, ...] = (
     LaterFunction(),
     KeyedJoin(),
     LockEscalation(),
+    NamedConstraint(),
 )
 
 

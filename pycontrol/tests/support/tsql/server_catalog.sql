@@ -129,6 +129,7 @@ CREATE TABLE [sys~].indexes
     name sysname NULL,
     index_id int NOT NULL,
     type_desc nvarchar(60) NULL,
+    is_unique bit NULL,
     is_disabled bit NULL,
     is_primary_key bit NULL,
     is_unique_constraint bit NULL

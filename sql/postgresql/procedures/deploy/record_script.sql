@@ -14,6 +14,11 @@ Atomicity: in the caller's transaction: journal and change commit together.
 Locking:   one row of the journal.
 */
 BEGIN
+    IF length(p_script_name) > 400 OR length(p_script_hash) > 64 OR length(p_object_name) > 520 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE =
+            'The script cannot be recorded: its name may have at most 400 characters, its hash 64 and the name of its object 520.';
+    END IF;
+
     IF p_script_kind = 'once' AND EXISTS (
         SELECT FROM rowpost.journal AS j WHERE j.script_name = p_script_name AND j.script_hash <> p_script_hash
     ) THEN

@@ -13,6 +13,10 @@ Locking:   one row of rowpost.version.
 DECLARE
     v_newest CONSTANT integer := (SELECT max(v.schema_version) FROM rowpost.version AS v);
 BEGIN
+    IF length(p_tool_version) > 50 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE = 'The version cannot be recorded: it may have at most 50 characters.';
+    END IF;
+
     IF v_newest > p_schema_version THEN
         RAISE EXCEPTION USING ERRCODE = 'RP008', MESSAGE = format(
             'The version cannot be recorded: the database has schema %s, and this rowpost has schema %s. Use a newer rowpost.',

@@ -10,6 +10,10 @@ Atomicity: needs no transaction and changes none: the lock belongs to the sessio
 Locking:   one advisory lock a duty; nobody waits for it.
 */
 BEGIN
+    IF length(p_duty) > 200 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE = 'Nobody can be elected: the name of a duty may have at most 200 characters.';
+    END IF;
+
     RETURN QUERY SELECT pg_try_advisory_lock(hashtextextended(concat('rowpost duty ', p_duty), 0));
 END
 $rowpost$;

@@ -14,6 +14,10 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'RP023', MESSAGE = 'The endpoint of an outbox must have 1 to 200 characters.';
     END IF;
 
+    IF length(p_message_id) > 200 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP022', MESSAGE = 'The message id must have 1 to 200 characters to be stored in an outbox.';
+    END IF;
+
     PERFORM rowpost._require_receiver((SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name = p_endpoint), p_endpoint);
 
     INSERT INTO rowpost.dispatch (endpoint, message_id, dispatched_at)

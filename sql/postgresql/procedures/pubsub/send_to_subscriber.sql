@@ -18,7 +18,10 @@ Atomicity: one INSERT in the caller's transaction.
 Locking:   only the new row.
 */
 DECLARE
-    v_table CONSTANT regclass := to_regclass(format('%I.%I', p_schema_name, p_table_name));
+    -- PostgreSQL cuts a name of more than 63 bytes, to the name of another table.
+    v_table CONSTANT regclass := CASE
+        WHEN greatest(octet_length(p_schema_name), octet_length(p_table_name)) <= 63 THEN to_regclass(format('%I.%I', p_schema_name, p_table_name))
+    END;
 BEGIN
     IF v_table IS NULL AND p_otherwise_queue IS NOT NULL THEN
         PERFORM rowpost.send_message(p_otherwise_queue, p_otherwise_headers, p_body);

@@ -15,6 +15,10 @@ A count that was not changed for a week belongs to a message that was handled el
 DECLARE
     v_now CONSTANT timestamp(3) := clock_timestamp() AT TIME ZONE 'UTC';
 BEGIN
+    IF length(p_queue_key) > 128 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE = 'The failure cannot be counted: a queue key has at most 128 characters.';
+    END IF;
+
     PERFORM rowpost._require_receiver(p_queue_key, p_queue_key);
 
     DELETE FROM rowpost.failure AS f

@@ -103,7 +103,7 @@ BEGIN
             q.queue_name,
             'expires_index_missing',
             'No index starts with expires: purging expired messages reads the whole queue.',
-            format('CREATE INDEX ON %s (expires) WHERE expires IS NOT NULL;', q.table_name)
+            format('CREATE INDEX CONCURRENTLY ON %s (expires) WHERE expires IS NOT NULL; -- reads the whole table', q.table_name)
         FROM queues AS q
         WHERE q.table_id IS NOT NULL
           AND q.kind <> 'external'
@@ -113,7 +113,7 @@ BEGIN
             q.queue_name,
             'row_version_index_missing',
             'No index starts with seq: every receive reads the whole queue.',
-            format('CREATE UNIQUE INDEX ON %s (seq);', q.table_name)
+            format('CREATE UNIQUE INDEX CONCURRENTLY ON %s (seq); -- reads the whole table', q.table_name)
         FROM queues AS q
         WHERE q.table_id IS NOT NULL
           AND q.kind <> 'external'

@@ -21,6 +21,12 @@ Locking:   other registrations may wait until the caller commits, readers only f
 DECLARE
     v_other text;
 BEGIN
+    IF length(p_queue_name) > 400 OR length(p_queue_key) > 128 OR length(p_catalog_name) > 128
+       OR length(p_schema_name) > 128 OR length(p_table_name) > 128 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE =
+            'The queue cannot be registered: its name may have at most 400 characters, its key, schema, table and catalog 128 each.';
+    END IF;
+
     IF coalesce(p_table_name, '') = '' OR coalesce(p_queue_key, '') = '' OR coalesce(p_queue_name, '') = '' THEN
         RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'The queue cannot be registered: its name, key and table must be given.';
     END IF;

@@ -18,7 +18,9 @@ Locking:   only the new row.
 */
 DECLARE
     v_name CONSTANT text := quote_ident(p_schema_name) || '.' || quote_ident(p_table_name);
-    v_table CONSTANT regclass := to_regclass(v_name);
+    -- PostgreSQL cuts a name of more than 63 bytes, to the name of another table.
+    v_table CONSTANT regclass :=
+        CASE WHEN greatest(octet_length(p_schema_name), octet_length(p_table_name)) <= 63 THEN to_regclass(v_name) END;
 BEGIN
     IF p_time_to_be_received_ms NOT BETWEEN 1 AND 3155760000000 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP004', MESSAGE =

@@ -16,6 +16,10 @@ Atomicity: one INSERT in the caller's transaction.
 Locking:   the new row; waits for a transaction that stores the same correlation value.
 */
 BEGIN
+    IF length(p_persistence_version) > 23 OR length(p_saga_type_version) > 23 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE = 'The saga cannot be stored: its two versions may have at most 23 characters each.';
+    END IF;
+
     IF p_correlation_value IS NULL OR length(p_correlation_value) > 200 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP014', MESSAGE =
             'The saga cannot be stored: its correlation value is missing or longer than 200 characters. Use another correlation value.';

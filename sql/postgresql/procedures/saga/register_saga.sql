@@ -19,6 +19,13 @@ Locking:   the registry of sagas, until the caller commits; only deployments cal
 DECLARE
     v_queue text;
 BEGIN
+    IF length(p_saga_name) > 400 OR length(p_saga_key) > 128 OR length(p_schema_name) > 128 OR length(p_table_name) > 128
+       OR length(p_correlation_name) > 128 OR length(p_transitional_name) > 128
+       OR length(p_correlation_type) > 10 OR length(p_transitional_type) > 10 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE =
+            'The saga cannot be registered: its name may have at most 400 characters, its key, schema, table, columns 128 each, and types 10.';
+    END IF;
+
     SELECT q.queue_name INTO v_queue
     FROM rowpost.queue AS q
     WHERE q.schema_name = p_schema_name

@@ -17,6 +17,10 @@ Atomicity: one UPDATE in the caller's transaction.
 Locking:   the instance's row.
 */
 BEGIN
+    IF length(p_persistence_version) > 23 OR length(p_saga_type_version) > 23 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE = 'The saga cannot be stored: its two versions may have at most 23 characters each.';
+    END IF;
+
     UPDATE {saga_table} AS s
     SET "Data" = p_data::jsonb,
         "PersistenceVersion" = p_persistence_version,

@@ -19,6 +19,11 @@ DECLARE
     v_now timestamp(3) := clock_timestamp() AT TIME ZONE 'UTC';
     v_owner name;
 BEGIN
+    IF length(p_destination) > 200 OR length(p_run) > 40 OR length(p_mode) > 20 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE =
+            'The job cannot begin: its destination may have at most 200 characters, its run 40 and its mode 20.';
+    END IF;
+
     IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP032', MESSAGE = 'The job cannot begin: a job key must have 1 to 200 characters.';
     END IF;

@@ -19,6 +19,10 @@ Only the login that began the job and operators change it.
 DECLARE
     v_ended boolean;
 BEGIN
+    IF length(p_digest) > 64 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE = 'The job cannot end: a digest has at most 64 characters.';
+    END IF;
+
     UPDATE rowpost.job AS j
     SET
         state = CASE WHEN p_done THEN 'done' ELSE 'failed' END,

@@ -23,6 +23,10 @@ DECLARE
     v_confirmed boolean;
     v_moved integer;
 BEGIN
+    IF length(p_owner) > 200 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE = 'Nothing was moved: the owner of a spool may have at most 200 characters.';
+    END IF;
+
     IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 4000 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to move must be between 1 and 4000.';
     END IF;

@@ -20,6 +20,11 @@ DECLARE
     v_job rowpost.job;
     v_messages bigint := (SELECT coalesce(sum(m.value::bigint), 0) FROM unnest(p_messages) AS m (value));
 BEGIN
+    IF length(p_digest) > 64 OR EXISTS (SELECT FROM unnest(p_digests) AS d (value) WHERE length(d.value) > 64)
+       OR EXISTS (SELECT FROM unnest(p_attempts) AS a (value) WHERE length(a.value) > 100) THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE = 'The job cannot be sealed: an attempt may have at most 100 characters, a digest 64.';
+    END IF;
+
     SELECT * INTO v_job FROM rowpost.job AS j WHERE j.job_key = p_job_key FOR UPDATE;
 
     IF v_job.job_key IS NULL OR (v_job.owner_login <> session_user AND NOT rowpost._is_operator()) THEN

@@ -16,6 +16,10 @@ A task that ends after its job has ended is refused, so that its messages are ro
 Only the login that claimed the part and operators change it.
 */
 BEGIN
+    IF length(p_digest) > 64 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE = 'The part cannot be settled: a digest has at most 64 characters.';
+    END IF;
+
     PERFORM FROM rowpost.job AS j
     WHERE j.job_key = p_job_key
       AND (j.state = 'running' OR (j.state = 'sending' AND EXISTS (

@@ -21,6 +21,10 @@ DECLARE
     v_state text;
     v_run text;
 BEGIN
+    IF length(p_attempt) > 100 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE = 'The messages cannot be staged: an attempt may have at most 100 characters.';
+    END IF;
+
     IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP032', MESSAGE = 'The messages cannot be staged: a job key must have 1 to 200 characters.';
     END IF;

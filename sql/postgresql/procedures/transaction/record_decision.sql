@@ -14,6 +14,11 @@ Locking:   the new row, and an advisory lock that shows probe_transaction that t
 The caller must be allowed to receive from the message's queue, so that nobody decides for another's transaction.
 */
 BEGIN
+    IF length(p_queue_key) > 128 OR length(p_transaction_id) > 64 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP034', MESSAGE =
+            'The decision cannot be recorded: a queue key has at most 128 characters, the id of a transaction 64.';
+    END IF;
+
     PERFORM rowpost._require_receiver(p_queue_key, p_queue_key);
 
     BEGIN

@@ -89,7 +89,10 @@ _STATES: dict[str, type[RowpostError]] = {
     **dict.fromkeys(("IM002", "01000"), SettingsError),
     "22003": InvalidCount,
 }
-_QUEUE_INDEX = "The queue has lost its index on RowVersion: run rowpost queue check"
+_QUEUE_INDEX = (
+    "The queue has no enabled index on RowVersion, without which a receive would read and lock the whole table: run "
+    "rowpost queue check, which prints the statement"
+)
 _SAGA_INDEX = "The table of the saga has lost an index: run rowpost verify, which names it, and rowpost apply"
 _SENTENCES: dict[type[RowpostError], str] = {
     LoginRefused: "The server refused the login: {}. Check user, password and database.",
