@@ -1,12 +1,14 @@
 -- Who may execute what. Runs at every deployment. The rights on each queue and saga: tables/queue/grants.sql and
 -- tables/saga/grants.sql. Functions access the tables as SECURITY DEFINER with a fixed search_path. Only the owner may
--- change a table. Only operators and readers may read one, a queue's five columns that read_range returns.
+-- change a table. Only rowpost_operator and rowpost_body_reader may read
+-- one, a queue's five columns that read_range returns.
 DO $rowpost$
 DECLARE
     v_role text;
 BEGIN
-    -- endpoint: workers and senders; operator: people who operate the queues; reader: people and tools that only read
-    FOREACH v_role IN ARRAY ARRAY['rowpost_endpoint', 'rowpost_operator', 'rowpost_reader'] LOOP
+    -- endpoint: workers and senders; operator: people who operate the queues; reader: people and tools that only read, and see
+    -- no body; body_reader: those that also read bodies and states of sagas
+    FOREACH v_role IN ARRAY ARRAY['rowpost_endpoint', 'rowpost_operator', 'rowpost_reader', 'rowpost_body_reader'] LOOP
         IF to_regrole(v_role) IS NULL THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
         END IF;
@@ -17,7 +19,7 @@ EXCEPTION
     WHEN insufficient_privilege THEN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = format('The role %s does not exist and you may not create roles.', v_role),
-            HINT = 'Let an administrator run: CREATE ROLE rowpost_endpoint; CREATE ROLE rowpost_operator; CREATE ROLE rowpost_reader;';
+            HINT = 'Let an administrator run: CREATE ROLE rowpost_endpoint; CREATE ROLE rowpost_operator; CREATE ROLE rowpost_reader; CREATE ROLE rowpost_body_reader;';
 END
 $rowpost$;
 
@@ -42,7 +44,7 @@ BEGIN
 END
 $rowpost$;
 
-GRANT USAGE ON SCHEMA rowpost TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT USAGE ON SCHEMA rowpost TO rowpost_endpoint, rowpost_operator, rowpost_reader, rowpost_body_reader;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA rowpost FROM PUBLIC;
 -- The dispatchers send_message and receive_messages run as the caller, so that they give access to no queue whose own
 -- functions refuse the caller. Therefore the caller needs the right to execute their helper too.

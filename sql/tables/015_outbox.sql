@@ -12,5 +12,9 @@ BEGIN
     );
 
     CREATE CLUSTERED INDEX outbox_handled_at ON rowpost.outbox (handled_at) WITH (DATA_COMPRESSION = PAGE);
+
+    -- All endpoints insert into the last page. SQL Server 2019 and later, Azure SQL Database (5) and Managed Instance (8)
+    IF CAST(SERVERPROPERTY(N'ProductMajorVersion') AS int) >= 15 OR CAST(SERVERPROPERTY(N'EngineEdition') AS int) IN (5, 8)
+        EXEC (N'ALTER INDEX outbox_handled_at ON rowpost.outbox SET (OPTIMIZE_FOR_SEQUENTIAL_KEY = ON);');
 END;
 GO

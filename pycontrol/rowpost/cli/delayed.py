@@ -10,7 +10,7 @@ import typer
 from rowpost.cli.command import QueueArgument, YesOption, command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import parse_duration
-from rowpost.cli.printing import describe_body, table
+from rowpost.cli.printing import WITHHELD, describe_body, table
 from rowpost.cli.session import OPERATOR, Session
 from rowpost.operations.delayed import CancelDelayed, MoveDelayed, SendNow, delayed_message_document
 from rowpost.transport.delayed_messages import DelayedMessage, DelayedMessages
@@ -44,7 +44,7 @@ def list_delayed(
     due_in = None if since is None else _time(since) - datetime.now(UTC)
     with session.deployed() as database:
         delayed = DelayedMessages(session.name(name), database)
-        messages = delayed.browse(count, due_in, PREVIEW_BYTES)
+        messages = delayed.show(count, due_in, PREVIEW_BYTES)
     if session.as_json:
         for message in messages:
             session.document(delayed_message_document(delayed.queue, message))
@@ -61,6 +61,8 @@ def list_delayed(
         for each in messages
     ]
     table(session.out, ("key", "due (UTC)", "type", "message id", "bytes", "body"), rows, right=("bytes",))
+    if any(each.withheld for each in messages):
+        session.note(WITHHELD)
     if not messages:
         session.note(f"{delayed.queue} has no delayed messages{'' if since is None else ' from then on'}.")
 

@@ -12,7 +12,7 @@ from rowpost.database.connection import connect
 from rowpost.database.requirements import Check, check_drivers, check_server
 from rowpost.deploy.entries import QueueEntry, SubscriptionEntry, describe_queue, describe_subscriptions
 from rowpost.deploy.taken import dotted
-from rowpost.endpoint.hosting import needed_queues
+from rowpost.endpoint.hosting import needed_queues, with_sagas
 from rowpost.errors import RowpostError
 from rowpost.settings.environment import Settings
 from rowpost.version import __version__, install_command
@@ -31,7 +31,7 @@ def doctor(session: Session) -> ExitCode:
         Check("rowpost", "ok", __version__),
         Check("environment", "ok", f"{settings.environment}: {settings.target}"),
         *check_drivers(settings.engine),
-        *check_server(settings, needed_queues(settings)),
+        *check_server(with_sagas(settings), needed_queues(settings)),
         *_dotted(settings),
         *_spark(),
     ]

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rowpost.errors import MessageCorrupt
-from rowpost.wire.description import UNSAFE, describe_body, message_document, visible
+from rowpost.wire.description import UNSAFE, WITHHELD, describe_body, message_document, visible
 from rowpost.wire.message import BrowsedMessage, Message
 
-__all__ = ["describe_body", "json_text", "message_document", "print_message", "table", "visible"]
+__all__ = ["WITHHELD", "describe_body", "json_text", "message_document", "print_message", "table", "visible"]
 
 
 def json_text(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
@@ -52,7 +52,8 @@ def print_message(out: Console, message: Message | BrowsedMessage) -> None:
     out.print(Text(f"row {message.row_version}  {message.id}  {length:,} bytes{expired}", style="bold"), soft_wrap=True)
     for name, value in _header_lines(message):
         out.print(Text.assemble("  ", (visible(name), "cyan"), ": ", visible(value)), soft_wrap=True)
-    out.print(Text("\n" + describe_body(message.body, length) + "\n"), soft_wrap=True)
+    withheld = isinstance(message, BrowsedMessage) and message.withheld
+    out.print(Text("\n" + (WITHHELD if withheld else describe_body(message.body, length)) + "\n"), soft_wrap=True)
 
 
 def _header_lines(message: Message | BrowsedMessage) -> list[tuple[str, str]]:

@@ -11,9 +11,9 @@ from rowpost.dashboard.bulk import failed_filter
 from rowpost.dashboard.queue_documents import queue_document, queue_page
 from rowpost.dashboard.rendering import editable_body
 from rowpost.dashboard.visit import Handler, Visit
-from rowpost.errors import FeatureMissing
+from rowpost.errors import FeatureMissing, PermissionDenied
 from rowpost.operations import reading
-from rowpost.operations.documents import FailedDetail
+from rowpost.operations.documents import FailedDetail, SagaInstances
 from rowpost.operations.message_life import conversation
 from rowpost.operations.rights import Right
 from rowpost.operations.sagas import saga_detail, saga_instances
@@ -36,7 +36,8 @@ def queue(visit: Visit) -> Response:
     name, after = visit.request.path_params["name"], visit.number("after")
     known = visit.site.monitor.find(name)
     with visit.site.pool.connection() as database:
-        shown = reading.messages(database, name, after) if known.kind != "external" else None
+        withhold = not visit.rights().may(Right.READ_BODIES, name)
+        shown = reading.messages(database, name, after, withhold=withhold) if known.kind != "external" else None
         later = (
             reading.delayed_messages(database, name)
             if known.has_delayed and visit.rights().may(Right.READ_DELAYED, name)
@@ -148,10 +149,14 @@ def sagas(visit: Visit) -> Response:
 def saga(visit: Visit) -> Response:
     """Return the instances of a saga, or the one that is looked for."""
     name, wanted = visit.request.path_params["name"], visit.argument("instance")
-    with visit.site.pool.connection() as database:
-        if not wanted:
-            return visit.page("saga.html", page=saga_instances(database, name, as_id(visit.argument("after"))))
-        page = saga_detail(database, name, wanted)
+    try:
+        with visit.site.pool.connection() as database:
+            if not wanted:
+                found = saga_instances(database, name, as_id(visit.argument("after")))
+                return visit.page("saga.html", page=found, withheld=False)
+            page = saga_detail(database, name, wanted)
+    except PermissionDenied:
+        return visit.page("saga.html", page=SagaInstances(name, []), withheld=True)
     return visit.page("instance.html", saga=name, found=page.found, page=page)
 
 

@@ -34,8 +34,8 @@ T = TypeVar("T")
 # msgspec analyses a class when it first meets it, and the process crashes if two threads do so at once.
 _ANALYSIS = RLock()
 
-Side = Literal["receive", "send", "operate", "read", "deploy"]
-Role = Literal["endpoint", "operator", "reader"]
+Side = Literal["receive", "send", "operate", "read", "content", "deploy"]
+Role = Literal["endpoint", "operator", "reader", "body_reader"]
 
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +81,7 @@ class Procedure(_Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
             that have a table of delayed messages).
         sagas: which sagas get a procedure of scope "saga": "own" (all of them) or "transitional" (those that move to
             another correlation).
-        side: what it is for: receive, send, operate, read or deploy.
+        side: what it is for: receive, send, operate, read, content (bodies and states of sagas) or deploy.
         acts_for: the parameter that names the queue for which the caller must be allowed to receive; None if there is
             none.
         open: why an endpoint's login may call it without that.

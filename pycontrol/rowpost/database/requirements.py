@@ -100,8 +100,9 @@ def check_server(settings: Settings, also: Iterable[str] = ()) -> Iterator[Check
 
 
 def _server(database: Connection, settings: Settings) -> Iterator[Check]:
-    """Check what the server allows in the schemas of the environment's own queues and subscriptions."""
+    """Check what the server allows in the schemas of the environment's own queues, sagas and subscriptions."""
     names = [queue.name for queue in settings.queues if queue.kind == "own"]
+    names += [saga.name for saga in settings.own_sagas]
     addresses = [parse_address(name).qualified(settings.engine) for name in (*names, settings.subscription_table)]
     try:
         with database.translated():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from rowpost.database.connection import Connection
@@ -20,9 +20,9 @@ from rowpost.deploy.entries import MOVING, SagaEntry
 from rowpost.deploy.scripts import ScriptSet
 from rowpost.deploy.state import JournalEntry, ServerState, check_not_newer, read_state
 from rowpost.deploy.steps import Rendering
-from rowpost.errors import DeployError, SagaNotDeployed
+from rowpost.errors import DeployError, FeatureMissing, SagaNotDeployed
 
-__all__ = ["Correlated", "correlate", "drop_correlation", "drop_saga", "find_saga"]
+__all__ = ["Correlated", "correlate", "drop_correlation", "drop_saga", "find_saga", "saga_findings"]
 
 BATCH = 1000
 
@@ -37,6 +37,14 @@ class Correlated(NamedTuple):
 def find_saga(database: Connection, name: str) -> SagaEntry:
     """Return the registry's entry of a type, by its table's name. Raises SagaNotDeployed."""
     return _find(read_state(database), name)
+
+
+def saga_findings(database: Connection) -> list[Any]:
+    """Return the rows of check_sagas; none if the feature is not deployed."""
+    try:
+        return database.call("check_sagas")
+    except FeatureMissing:
+        return []
 
 
 def correlate(database: Connection, name: str) -> Correlated:

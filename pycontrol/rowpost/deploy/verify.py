@@ -10,6 +10,7 @@ from rowpost.deploy.apply import compare_with
 from rowpost.deploy.deployment import adapted
 from rowpost.deploy.diff import SERIAL_KEY, PlanChange, PlanDiff
 from rowpost.deploy.plan import Plan
+from rowpost.deploy.sagas import saga_findings
 from rowpost.deploy.state import JournalEntry, read_state
 from rowpost.deploy.steps import ScriptStep
 from rowpost.errors import SchemaMissing
@@ -31,7 +32,7 @@ class Deviation:
 
     `kind` is schema_missing, schema_newer, script_missing, script_edited, not_applied, queue_changed,
     procedure_changed, trigger_changed, table_altered, object_gone, unmanaged_object, not_declared, or a finding of
-    check_queue. A remark is worth to know, but no difference from the plan.
+    check_queue or check_sagas. A remark is worth to know, but no difference from the plan.
     """
 
     kind: str
@@ -135,7 +136,7 @@ def _of_columns(table: str, entry: JournalEntry) -> Iterator[Deviation]:
 
 
 def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Deviation]:
-    """check_queue's findings of form, but for objects that the journal's comparison has named already."""
+    """Yield findings of check_queue and check_sagas on form, without objects that the journal comparison names."""
     gone = {
         change.item.owner
         for change in diff.changes
@@ -148,8 +149,9 @@ def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Deviation]:
         str(change.owner) for change in diff.changes
         if change.entry and SERIAL_KEY in (change.entry.recorded_fingerprint or "")
     }  # fmt: skip
-    for queue_name, kind, detail, remedy in database.call("check_queue"):
-        subject = f"queue {queue_name}"
+    found = [(f"queue {name}", *rest) for name, *rest in database.call("check_queue")]
+    found += [(f"saga {name}", *rest) for name, *rest in saga_findings(database)]
+    for subject, kind, detail, remedy in found:
         known = kind in ("procedure_missing", "recoverable_changed") or (kind == "table_missing" and subject in gone)
         if not known and kind not in HEALTH:
             remark = kind in REMARKS or (kind in REMARKS_ELSEWHERE and subject in elsewhere)

@@ -12,7 +12,7 @@ from rowpost.operations.log import Noted, Operator
 from rowpost.operations.operation import Operation, Result
 from rowpost.operations.rights import Right
 from rowpost.transport.delayed_messages import DelayedMessage, DelayedMessages
-from rowpost.wire.description import describe_body
+from rowpost.wire.description import WITHHELD, describe_body
 
 __all__ = ["CancelDelayed", "CancelledDelayed", "MoveDelayed", "Rescheduled", "SendNow", "delayed_message_document"]
 
@@ -100,5 +100,5 @@ def _whole(queue: str, message: DelayedMessage) -> dict[str, Any]:
     return {
         "queue": queue,
         "headers": dict(message.headers),
-        "body": describe_body(message.body) if message.body else None,
+        "body": WITHHELD if message.withheld else describe_body(message.body) if message.body else None,
     }

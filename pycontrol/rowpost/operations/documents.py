@@ -82,7 +82,7 @@ class QueueDocument(Document, frozen=True):
 
 
 class QueueFinding(Document, frozen=True):
-    """Something that is wrong with a queue's table, and what mends it."""
+    """Something that is wrong with the table of a queue or a saga (`queue` is `saga NAME`), and what mends it."""
 
     queue: str
     finding: str
@@ -99,7 +99,10 @@ class QueuePage(Document, frozen=True):
 
 
 class MessageDocument(Document, frozen=True):
-    """A message. The body is text or Base64, and may be truncated: `body_bytes` is its whole length."""
+    """A message. The body is text or Base64, and may be truncated: `body_bytes` is its whole length.
+
+    `withheld` says why there is no body, if the login may not read it.
+    """
 
     queue: str
     row_version: int
@@ -113,6 +116,7 @@ class MessageDocument(Document, frozen=True):
     corrupt: str | None = None
     body: str | None = None
     body_base64: str | None = None
+    withheld: str | None = None
 
 
 class MessagePage(Document, frozen=True):
@@ -136,7 +140,7 @@ class DelayedDocument(Document, frozen=True):
 
 
 class DelayedMessageDocument(DelayedDocument, frozen=True, kw_only=True):
-    """A message that is not due yet, with its headers and body; the body in words if it is not text."""
+    """A message that is not due yet, with its headers and body; the body in words if it is not text, or withheld."""
 
     queue: str
     headers: dict[str, str | None]

@@ -47,7 +47,7 @@ class _OnFailed(Operation[ChangedFailure]):
 
     def perform(self, database: Connection, operator: Operator, noted: Noted) -> ChangedFailure:
         errors = ErrorQueue(database, self.queue)
-        noted.message_id = message_id = errors.find(self.row).message_id
+        noted.message_id = message_id = errors.find(self.row, max_body_bytes=0).message_id
         to = self.change(errors)
         if to is not None:
             noted.details["to"] = to

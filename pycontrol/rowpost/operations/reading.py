@@ -18,6 +18,7 @@ from typing import Any
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.plan import plan
+from rowpost.deploy.sagas import saga_findings
 from rowpost.deploy.verify import verify
 from rowpost.endpoint.hosting import with_sagas
 from rowpost.errors import MessageNotFound, PermissionDenied
@@ -53,8 +54,10 @@ PREVIEW_BYTES, BODY_BYTES = 160, 256 * 1024
 
 # ---------------------------------------------------------------------------------------------- queues and messages
 def check_queues(database: Connection, queue: str | None = None) -> list[made.QueueFinding]:
-    """Return what is wrong with the tables and indexes of a queue, or of all. Raises QueueNotFound."""
-    return [made.QueueFinding(*row) for row in database.call("check_queue", queue_name=queue)]
+    """Return what is wrong with the tables and indexes of a queue, or of all and of the sagas. Raises QueueNotFound."""
+    found = [made.QueueFinding(*row) for row in database.call("check_queue", queue_name=queue)]
+    sagas = saga_findings(database) if queue is None else []
+    return found + [made.QueueFinding(f"saga {name}", *rest) for name, *rest in sagas]
 
 
 def control_document(control: QueueControl | None) -> made.ControlDocument | None:
@@ -63,11 +66,20 @@ def control_document(control: QueueControl | None) -> made.ControlDocument | Non
 
 
 def messages(
-    database: Connection, name: str, after: int | None = None, count: int = MESSAGES, body_bytes: int = PREVIEW_BYTES
+    database: Connection,
+    name: str,
+    after: int | None = None,
+    count: int = MESSAGES,
+    body_bytes: int = PREVIEW_BYTES,
+    *,
+    withhold: bool = False,
 ) -> made.MessagePage:
-    """Return the messages of a queue after a row version, with the beginnings of their bodies. Raises QueueNotFound."""
+    """Return the messages of a queue after a row version, with the beginnings of their bodies. Raises QueueNotFound.
+
+    `withhold` as for `Queue.show`.
+    """
     queue = Queue(name, database)
-    found = queue.browse(count, after, body_bytes)
+    found = queue.show(count, after, body_bytes, withhold=withhold)
     shown = [_message(queue.name, message) for message in found]
     return made.MessagePage(queue.name, shown, found[-1].row_version if len(found) == count else None)
 
@@ -75,7 +87,7 @@ def messages(
 def one_message(database: Connection, name: str, row: int) -> made.MessageDocument:
     """Return one message with up to 256 KiB of its body. Raises QueueNotFound, MessageNotFound."""
     queue = Queue(name, database)
-    for each in queue.browse(1, row - 1, BODY_BYTES):
+    for each in queue.show(1, row - 1, BODY_BYTES):
         if each.row_version == row:
             return _message(queue.name, each)
     raise MessageNotFound(

@@ -11,6 +11,7 @@ class Right(StrEnum):
     """A right of a login. Those of a queue are granted for each queue, the others for the database."""
 
     MEASURE = "queue_metrics"
+    READ_BODIES = "read_bodies"
     READ_DELAYED = "browse_delayed"
     CHANGE_FAILED = "receive_message"
     CHANGE_DELAYED = "reschedule_delayed"

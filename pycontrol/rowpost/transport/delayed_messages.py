@@ -9,11 +9,12 @@ delayed.cancel(message.key)
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from rowpost.database.connection import Connection
-from rowpost.errors import MessageCorrupt, MessageNotFound
+from rowpost.errors import MessageCorrupt, MessageNotFound, PermissionDenied
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from rowpost.wire.message import Headers, decode_headers
@@ -32,6 +33,7 @@ class DelayedMessage(NamedTuple):
         due: with the time zone UTC.
         body: whole, or its beginning.
         body_bytes: length of the whole body.
+        withheld: the login may not read bodies.
     """
 
     key: str
@@ -39,6 +41,7 @@ class DelayedMessage(NamedTuple):
     raw_headers: str
     body: bytes | None
     body_bytes: int
+    withheld: bool = False
 
     @property
     def headers(self) -> Headers:
@@ -78,14 +81,28 @@ class DelayedMessages:
         Raises:
             InvalidCount: the count is out of its range.
             InvalidDelay: the time is more than 100 years away.
+            PermissionDenied: the login may not browse, or may not read bodies; 0 bytes need no right to read them.
         """
         due_in_ms = None if due_in is None else int(due_in / MILLISECOND)
-        rows = self._database.call(
-            "browse_delayed", self.queue, count=count, due_in_ms=due_in_ms, max_body_bytes=max_body_bytes
-        )
+        rows = self._database.call("browse_delayed", self.queue, count=count, due_in_ms=due_in_ms)
+        bodies: dict[str, bytes | None] = {}
+        if rows and max_body_bytes != 0:
+            keys = [row.delayed_key for row in rows]
+            bodies = dict(
+                self._database.call("read_delayed_bodies", self.queue, delayed_keys=keys, max_body_bytes=max_body_bytes)
+            )
         return [
-            DelayedMessage(key, due.replace(tzinfo=UTC), headers, body, size) for key, due, headers, body, size in rows
+            DelayedMessage(key, due.replace(tzinfo=UTC), headers, bodies.get(key), size)
+            for key, due, headers, size in rows
         ]
+
+    def show(
+        self, count: int = 50, due_in: timedelta | None = None, max_body_bytes: int | None = None
+    ) -> list[DelayedMessage]:
+        """Browse for people, as `Queue.show` does."""
+        with suppress(PermissionDenied):
+            return self.browse(count, due_in, max_body_bytes)
+        return [each._replace(withheld=True) for each in self.browse(count, due_in, 0)]
 
     def reschedule(self, key: str, delay: timedelta) -> None:
         """Let a message be due so long from now, by the server's clock; 0: now.

@@ -112,25 +112,26 @@ class ErrorQueue:
                 after_row_version = message.row_version
             more = len(page) == PAGE
 
-    def find(self, key: str | int) -> FailedMessage:
-        """Return one message with its body.
+    def find(self, key: str | int, *, max_body_bytes: int | None = None) -> FailedMessage:
+        """Return one message with its body, unless the login may not read bodies (`browsed.withheld`).
 
         Args:
             key: the row version, which is fast, or the row's or the message's id, which scans the queue.
+            max_body_bytes: as for `Queue.show`; 0: without the body.
 
         Raises:
             MessageNotFound: the message does not exist, or another session has locked it.
         """
         text = str(key)
         if text.isascii() and text.isdigit():
-            return self._at(int(text))
+            return self._at(int(text), max_body_bytes)
         row = next((m for m in self._pages(None) if text.lower() in (str(m.id), m.message_id.lower())), None)
         if row is None:
             raise self._missing(text)
-        return self._at(row.row_version)
+        return self._at(row.row_version, max_body_bytes)
 
-    def _at(self, row_version: int) -> FailedMessage:
-        for message in self.queue.browse(1, row_version - 1):
+    def _at(self, row_version: int, max_body_bytes: int | None) -> FailedMessage:
+        for message in self.queue.show(1, row_version - 1, max_body_bytes):
             if message.row_version == row_version:
                 return FailedMessage(message, self.name_here)
         raise self._missing(str(row_version))

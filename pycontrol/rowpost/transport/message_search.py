@@ -66,15 +66,13 @@ def search(
     wanted: str,
     *,
     look_through: int | None = LOOK_THROUGH,
-    max_body_bytes: int | None = 0,
 ) -> Search:
-    """Return the messages that have an id as the value of a header, or as the id of their row.
+    """Return the messages that have an id as the value of a header, or as the id of their row, without their bodies.
 
     Args:
         queues: names of own queues.
         wanted: the id of a message, of a row, or of a conversation.
         look_through: messages of each queue at most, 1 or more; None: all.
-        max_body_bytes: bytes of each body at most; None: whole bodies.
 
     Raises:
         InvalidCount: the id has no character that can be searched for.
@@ -87,7 +85,7 @@ def search(
     found: list[FoundMessage] = []
     unfinished: dict[str, int] = {}
     unseen: list[str] = []
-    call = partial(_call, text, row_id(wanted), max_body_bytes)
+    call = partial(_call, text, row_id(wanted))
     names = list(queues)
     for queue, rows in zip(names, _first_rows(database, names, call, look_through), strict=True):
         if rows is None:
@@ -110,9 +108,8 @@ def row_id(text: str) -> UUID | None:
         return None
 
 
-def _call(text: str, row: UUID | None, max_body_bytes: int | None, queue: str, count: int, below: int | None) -> Call:
-    arguments = {"text": text, "count": count, "id": row, "below_row_version": below, "max_body_bytes": max_body_bytes}
-    return Call("search_messages", queue, arguments)
+def _call(text: str, row: UUID | None, queue: str, count: int, below: int | None) -> Call:
+    return Call("search_messages", queue, {"text": text, "count": count, "id": row, "below_row_version": below})
 
 
 def _first_rows(

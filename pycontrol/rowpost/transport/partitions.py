@@ -58,7 +58,7 @@ def split(
     """
     here = Queue(queue.name, database)
     with database.transaction():
-        expires = {row.row_version: row.expires for row in here.browse(BATCH, max_body_bytes=1)}
+        expires = {row.row_version: row.expires for row in here.browse(BATCH, max_body_bytes=0)}
         if not expires:
             return 0
         now = queue_metrics(database, queue.name).measured_at if any(expires.values()) else None

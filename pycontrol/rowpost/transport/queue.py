@@ -7,12 +7,14 @@ context.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.errors import InvalidCount, InvalidMessage
+from rowpost.errors import InvalidCount, InvalidMessage, PermissionDenied
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
 from rowpost.wire.message import BrowsedMessage, Headers, Message, OutgoingMessage
@@ -180,21 +182,46 @@ class Queue:
 
         Args:
             after_row_version: only messages with a higher row version.
-            max_body_bytes: truncate bodies to so many bytes; None for complete bodies.
+            max_body_bytes: truncate bodies to so many bytes; None for complete bodies. Bodies are read in a round trip
+                of their own; that of a message that was received meanwhile is empty.
+
+        Raises:
+            PermissionDenied: the login may not browse, or may not read bodies; 0 bytes need no right to read them.
         """
         if max_body_bytes is not None and max_body_bytes < 0:
             raise InvalidCount(
                 f"max_body_bytes must not be negative (got {max_body_bytes}). Use 0 for no body, or omit it for the "
                 "complete body."
             )
-        rows = self.database.call(
-            "browse_messages",
-            queue=self.name,
-            count=count,
-            after_row_version=after_row_version,
-            max_body_bytes=max_body_bytes,
-        )
-        return [browsed_message(row) for row in rows]
+        rows = self.database.call("browse_messages", queue=self.name, count=count, after_row_version=after_row_version)
+        bodies: dict[int, bytes | None] = {}
+        if rows and max_body_bytes != 0:
+            keys = [str(row.row_version) for row in rows]
+            bodies = dict(
+                self.database.call("read_bodies", queue=self.name, row_versions=keys, max_body_bytes=max_body_bytes)
+            )
+        return [browsed_message(row, bodies.get(row.row_version)) for row in rows]
+
+    def show(
+        self,
+        count: int = 50,
+        after_row_version: int | None = None,
+        max_body_bytes: int | None = None,
+        *,
+        withhold: bool = False,
+    ) -> list[BrowsedMessage]:
+        """Browse for people, outside of a transaction: if the login may not read bodies, the messages are `withheld`.
+
+        Args:
+            withhold: the login is known not to have the right, so that the server is not asked.
+
+        Raises:
+            PermissionDenied: the login may not browse.
+        """
+        if not withhold:
+            with suppress(PermissionDenied):
+                return self.browse(count, after_row_version, max_body_bytes)
+        return [replace(each, withheld=True) for each in self.browse(count, after_row_version, 0)]
 
     def purge(self, *, batch: int = 2_000, progress: Progress | None = None) -> int:
         """Remove all messages that no other session has locked, in batches that commit one by one; return their
@@ -219,9 +246,9 @@ class Queue:
                 return int(total)
 
 
-def browsed_message(row: Sequence[Any]) -> BrowsedMessage:
-    """Return a row of browse_messages as a BrowsedMessage."""
-    id, row_version, expired, expires, headers, body, body_bytes = row
+def browsed_message(row: Sequence[Any], body: bytes | None = None) -> BrowsedMessage:
+    """Return a row of browse_messages, and perhaps its body, as a BrowsedMessage."""
+    id, row_version, expired, expires, headers, body_bytes = row
     return BrowsedMessage(
         id, row_version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes
     )

@@ -13,8 +13,10 @@ from typing import Any
 from rowpost.errors import MessageCorrupt
 from rowpost.wire.message import BrowsedMessage, Message
 
-__all__ = ["UNSAFE", "as_text", "describe_body", "message_document", "visible"]
+__all__ = ["UNSAFE", "WITHHELD", "as_text", "describe_body", "message_document", "visible"]
 
+#: what is shown in the place of a body that the login may not read
+WITHHELD = "The body is not shown: the login needs the role rowpost_body_reader or rowpost_operator."
 HEX_BYTES = 256
 _PER_LINE = 16
 #: control characters except tab and line feed, lone surrogates, and characters that change the writing direction
@@ -60,7 +62,8 @@ def as_text(body: bytes, cut: bool = False) -> str | None:
 def message_document(queue: str, message: Message | BrowsedMessage) -> dict[str, Any]:
     """Return a message as a JSON document.
 
-    The body is in `body` if it is text, otherwise in `body_base64`. Headers that are not JSON are in `raw_headers`.
+    The body is in `body` if it is text, otherwise in `body_base64`; `withheld` says why there is none. Headers that are
+    not JSON are in `raw_headers`.
     """
     document: dict[str, Any] = {
         "queue": queue,
@@ -76,6 +79,8 @@ def message_document(queue: str, message: Message | BrowsedMessage) -> dict[str,
         document |= {"expires": message.expires and message.expires.isoformat(), "body_bytes": message.body_bytes}
     else:
         document["body_bytes"] = len(message.body)
+    if isinstance(message, BrowsedMessage) and message.withheld:
+        return document | {"withheld": WITHHELD}
     text = as_text(message.body)
     if text is None:
         document["body_base64"] = base64.b64encode(message.body).decode()

@@ -233,7 +233,7 @@ class BrowsedMessage(_Stored):
     """A message that was read but not received.
 
     `body` may be cut, `body_bytes` is the whole length; `expires` is in UTC. `headers` and `message_id` as in
-    `Message`.
+    `Message`. `withheld`: the login may not read bodies.
     """
 
     id: UUID
@@ -243,6 +243,7 @@ class BrowsedMessage(_Stored):
     raw_headers: str
     body: bytes
     body_bytes: int
+    withheld: bool = False
     headers: dict[str, str | None] = field(init=False, repr=False, compare=False)
     message_id: str = field(init=False, repr=False, compare=False)
 

@@ -1,6 +1,7 @@
 """What users get wrong: one clear paragraph, an exit code to trust, no traceback, nothing lost."""
 
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -330,6 +331,33 @@ def test_a_program_works_in_a_database_of_the_next_release_and_deploys_nothing_t
 
     assert sent.code == 0, sent.err
     assert_refused(applied, FAILED)
+
+
+def test_a_reader_without_bodies_is_shown_the_rest_and_a_sentence_in_their_place(program: Program, tmp_path: Path):
+    url = program.variables["SHOP_URL"]
+    with connect_url("postgresql", url) as database:
+        database.driver_connection.execute("DROP ROLE IF EXISTS cli_test_reader")
+        database.driver_connection.execute("CREATE ROLE cli_test_reader LOGIN; GRANT rowpost_reader TO cli_test_reader")
+    assert program("send", "Sales", "--body", "secret").code == 0
+    reader = at(program, tmp_path, re.sub("//[^@/]*@", "//cli_test_reader@", url))
+
+    shown = [
+        reader(*command)
+        for command in (
+            ("queue", "browse", "Sales"), ("queue", "browse", "Sales", "--full"), ("--json", "queue", "browse", "Sales"),
+        )
+    ]  # fmt: skip
+    archived = reader("archive", "Sales", str(tmp_path / "archive"))
+
+    with connect_url("postgresql", url) as database:
+        database.driver_connection.execute("DROP ROLE cli_test_reader")
+    assert program("queue", "purge", "Sales", "--yes").code == 0
+    assert [ended.code for ended in shown] == [0, 0, 0], shown
+    assert all("rowpost_body_reader" in ended.out + ended.err for ended in shown)
+    assert not any("secret" in ended.out for ended in shown)
+    assert json.loads(shown[2].out.splitlines()[-1])["body_bytes"] == 6
+    assert_refused(archived, PERMISSION)
+    assert "rowpost_body_reader" in archived.err
 
 
 def test_a_login_without_rights_is_told_so_and_granted_ones_work(program: Program, tmp_path: Path):

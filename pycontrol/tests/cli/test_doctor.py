@@ -14,7 +14,7 @@ from rowpost.database.connection import connect_url
 from rowpost.database.dialects.postgresql import checks as postgresql_checks
 from rowpost.database.dialects.sqlserver import checks as sqlserver_checks
 from rowpost.database.sql_folder import sql_folder
-from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
+from rowpost.settings.environment import QueueSettings, SagaSettings, Settings, WorkerSettings
 from tests.support.logins import logins
 from tests.support.program import Program, environment_file, program  # noqa: F401 -- a fixture
 
@@ -105,6 +105,23 @@ def test_a_login_without_rights_is_told_what_is_refused(target, sql):
     assert len(bad) == 1
     assert bad[0].name in {"server", "schema"}
     assert "ermission denied" in bad[0].found or "rowpost" in bad[0].found
+
+
+def test_the_schemas_of_sagas_are_checked_as_those_of_queues_are(target, database, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        type(database.dialect), "checks", lambda self, connection, schemas: iter(asked.append(schemas) or ())
+    )
+    settings = replace(
+        target.settings,
+        url=target.url,
+        queues=(QueueSettings("Sales@[eu]"),),
+        sagas=(SagaSettings("Policy@[us]", "Key"),),
+    )
+
+    list(requirements.check_server(settings))
+
+    assert {"eu", "us"} <= set(asked[0])
 
 
 @pytest.mark.parametrize(("prepared", "state"), [(0, "note"), (64, "ok")])

@@ -20,6 +20,7 @@ from rowpost.dashboard.api import openapi
 from rowpost.dashboard.connections import Pool
 from rowpost.dashboard.server import access_for, below
 from rowpost.deploy.apply import apply
+from rowpost.deploy.grants import grant_role
 from rowpost.deploy.plan import plan
 from rowpost.errors import SettingsError
 from rowpost.operations import purging
@@ -309,6 +310,7 @@ def test_pages_of_failed_messages_reach_each_once(client, error):
 
 def test_sagas_are_found_and_shown(client, target, database):
     apply(database, plan(replace(target.settings, sagas=(SagaSettings("Dash_Policy", "OrderId"),))))
+    empty = client.text("/saga/Dash_Policy")
     for number in range(60):
         database.call(
             "insert_saga", "Dash_Policy", id=uuid4(), correlation_value=f"A {number}", data=f'{{"OrderId":"A {number}","Note":"{SCRIPT}"}}',
@@ -320,6 +322,7 @@ def test_sagas_are_found_and_shown(client, target, database):
     second = client.get(f"/saga/Dash_Policy{re.search(r'href=.([?]after=[^&]*?).>Next', first)[1]}").text
     shown = client.get("/saga/Dash_Policy", params={"instance": "A 7"}).text
 
+    assert "No active instances." in empty
     assert "Dash_Policy" in types
     assert (first.count("?instance="), second.count("?instance=")) == (50, 10)
     assert "A 7" in shown
@@ -327,7 +330,7 @@ def test_sagas_are_found_and_shown(client, target, database):
     assert client.get("/saga/Dash_Policy", params={"instance": "B"}).status_code == 404
 
 
-def test_a_reader_finds_an_instance_that_it_may_only_list(target, sql, database):
+def test_a_reader_of_bodies_finds_an_instance_that_it_may_only_list(target, sql, database):
     apply(database, plan(replace(target.settings, sagas=(SagaSettings("Dash_Read", "OrderId"),))))
     for value in ("A", "B"):
         database.call(
@@ -337,11 +340,7 @@ def test_a_reader_finds_an_instance_that_it_may_only_list(target, sql, database)
 
     with logins(sql, target.url) as made:
         name = made.make("reader")
-        sql.run(
-            f"GRANT rowpost_reader TO {name}"
-            if target.settings.engine == "postgresql"
-            else f"ALTER ROLE rowpost_reader ADD MEMBER {name}"
-        )
+        sql.run(grant_role(database.dialect, "rowpost_body_reader", name))
         with serving(app(replace(target.settings, url=made.url(name)))) as client:
             answers = [
                 client.get("/api/v1/saga-instance", params={"saga": "Dash_Read", "instance": value})
@@ -610,6 +609,26 @@ def test_a_dashboard_that_only_reads_offers_and_does_nothing(target, error):
     assert not re.search("Retry|Purge …|Discard|Pause", text)
     assert [answer.status_code for answer in refused] == [403] * 4
     assert error.peek() == 1
+
+
+def test_a_reader_without_bodies_sees_everything_else_and_a_sentence_in_their_place(target, sql, error, database):
+    error.send(b"secret", failed_headers())
+    row = only_row(error)
+    apply(database, plan(replace(target.settings, sagas=(SagaSettings("Dash_Hidden", "OrderId"),))))
+
+    with logins(sql, target.url) as made:
+        name = made.make("reader")
+        sql.run(grant_role(database.dialect, "rowpost_reader", name))
+        with serving(app(replace(target.settings, url=made.url(name)))) as client:
+            paths = ("/queue/error", f"/message/{row}/error", f"/failed/{row}", "/saga/Dash_Hidden")
+            pages = [client.get(path) for path in paths]
+            document = client.get("/api/v1/message", params={"queue": "error", "row": row}).json()
+
+    assert [page.status_code for page in pages] == [200] * 4
+    assert all("rowpost_body_reader" in page.text for page in pages)
+    assert not any("secret" in page.text for page in pages)
+    assert "NServiceBus.FailedQ" in pages[1].text and str(document["body_bytes"]) == "6"
+    assert (document["body"], "rowpost_body_reader" in document["withheld"]) == (None, True)
 
 
 def test_a_reader_is_offered_no_operation_and_the_server_refuses_each(target, sql, error):

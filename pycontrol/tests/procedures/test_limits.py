@@ -23,7 +23,8 @@ NOTE = "a note for people, which is shortened on purpose, as its documentation s
 #: how many characters a parameter of this name may have; PostgreSQL's columns have no limit of their own
 LIMITS = {
     "after_endpoint": 200, "after_message_id": 200, "attempt": 100, "attempts": 100, "catalog_name": 128,
-    "correlation_id": 255, "correlation_name": 128, "correlation_value": 200, "delayed_key": 44, "destination": 200,
+    "correlation_id": 255, "correlation_name": 128, "correlation_value": 200, "delayed_key": 44, "delayed_keys": 44,
+    "destination": 200,
     "digest": 64, "digests": 64, "display_name": 400, "duty": 200, "endpoint": 200, "endpoints": 200,
     "environment": 200, "feature": 200, "job_key": 200, "message_id": 200, "mode": 20, "object_name": 520,
     "otherwise_queue": 400, "owner": 200, "persistence_version": 23, "publisher": 200, "queue_address": 200,
@@ -34,7 +35,7 @@ LIMITS = {
     "correlation_type": 10, "kind": 10, "object_kind": 10, "script_kind": 10, "transitional_type": 10,
 }  # fmt: skip
 #: lists whose elements are no texts of their own
-NO_TEXTS = {"ids": "ids are compared as uuids", "messages": "numbers"}
+NO_TEXTS = {"ids": "ids are compared as uuids", "messages": "numbers", "row_versions": "numbers"}
 #: by procedure and parameter, why a value that is one character too long does neither
 EXCEPTIONS = {
     ("send_message", "correlation_id"): LEGACY,

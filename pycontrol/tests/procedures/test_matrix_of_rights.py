@@ -29,7 +29,7 @@ TO_A_TABLE = {"send_unregistered", "send_to_subscriber"}
 #: for logins that may receive from any queue
 OF_RECEIVERS = {"report_supervisor"}
 AS_CALLER = {"send_message": "send", "receive_messages": "receive", **dict.fromkeys(TO_A_TABLE)}
-KINDS = ("nobody", "endpoint", "sender", "reader", "operator")
+KINDS = ("nobody", "endpoint", "sender", "reader", "body_reader", "operator")
 CELLS = [
     (procedure, queue)
     for procedure in load_contract().procedures
@@ -120,7 +120,7 @@ def is_refused(database, procedure, queue, target):
 
 def is_allowed(kind, procedure, queue):
     """Whether the contract lets a login of this kind call a procedure for this queue."""
-    if kind in ("operator", "reader"):
+    if kind in ("operator", "reader", "body_reader"):
         return kind in procedure.roles and procedure.name not in TO_A_TABLE
     sides = {"endpoint": ("receive", "send"), "sender": ("send",), "nobody": ()}[kind]
     side = procedure.side
@@ -140,6 +140,15 @@ def test_every_procedure_that_endpoints_may_call_acts_for_a_queue_or_says_why_it
         if procedure.acts_for:
             assert procedure.acts_for in [parameter.name for parameter in procedure.parameters]
             assert 24 in procedure.errors
+
+
+def test_nothing_that_a_reader_may_call_returns_bodies_or_states_and_a_body_reader_may_call_it_too():
+    for procedure in load_contract().procedures:
+        if "reader" in procedure.roles:
+            shown = {column.name for column in procedure.result if column.type == "binary"} | (
+                {"data", "operations"} & {column.name for column in procedure.result}
+            )
+            assert (shown, "body_reader" in procedure.roles) == (set(), True), procedure.name
 
 
 @pytest.mark.promise("execute-rights-suffice")

@@ -296,40 +296,6 @@ def test_a_queue_with_many_dead_rows_comes_back_to_its_size_while_receivers_go_o
     assert max(waits) < 1.0
 
 
-def interrupted_index(sql, table):
-    """What CREATE INDEX CONCURRENTLY leaves behind when it fails."""
-    sql.run(f"INSERT INTO {table} (id, headers) SELECT id, '' FROM gen_random_uuid() AS id, generate_series(1, 2)")
-    with pytest.raises(sql.database.dialect.driver_error()):
-        sql.run(f"CREATE UNIQUE INDEX CONCURRENTLY ON {table} (id)")
-
-
-UNHEALTHY = {
-    "dead_rows": lambda sql, table: leave_dead_rows(sql, table, 10_000),
-    "bloated": lambda sql, table: leave_dead_rows(sql, table, 40_000),
-    "settings_missing": lambda sql, table: sql.run(f"ALTER TABLE {table} RESET (vacuum_truncate)"),
-    "index_invalid": interrupted_index,
-}
-
-
-@pytest.mark.parametrize("finding", UNHEALTHY)
-def test_what_is_unhealthy_is_found_with_the_command_that_mends_it(make_queue, database, sql, finding):
-    if database.engine != "postgresql":
-        pytest.skip("dead rows and settings of tables are PostgreSQL's; SQL Server's bloat has a test in sql/tests")
-    queue = make_queue()
-    UNHEALTHY[finding](sql, sql.table(queue.name))
-
-    def found():
-        return {row[1]: row[3] for row in database.call("check_queue", queue_name=queue.name)}
-
-    until(lambda: finding in found())
-    remedy = found()[finding]
-    if remedy == f"rowpost queue maintain {queue.name}":
-        assert {step.state for step in maintain_queue(database, queue.name)} == {"done"}
-    else:
-        sql.run(remedy)
-    until(lambda: finding not in found())
-
-
 def test_the_statement_timeout_of_a_login_does_not_cut_maintenance(make_queue, database, sql):
     if database.engine != "postgresql":
         pytest.skip("a login of SQL Server has no limit for its statements")

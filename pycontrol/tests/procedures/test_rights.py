@@ -10,7 +10,9 @@ from rowpost.database.contract import load_contract
 from rowpost.deploy.apply import apply
 from rowpost.deploy.grants import grant, grant_role, grant_statements
 from rowpost.deploy.plan import plan
+from rowpost.deploy.verify import verify
 from rowpost.errors import DatabaseError, PermissionDenied, RowpostError
+from rowpost.operations.reading import check_queues
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.environment import QueueSettings, SagaSettings
@@ -97,11 +99,11 @@ class Deployer:
             owner.run(f"GRANT CREATE ON DATABASE {owner.value('SELECT current_database()')} TO {self.name}")
             owner.run(f"GRANT CREATE, USAGE ON SCHEMA public TO {self.name}")
 
-    def apply(self, *queues):
-        """Deploys rowpost and these queues; returns a connection of the deployer."""
-        settings = replace(self._target.settings, url=self.url, queues=queues, sagas=())
-        database = connect_url(settings.engine, self.url)
-        apply(database, plan(settings))
+    def apply(self, *queues, sagas=()):
+        """Deploys rowpost, these queues and sagas; returns a connection of the deployer."""
+        self.plan = plan(replace(self._target.settings, url=self.url, queues=queues, sagas=sagas))
+        database = connect_url(self._target.settings.engine, self.url)
+        apply(database, self.plan)
         return database
 
 
@@ -161,14 +163,34 @@ def test_a_table_of_an_owner_that_the_procedures_cannot_reach_is_found_and_the_r
         assert [row.finding for row in deployer.owner.database.call("check_queue")] == []
 
 
-ROLES = ("rowpost_reader", "rowpost_operator", "rowpost_endpoint")
+def test_a_sagas_table_of_an_owner_that_the_procedures_cannot_reach_is_found_and_the_remedy_mends_it(target, deployer):
+    run, engine = deployer.owner.run, target.settings.engine
+    if engine == "sqlserver":
+        run(f"CREATE SCHEMA theirs AUTHORIZATION {deployer.name}")
+    saga = SagaSettings("Policy@[theirs]" if engine == "sqlserver" else "Policy", "Key")
+    with deployer.apply(sagas=(saga,)) as database:
+        if engine == "postgresql":
+            run('ALTER TABLE "Policy" OWNER TO current_user')
+            run(f'REVOKE ALL ON "Policy" FROM {deployer.name}')
+
+        found = [row for row in check_queues(database) if row.finding == "owner_differs"]
+        deviations = [row.subject for row in verify(database, deployer.plan) if row.kind == "owner_differs"]
+
+        assert [row.queue for row in found] == deviations == [f"saga {saga.name}"]
+        if target.babelfish:
+            pytest.skip("Babelfish has no ALTER AUTHORIZATION ON OBJECT: the finding was checked, its remedy was not")
+        run(found[0].remedy)
+        assert check_queues(database) == []
+
+
+ROLES = ("rowpost_reader", "rowpost_body_reader", "rowpost_operator", "rowpost_endpoint")
 SAGA = SagaSettings("Of_rights", "Key", transitional="Other", transitional_type="string")
 ON_TABLES = (
     "SELECT * FROM {sales}", "INSERT INTO {sales} DEFAULT VALUES", "DELETE FROM {sales}", "UPDATE {sales} SET {headers} = ''",
     "SELECT * FROM rowpost.queue", "SELECT * FROM rowpost.failure",
 )  # fmt: skip
-#: read_range runs as its caller on PostgreSQL, for operators and readers: what it shows they may read from the table too
-READS = {("postgresql", "rowpost_operator"), ("postgresql", "rowpost_reader")}
+#: read_range runs as its caller on PostgreSQL, for operators and readers of bodies: what it shows they may read from the table too
+READS = {("postgresql", "rowpost_operator"), ("postgresql", "rowpost_body_reader")}
 FORBIDDEN = (
     "DROP TABLE {sales}", "ALTER TABLE {sales} ADD extra integer", "DELETE FROM rowpost.journal", "UPDATE rowpost.version SET tool_version = 'x'", "DROP TABLE rowpost.journal",
     "CREATE TABLE rowpost.mine (id integer)", "CREATE TABLE mine (id integer)", "DROP {procedure} rowpost.get_version",
@@ -275,6 +297,7 @@ def test_a_missing_right_is_named_with_its_object(queue, target, sql, login):
             ("receive_messages", {"queue grant"}),
             ("peek_queue", {"queue grant"}),
             ("browse_messages", {"rowpost_reader"}),
+            ("read_bodies", {"rowpost_body_reader"}),
             ("queue_metrics", {"rowpost_reader"}),
             ("purge_queue", {"rowpost_operator"}),
             ("maintain_queue", {"rowpost_operator"}),
@@ -283,7 +306,9 @@ def test_a_missing_right_is_named_with_its_object(queue, target, sql, login):
                 database.call(missing, "Sales")
             assert f"{missing}:Sales".casefold() in str(caught.value).casefold()
             assert remedies == {
-                each for each in ("queue grant", "rowpost_reader", "rowpost_operator") if each in str(caught.value)
+                each
+                for each in ("queue grant", "rowpost_reader", "rowpost_body_reader", "rowpost_operator")
+                if each in str(caught.value)
             }, missing
 
 

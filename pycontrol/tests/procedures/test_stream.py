@@ -739,10 +739,10 @@ def login(target, sql):
         yield made
 
 
-def test_an_analyst_who_is_a_reader_reads_a_queue_and_takes_nothing(stream, login, sql, database):
+def test_an_analyst_who_reads_bodies_reads_a_queue_and_takes_nothing(stream, login, sql, database):
     stream.send(b"a")
     name, queue = login.make("analyst"), stream.queue.name
-    sql.run(grant_role(database.dialect, "rowpost_reader", name))
+    sql.run(grant_role(database.dialect, "rowpost_body_reader", name))
 
     with login.open(name) as analyst:
         assert [row[6] for row in analyst.call("read_range", queue, **ALL)] == [b"a"]
@@ -757,24 +757,24 @@ def test_an_analyst_who_is_a_reader_reads_a_queue_and_takes_nothing(stream, logi
             analyst.call("claim_ledger", job_key="job", part=0)
 
 
-def test_an_analyst_who_is_a_reader_learns_how_far_a_queue_is(stream, login, sql, database):
+def test_an_analyst_who_reads_bodies_learns_how_far_a_queue_is(stream, login, sql, database):
     if sql.babelfish:
         pytest.skip("Babelfish: IDENT_CURRENT asks for a right on the sequence behind the identity")
     stream.send(b"a")
     name = login.make("analyst")
-    sql.run(grant_role(database.dialect, "rowpost_reader", name))
+    sql.run(grant_role(database.dialect, "rowpost_body_reader", name))
 
     with login.open(name) as analyst:
         assert analyst.call("describe_stream", stream.queue.name)[0][2] == 1
 
 
-def test_a_reader_streams_a_queue_and_has_no_other_right_on_its_table(stream, login, sql, database):
+def test_a_reader_of_bodies_streams_a_queue_and_has_no_other_right_on_its_table(stream, login, sql, database):
     if database.engine != "postgresql":
         pytest.skip("SQL Server: a reader has no right on the table at all; test_rights tries that")
     stream.send(b"a", b"b")
     name, queue = login.make("analyst"), stream.queue.name
     table = sql.table(queue)
-    sql.run(grant_role(database.dialect, "rowpost_reader", name))
+    sql.run(grant_role(database.dialect, "rowpost_body_reader", name))
 
     with login.open(name) as analyst:
         read = [
@@ -797,7 +797,7 @@ def test_a_range_is_planned_with_the_query_that_reads_it_whoever_reads(stream, l
     if database.engine != "postgresql":
         pytest.skip("PostgreSQL stores the rows of a function that it cannot inline")
     name = login.make("analyst")
-    sql.run(grant_role(database.dialect, "rowpost_reader", name))
+    sql.run(grant_role(database.dialect, "rowpost_body_reader", name))
 
     with login.open(name) as analyst:
         call = f'SELECT row_version FROM rowpost."read_range:{stream.queue.name}"(p_above => 0, p_upto => 9)'

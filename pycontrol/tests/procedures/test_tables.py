@@ -6,8 +6,7 @@ from rowpost.cli.exits import ExitCode, exit_code
 from rowpost.deploy.entries import describe_queue
 from rowpost.errors import DatabaseError, InvalidQueueName, QueueNameConflict, QueueNotFound
 from rowpost.settings.environment import QueueSettings
-from rowpost.transport.queue import Queue
-from rowpost.wire.address import DEFAULT_SCHEMA, parse_address
+from rowpost.wire.address import DEFAULT_SCHEMA
 from tests.support.nservicebus_tables import TABLES
 from tests.support.unregistered import send_unregistered
 from tests.support.wake_up import postgresql_only
@@ -191,21 +190,6 @@ def test_the_registry_lists_queues_with_their_places(queue, database):
 
 
 @pytest.mark.promise("queue-check-findings")
-def test_a_missing_index_on_expires_is_one_finding_with_its_remedy(make_queue, database, sql):
-    queue = make_queue()
-    index = _index(sql, queue, "expires")
-    sql.run(f"DROP INDEX {index}")
-
-    (finding,) = database.call("check_queue", queue_name=queue.name)
-    queue.send(b"x")
-    sql.run(finding[3])
-
-    assert finding[:2] == (queue.name, "expires_index_missing")
-    assert database.call("check_queue", queue_name=queue.name) == []
-    assert [message.body for message in queue.receive()] == [b"x"]
-
-
-@pytest.mark.promise("queue-check-findings")
 def test_a_clustered_index_where_the_registry_says_heap_is_one_finding(make_queue, target, database, not_on_babelfish):
     not_on_babelfish("has no clustered indexes")
     queue = make_queue(clustered=True)
@@ -255,36 +239,6 @@ def test_the_remedies_for_a_missing_column_bring_the_queue_back(make_queue, data
     assert "column_missing" in {finding.finding for finding in findings}
     assert database.call("check_queue", queue_name=queue.name) == []
     assert [message.body for message in queue.receive(2)] == [b"" if column == "Body" else b"before", b"after"]
-
-
-@pytest.mark.promise("queue-check-findings")
-@pytest.mark.parametrize(
-    ("damage", "expected"),
-    [
-        ("ALTER INDEX Index_RowVersion ON {0} DISABLE", "index_disabled"),
-        ("ALTER INDEX Index_Expires ON {0} DISABLE", "index_disabled"),
-        ("ALTER TABLE {0} SET (LOCK_ESCALATION = TABLE)", "lock_escalation"),
-        ("ALTER TABLE {0} ALTER COLUMN Headers nvarchar(4000) NOT NULL", "column_shrunk"),
-    ],
-)
-def test_the_remedy_of_a_finding_of_sql_server_leaves_no_finding(
-    make_queue, database, sql, damage, expected, not_on_babelfish
-):
-    if database.engine != "sqlserver":
-        pytest.skip("a statement of SQL Server")
-    not_on_babelfish("disables no index, changes no column to NOT NULL, and has no LOCK_ESCALATION in its catalog")
-    queue = make_queue(clustered=False)
-    sql.run(damage.format(sql.table(queue.name)))
-
-    (finding,) = database.call("check_queue", queue_name=queue.name)
-    sql.run(finding.remedy)
-    queue.send(b"x")
-
-    assert finding.finding == expected
-    assert database.call("check_queue", queue_name=queue.name) == []
-    assert [message.body for message in queue.receive()] == [b"x"]
-    assert sql.value("SELECT c.is_nullable FROM sys.columns AS c WHERE c.object_id = OBJECT_ID(?) AND c.name = 'Headers'",
-                     sql.table(queue.name)) == 0  # fmt: skip
 
 
 @pytest.mark.promise("queue-check-findings")
@@ -392,20 +346,6 @@ def install(sql, name: str) -> None:
     table = TABLES[engine]["without delayed table"]
     for statement in table.statements(sql.database.dialect, DEFAULT_SCHEMA[engine], name):
         sql.run(statement)
-
-
-def _index(sql, queue: Queue, column: str) -> str:
-    """How DROP INDEX names the index that leads with a column."""
-    if sql.database.engine == "postgresql":
-        return sql.value(
-            "SELECT i.indexrelid::regclass::text FROM pg_index AS i"
-            " JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
-            " WHERE i.indrelid = ?::regclass AND a.attname = ?",
-            sql.table(queue.name),
-            column,
-        )
-    assert parse_address(queue.name)
-    return f"Index_{column.capitalize()} ON {sql.table(queue.name)}"
 
 
 def test_a_queue_whose_numbers_are_used_up_says_so_and_check_says_how_many_are_left(

@@ -28,6 +28,7 @@ ESCALATION = "only SQL Server replaces many row locks by a lock on the table"
 DUE_ORDER = "PostgreSQL sorts the rows of one due time without reading all that are due"
 DIFFERENT = {
     ("delayed/browse_delayed", "Locking"): NO_SHARED_LOCKS,
+    ("delayed/read_delayed_bodies", "Locking"): NO_SHARED_LOCKS,
     ("delayed/move_due_messages", "Order"): DUE_ORDER,
     ("delayed/receive_due_messages", "Order"): DUE_ORDER,
     (
@@ -37,7 +38,15 @@ DIFFERENT = {
     ("monitoring/maintain_queue", "Locking"): "index rebuilds and VACUUM take different locks",
     ("monitoring/queue_metrics", "Locking"): NO_SHARED_LOCKS,
     ("queue/browse_messages", "Locking"): NO_SHARED_LOCKS,
+    ("queue/read_bodies", "Locking"): NO_SHARED_LOCKS,
     ("queue/search_messages", "Locking"): NO_SHARED_LOCKS,
+    ("operations/list_operations", "Locking"): NO_SHARED_LOCKS,
+    ("outbox/clean_outbox", "Locking"): NO_SHARED_LOCKS,
+    (
+        "outbox/clean_dispatches",
+        "Locking",
+    ): "on SQL Server the row has an entry in each of two indexes, with a lock of its own",
+    ("stream/clean_jobs", "Locking"): NO_SHARED_LOCKS,
     ("queue/peek_queue", "Atomicity"): "PostgreSQL's text also says that no transaction id is assigned",
     ("queue/peek_queue", "Locking"): NO_SHARED_LOCKS,
     ("queue/purge_expired", "Locking"): ESCALATION,

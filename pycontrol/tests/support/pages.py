@@ -112,13 +112,15 @@ def rights_table() -> str:
     rows = []
     for procedure in load_contract().procedures:
         scope, template = procedure.scope, procedure.scope != "database"
-        mark = {role: "yes" if role in procedure.roles else "" for role in ("endpoint", "operator", "reader")}
+        mark = {
+            role: "yes" if role in procedure.roles else "" for role in ("endpoint", "operator", "reader", "body_reader")
+        }
         if template and procedure.side in ("send", "receive"):
             mark["endpoint"] = f"granted per {scope}"
         elif mark["endpoint"]:
             mark["endpoint"] = "for its own queues" if procedure.acts_for else f"yes: {procedure.open}"
         rows.append((f"`{procedure.name}`" + (f" of a {scope}" if template else ""), *mark.values()))
-    return table(("Procedure", "rowpost_endpoint", "rowpost_operator", "rowpost_reader"), rows)
+    return table(("Procedure", "rowpost_endpoint", "rowpost_operator", "rowpost_reader", "rowpost_body_reader"), rows)
 
 
 def tables_table() -> str:

@@ -3,11 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[browse_delayed:{queue_key}]
     @count int, -- 1 to 1000
-    @due_in_ms bigint = NULL, -- only messages that are due so many milliseconds from now, or later; NULL: all
-    @max_body_bytes int = NULL -- return at most so many bytes of a body; NULL: the whole body
+    @due_in_ms bigint = NULL -- only messages that are due so many milliseconds from now, or later; NULL: all
 AS
 /*
-Reads delayed messages without moving them, the next ones first.
+Reads delayed messages without their bodies, and without moving them, the next ones first.
 Atomicity: reads only.
 Locking:   skips rows that others lock; movers do not wait for it.
 Order:     by due time.
@@ -29,7 +28,6 @@ SELECT TOP (@count)
     CONCAT(CONVERT(char(23), d.Due, 121), N' ', d.RowVersion) AS delayed_key,
     CONVERT(datetime2(3), d.Due) AS due,
     d.Headers AS headers,
-    CASE WHEN @max_body_bytes IS NULL THEN d.Body ELSE SUBSTRING(d.Body, 1, @max_body_bytes) END AS body,
     ISNULL(DATALENGTH(d.Body), 0) AS body_bytes
 FROM {delayed_table} AS d WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
 WHERE d.Due >= @from

@@ -8,7 +8,7 @@ AS
 /*
 Lists what operators did, the last one first, one page at a time.
 Atomicity: reads only.
-Locking:   none that lasts.
+Locking:   none that lasts. Without READ_COMMITTED_SNAPSHOT it waits for the batch of an operation that runs.
 Order:     by number, the highest first.
 An operation whose process has been silent for 30 seconds is listed as interrupted.
 */

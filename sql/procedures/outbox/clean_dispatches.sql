@@ -8,7 +8,7 @@ AS
 /*
 Deletes dispatches that are older than the retention time. They remain only if a worker stopped before it deleted them.
 Atomicity: one DELETE in the caller's transaction.
-Locking:   skips locked rows and never waits.
+Locking:   skips locked rows. Waits only for a session that deletes the same dispatch.
 Order:     the oldest first, by the index on dispatched_at.
 */
 SET NOCOUNT, XACT_ABORT ON;

@@ -8,7 +8,8 @@ AS
 /*
 Deletes records of messages that were handled before the retention time, but none with operations that are not sent yet.
 Atomicity: one DELETE in the caller's transaction, of fewer rows than the threshold of SQL Server's lock escalation.
-Locking:   skips locked rows and never waits.
+Locking:   skips locked records, and takes no lock on operations. settle_operations locks a record that is older than an hour
+           before its operations, so that with a retention time of an hour or more this never waits.
 Order:     the oldest first, by the index on handled_at.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -27,7 +28,7 @@ WITH old AS (
         o.handled_at < DATEADD(SECOND, -@retention_seconds, SYSUTCDATETIME())
         AND NOT EXISTS (
             SELECT 1
-            FROM rowpost.outbox_operations AS p
+            FROM rowpost.outbox_operations AS p WITH (FORCESEEK) -- a scan would wait for open business transactions
             WHERE p.endpoint = o.endpoint AND p.message_id = o.message_id
         )
     ORDER BY o.handled_at

@@ -8,17 +8,17 @@ AS
 /*
 Deletes the operations of a handled message after they were sent.
 Atomicity: in the caller's transaction.
-Locking:   the message's rows.
+Locking:   the message's rows; the record before the operations, as clean_outbox reads them.
 If sending took more than an hour, the retention time of the message starts now.
 */
 SET NOCOUNT, XACT_ABORT ON;
-
-DELETE p
-FROM rowpost.outbox_operations AS p
-WHERE p.endpoint = @endpoint AND p.message_id = @message_id;
 
 UPDATE o
 SET o.handled_at = SYSUTCDATETIME()
 FROM rowpost.outbox AS o
 WHERE o.endpoint = @endpoint AND o.message_id = @message_id AND o.handled_at < DATEADD(HOUR, -1, SYSUTCDATETIME());
+
+DELETE p
+FROM rowpost.outbox_operations AS p
+WHERE p.endpoint = @endpoint AND p.message_id = @message_id;
 GO

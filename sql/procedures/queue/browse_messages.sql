@@ -3,11 +3,10 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[browse_messages:{queue_key}]
     @count int, -- 1 to 1000
-    @after_row_version bigint = NULL, -- only rows with a higher row version
-    @max_body_bytes int = NULL -- return at most so many bytes of a body; NULL: the whole body
+    @after_row_version bigint = NULL -- only rows with a higher row version
 AS
 /*
-Reads messages without receiving them.
+Reads messages without their bodies, and without receiving them.
 Atomicity: reads only.
 Locking:   skips rows that receivers lock; receivers do not wait for it.
 Order:     by RowVersion.
@@ -26,7 +25,6 @@ SELECT TOP (@count)
     CAST(CASE WHEN q.Expires <= GETUTCDATE() THEN 1 ELSE 0 END AS bit) AS expired,
     q.Expires AS expires,
     q.Headers AS headers,
-    CASE WHEN @max_body_bytes IS NULL THEN q.Body ELSE SUBSTRING(q.Body, 1, @max_body_bytes) END AS body,
     ISNULL(DATALENGTH(q.Body), 0) AS body_bytes
 FROM {queue_table} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
 WHERE q.RowVersion > @above

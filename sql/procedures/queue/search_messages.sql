@@ -5,8 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.[search_messages:{queue_key}]
     @text nvarchar(400), -- part of the headers as they are stored, 1 to 200 characters; longer than allowed, so that the check sees it
     @count int, -- how many messages to look through, 1 to 100000
     @id uniqueidentifier = NULL, -- the row's id: finds this message whatever its headers are
-    @below_row_version bigint = NULL, -- only rows with a lower row version; NULL: from the newest one on
-    @max_body_bytes int = NULL -- return at most so many bytes of a body; NULL: the whole body
+    @below_row_version bigint = NULL -- only rows with a lower row version; NULL: from the newest one on
 AS
 /*
 Finds messages by a part of their headers, or by the row's id. It looks through a bounded number of messages, and says at which row version it stopped.
@@ -39,7 +38,7 @@ FROM
 OPTION (MAXDOP 1);
 
 WITH found AS (
-    SELECT TOP (1000) q.Id, q.RowVersion, q.Expires, q.Headers, q.Body
+    SELECT TOP (1000) q.Id, q.RowVersion, q.Expires, q.Headers, DATALENGTH(q.Body) AS body_bytes
     FROM {queue_table} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
     WHERE q.RowVersion >= @lowest
       AND q.RowVersion < @below
@@ -53,8 +52,7 @@ SELECT
     CAST(CASE WHEN f.Expires <= GETUTCDATE() THEN 1 WHEN f.RowVersion IS NOT NULL THEN 0 END AS bit) AS expired,
     f.Expires AS expires,
     f.Headers AS headers,
-    CASE WHEN @max_body_bytes IS NULL THEN f.Body ELSE SUBSTRING(f.Body, 1, @max_body_bytes) END AS body,
-    CASE WHEN f.RowVersion IS NOT NULL THEN ISNULL(DATALENGTH(f.Body), 0) END AS body_bytes
+    CASE WHEN f.RowVersion IS NOT NULL THEN ISNULL(f.body_bytes, 0) END AS body_bytes
 FROM (SELECT CASE WHEN @looked = @count THEN @lowest END AS looked_to) AS l
 LEFT OUTER JOIN found AS f
     ON f.RowVersion < @below

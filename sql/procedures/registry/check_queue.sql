@@ -66,7 +66,10 @@ FROM
         q.queue_name,
         N'table_missing' AS finding,
         CONCAT(N'The table ', q.table_name, N' does not exist, or you may not see it.') AS detail,
-        CASE WHEN q.kind = 'external' THEN N'rowpost queue drop, or let its owner make the table' ELSE N'rowpost apply' END AS remedy
+        CASE
+            WHEN q.kind = 'external' THEN CONCAT(N'rowpost queue drop ', q.queue_name, N', or let its owner make the table')
+            ELSE N'rowpost apply'
+        END AS remedy
     FROM queues AS q
     WHERE q.table_id IS NULL
     UNION ALL

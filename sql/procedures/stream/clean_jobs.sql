@@ -10,7 +10,9 @@ AS
 Deletes staged messages of jobs that ended, and old jobs with their ledger.
 A job that has stored and sent nothing for as long as staged messages are kept counts as failed. The ledger of a stream is kept.
 Atomicity: in the caller's transaction.
-Locking:   the rows that it changes.
+Locking:   the rows that it changes; skips jobs, parts and messages that others lock. Without READ_COMMITTED_SNAPSHOT it waits
+           for a task of a job that has committed nothing for as long as staged messages are kept, before it changes anything,
+           and later for transactions that begin, seal or end a job.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- READPAST is not allowed in SERIALIZABLE
@@ -24,20 +26,28 @@ DECLARE @ledger_before datetime2(3) = DATEADD(SECOND, -@ledger_seconds, @now);
 DECLARE @failed bigint;
 DECLARE @staged bigint;
 DECLARE @sent bigint;
+DECLARE @idle TABLE (job_key nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 
-UPDATE TOP (@count) j
-SET j.state = N'failed', j.changed_at = @now
-FROM rowpost.job AS j
+-- found before anything is locked: this may wait for tasks of these jobs
+INSERT INTO @idle (job_key)
+SELECT TOP (@count) j.job_key
+FROM rowpost.job AS j WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE j.state = N'running' AND j.changed_at < @before
   AND NOT EXISTS (SELECT 1 FROM rowpost.staged_message AS s WHERE s.job_key = j.job_key AND s.staged_at >= @before)
   AND NOT EXISTS (SELECT 1 FROM rowpost.ledger AS l WHERE l.job_key = j.job_key AND l.claimed_at >= @before);
+
+UPDATE TOP (@count) j
+SET j.state = N'failed', j.changed_at = @now
+FROM rowpost.job AS j WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+INNER JOIN @idle AS i ON j.job_key = i.job_key
+WHERE j.state = N'running' AND j.changed_at < @before;
 
 SET @failed = @@ROWCOUNT;
 
 -- a job that was not sent completely is given up, with what it stored
 DELETE TOP (@count) FROM p
-FROM rowpost.job_part AS p
-INNER JOIN rowpost.job AS j ON p.job_key = j.job_key
+FROM rowpost.job_part AS p WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+INNER JOIN rowpost.job AS j WITH (READPAST, READCOMMITTEDLOCK) ON p.job_key = j.job_key
 WHERE j.changed_at < @ledger_before;
 
 DELETE TOP (@count) FROM s
@@ -59,7 +69,7 @@ WHERE l.claimed_at < @ledger_before AND ISNULL(l.parts, -1) <> 0
 SET @sent = @@ROWCOUNT;
 
 DELETE TOP (@count) FROM j
-FROM rowpost.job AS j
+FROM rowpost.job AS j WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE j.changed_at < @ledger_before AND j.state <> N'running'
   AND NOT EXISTS (SELECT 1 FROM rowpost.ledger AS l WHERE l.job_key = j.job_key);
 

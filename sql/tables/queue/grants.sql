@@ -4,7 +4,7 @@
 -- The right to see the table in the catalog, for check_queue and list_queues. The table of an external queue belongs to
 -- another owner, who decides about it.
 IF OBJECT_ID(N'rowpost.[receive_messages:{queue_key}]', N'P') IS NOT NULL
-    EXEC (N'GRANT VIEW DEFINITION ON {queue_table} TO rowpost_endpoint, rowpost_operator, rowpost_reader;');
+    EXEC (N'GRANT VIEW DEFINITION ON {queue_table} TO rowpost_endpoint, rowpost_operator, rowpost_reader, rowpost_body_reader;');
 GO
 -- For has_rows and maintain_queue, which run as this user.
 IF OBJECT_ID(N'rowpost.[receive_messages:{queue_key}]', N'P') IS NOT NULL

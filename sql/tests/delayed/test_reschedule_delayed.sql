@@ -9,11 +9,11 @@ EXEC rowpost_tests.empty_tables;
 GO
 CREATE OR ALTER PROCEDURE delayed_reschedule_delayed.[test reschedule_delayed lets one message be due at another time]
 AS
-CREATE TABLE #browsed (delayed_key nvarchar(60), due datetime2(3), headers nvarchar(max), body varbinary(max), body_bytes bigint);
+CREATE TABLE #browsed (delayed_key nvarchar(60), due datetime2(3), headers nvarchar(max), body_bytes bigint);
 CREATE TABLE #done (rescheduled bit);
 EXEC rowpost.[delay_message:Sample] @headers = N'this', @delay_ms = 3600000;
 EXEC rowpost.[delay_message:Sample] @headers = N'other', @delay_ms = 3600000;
-INSERT INTO #browsed (delayed_key, due, headers, body, body_bytes)
+INSERT INTO #browsed (delayed_key, due, headers, body_bytes)
 EXEC rowpost.[browse_delayed:Sample] @count = 10;
 DECLARE @key nvarchar(60) = (SELECT b.delayed_key FROM #browsed AS b WHERE b.headers = N'this');
 

@@ -10,7 +10,7 @@ from rowpost.archive.source.watermark import Poll, Watermark
 from rowpost.database.connection import Connection
 from rowpost.errors import PermissionDenied, RowpostError
 
-__all__ = ["StreamRefused", "StreamState", "describe", "wait_for_watermark"]
+__all__ = ["StreamRefused", "StreamState", "check_readable", "describe", "wait_for_watermark"]
 
 POLL_INTERVAL_S = 0.05
 SEE_WRITERS = (
@@ -80,6 +80,11 @@ def describe(database: Connection, queue: str) -> StreamState:
     identity, first, last, watermark, writers, purged, consumers, on_standby = row
     poll = None if writers is None else Poll.of(last, watermark, writers)
     return StreamState(identity, first, last, poll, purged, consumers, on_standby)
+
+
+def check_readable(database: Connection, queue: str) -> None:
+    """Raise PermissionDenied, which names the role, if the login may not read bodies: before a task fails by it."""
+    database.call("read_range", queue, above=0, upto=0)
 
 
 def wait_for_watermark(database: Connection, queue: str, timeout_s: float, watermark: Watermark | None = None) -> int:

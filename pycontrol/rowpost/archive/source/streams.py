@@ -31,7 +31,13 @@ from rowpost.archive.source.connection import PatientConnection, Say, naming_wha
 from rowpost.archive.source.cuts import Bounds, Range, Sampled, divide, split
 from rowpost.archive.source.lag import backlog, holders
 from rowpost.archive.source.options import LATEST, ReadOptions
-from rowpost.archive.source.queue_stream import StreamRefused, StreamState, describe, wait_for_watermark
+from rowpost.archive.source.queue_stream import (
+    StreamRefused,
+    StreamState,
+    check_readable,
+    describe,
+    wait_for_watermark,
+)
 from rowpost.archive.source.reading import read_whole_range
 from rowpost.archive.source.watermark import Notes, Watermark
 from rowpost.database.connection import Connection
@@ -205,6 +211,7 @@ class Tail(QueueStream):
         state = self.describe()
         self._check_no_loss(start, state)
         if not self._restored:
+            self.ask(lambda database: check_readable(database, self.options.queue))
             self._watermark.restore(start["row_version"], start.get("polls", ()))
             self._restored = True
         if self._last is not None and self._target is None:

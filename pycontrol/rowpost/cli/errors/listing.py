@@ -21,7 +21,7 @@ from rowpost.cli.errors.options import (
     failed_filter,
 )
 from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
-from rowpost.cli.printing import describe_body, message_document, table, visible
+from rowpost.cli.printing import WITHHELD, describe_body, message_document, table, visible
 from rowpost.cli.session import Session
 from rowpost.operations.bulk import EVERYTHING
 from rowpost.operations.reading import failed_group, failed_summary
@@ -161,4 +161,5 @@ def _print(session: Session, message: FailedMessage) -> None:
                 say(Text.assemble("  ", (visible(name), "cyan"), ": ", visible("(null)" if value is None else value)))
         if message.stack_trace:
             say(visible(f"\n{message.stack_trace.rstrip()}"))
-    say("\n" + describe_body(message.browsed.body, message.browsed.body_bytes))
+    browsed = message.browsed
+    say("\n" + (WITHHELD if browsed.withheld else describe_body(browsed.body, browsed.body_bytes)))

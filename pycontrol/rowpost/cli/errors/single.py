@@ -37,7 +37,9 @@ def retry(
         errors = error_queue(session, database, queue)
         other = None if to is None else session.name(to)
         for each in message:
-            retried = Retry(queue=errors.queue.name, row=errors.find(each).row_version, to=other, reason=reason)
+            retried = Retry(
+                queue=errors.queue.name, row=errors.find(each, max_body_bytes=0).row_version, to=other, reason=reason
+            )
             session.result(retried.execute(database, OPERATOR))
 
 
@@ -51,7 +53,7 @@ def discard(
     """Delete failed messages."""
     with session.deployed() as database:
         errors = error_queue(session, database, queue)
-        found = [errors.find(each) for each in message]
+        found = [errors.find(each, max_body_bytes=0) for each in message]
         for each in found:
             session.confirm(f"Delete {_description(each)} from {errors.queue.name} in {session.settings.target}?", yes)
             session.result(
@@ -82,7 +84,7 @@ def edit_message(
         errors = error_queue(session, database, queue)
         edit = Edit(
             queue=errors.queue.name,
-            row=errors.find(message).row_version,
+            row=errors.find(message, max_body_bytes=0).row_version,
             body=None if body is None else body.read_bytes(),
             headers=None if headers is None else read_headers_file(headers),
             to=None if to is None else session.name(to),

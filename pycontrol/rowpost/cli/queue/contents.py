@@ -10,7 +10,7 @@ from rowpost.cli.command import QueueArgument, YesOption
 from rowpost.cli.exits import CommandInterrupted, ExitCode
 from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
 from rowpost.cli.interrupts import defer_interrupts
-from rowpost.cli.printing import describe_body, message_document, print_message, table, visible
+from rowpost.cli.printing import WITHHELD, describe_body, message_document, print_message, table, visible
 from rowpost.cli.session import OPERATOR, Session
 from rowpost.errors import MessageCorrupt
 from rowpost.operations.purging import purge as purge_queue
@@ -90,7 +90,7 @@ def browse(
     whole = full or session.as_json
     with session.deployed() as database:
         queue = session.queue(name, database)
-        messages = queue.browse(count, after_row_version=after, max_body_bytes=body_bytes if whole else PREVIEW_BYTES)
+        messages = queue.show(count, after, body_bytes if whole else PREVIEW_BYTES)
     if session.as_json:
         for message in messages:
             session.document(message_document(queue.name, message))
@@ -100,6 +100,8 @@ def browse(
     else:
         columns = ("row", "bytes", "expires", "type or failure", "body")
         table(session.out, columns, [_line(message) for message in messages], right=("row", "bytes"))
+        if any(message.withheld for message in messages):
+            session.note(WITHHELD)
         _print_described(session, messages)
     if not messages and not session.as_json:
         session.note(f"{queue.name} has no messages to show.")

@@ -34,7 +34,9 @@ def where_rights_are(statement: Statement | None, add_member: str) -> str:
     granted = "rowpost queue grant prints the statements that give the right."
     if statement.procedure.side in ("send", "receive"):
         return granted
-    role = "rowpost_reader" if "reader" in statement.procedure.roles else "rowpost_operator"
+    role = next(
+        f"rowpost_{each}" for each in ("reader", "body_reader", "operator") if each in statement.procedure.roles
+    )
     needed = f"the role {role}: {add_member.format(role=role)}"
     if "endpoint" in statement.procedure.roles:
         return f"An endpoint's login: {granted} An operator's login needs {needed}"

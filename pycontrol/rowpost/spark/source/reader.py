@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from rowpost.archive.source.connection import open_database
 from rowpost.archive.source.cuts import Range, Sampled, divide_visible
 from rowpost.archive.source.options import LATEST, WATERMARK, ReadOptions
-from rowpost.archive.source.queue_stream import describe, wait_for_watermark
+from rowpost.archive.source.queue_stream import check_readable, describe, wait_for_watermark
 from rowpost.archive.source.reading import read_batches
 from rowpost.spark.archive.schemas import check_schema
 
@@ -99,6 +99,7 @@ class QueueReader(DataSourceReader):
             return []
         with open_database(self.options.environment, self.options.application) as database:
             state = describe(database, self.options.queue)
+            check_readable(database, self.options.queue)
             lowest, ending = self.options.starting, self.options.ending
             if ending == WATERMARK:
                 ending = wait_for_watermark(database, self.options.queue, self.options.watermark_timeout_s)

@@ -1,8 +1,12 @@
 """Where a tail ends its batches, and how it divides them. It needs no Spark session."""
 
+import re
+from dataclasses import replace
+
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from rowpost.errors import PermissionDenied
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.source import QueueSource
 from tests.support.spark.queues import Queues
@@ -67,3 +71,32 @@ def test_the_partitions_of_a_batch_with_a_gap_have_about_the_same_work(queues, p
     (parts,) = plan(queue, 100)
 
     assert sum(parts) == 100 and len(parts) == 2 and min(parts) >= 25
+
+
+@pytest.mark.parametrize("role", ["rowpost_reader", "rowpost_body_reader"])
+def test_a_login_that_may_not_read_bodies_is_told_the_role_before_a_task_runs(queues, tmp_path, role):
+    queue = queues.make()
+    queues.send(queue, [b"1"])
+    with queues.connect() as database:
+        database.driver_connection.execute(f"CREATE ROLE analyst_{queue} LOGIN; GRANT {role} TO analyst_{queue}")
+    folder = tmp_path / "analyst"
+    folder.mkdir()
+    analyst = replace(queues, url=re.sub("//[^@/]*@", f"//analyst_{queue}@", queues.url), folder=folder)
+    analyst.named_url = f'"{analyst.url}"'
+    source = QueueSource({"queue": queue, "environment": analyst.environment})
+    stream = source.streamReader(MESSAGE)
+    starts = (
+        lambda: source.reader(MESSAGE).partitions(),
+        lambda: stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit()),
+    )
+
+    said = []
+    for start in starts:
+        try:
+            start()
+        except PermissionDenied as error:
+            said.append("the role rowpost_body_reader" in str(error))
+
+    with queues.connect() as database:
+        database.driver_connection.execute(f"DROP ROLE analyst_{queue}")
+    assert said == ([True, True] if role == "rowpost_reader" else [])

@@ -1,15 +1,14 @@
 CREATE OR REPLACE FUNCTION rowpost."browse_delayed:{queue_key}"(
     p_count integer, -- 1 to 1000
-    p_due_in_ms bigint DEFAULT NULL, -- only messages that are due so many milliseconds from now, or later; null: all
-    p_max_body_bytes integer DEFAULT NULL -- return at most so many bytes of a body; null: the whole body
-) RETURNS TABLE (delayed_key text, due timestamp, headers text, body bytea, body_bytes bigint)
+    p_due_in_ms bigint DEFAULT NULL -- only messages that are due so many milliseconds from now, or later; null: all
+) RETURNS TABLE (delayed_key text, due timestamp, headers text, body_bytes bigint)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Reads delayed messages without moving them, the next ones first.
+Reads delayed messages without their bodies, and without moving them, the next ones first.
 Atomicity: reads only.
 Locking:   none.
 Order:     by due time.
@@ -28,7 +27,6 @@ BEGIN
         d.id::text,
         d.due AT TIME ZONE 'UTC',
         d.headers,
-        CASE WHEN p_max_body_bytes IS NULL THEN d.body ELSE substring(d.body FOR p_max_body_bytes) END,
         coalesce(length(d.body), 0)::bigint
     FROM {delayed_table} AS d
     WHERE d.due >= coalesce(clock_timestamp() + p_due_in_ms * interval '1 millisecond', '-infinity')

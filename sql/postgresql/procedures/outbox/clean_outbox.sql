@@ -11,7 +11,7 @@ AS $rowpost$
 /*
 Deletes records of messages that were handled before the retention time, but none with operations that are not sent yet.
 Atomicity: one DELETE in the caller's transaction, of fewer rows than the threshold of SQL Server's lock escalation.
-Locking:   skips locked rows and never waits.
+Locking:   skips locked records, and never waits.
 Order:     the oldest first, by the index on handled_at.
 */
 DECLARE

@@ -1,9 +1,8 @@
 CREATE OR REPLACE FUNCTION rowpost."browse_messages:{queue_key}"(
     p_count integer, -- 1 to 1000
-    p_after_row_version bigint DEFAULT NULL, -- only rows with a higher row version
-    p_max_body_bytes integer DEFAULT NULL -- return at most so many bytes of a body; null: the whole body
+    p_after_row_version bigint DEFAULT NULL -- only rows with a higher row version
 ) RETURNS TABLE (
-    id uuid, row_version bigint, expired boolean, expires timestamp, headers text, body bytea, body_bytes bigint
+    id uuid, row_version bigint, expired boolean, expires timestamp, headers text, body_bytes bigint
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -12,7 +11,7 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Reads messages without receiving them.
+Reads messages without their bodies, and without receiving them.
 Atomicity: reads only.
 Locking:   none; omits rows that receivers lock (see peek_queue).
 Order:     by seq.
@@ -37,7 +36,6 @@ BEGIN
         coalesce(q.expires <= v_now, false),
         q.expires,
         q.headers,
-        CASE WHEN p_max_body_bytes IS NULL THEN q.body ELSE substring(q.body FOR p_max_body_bytes) END,
         coalesce(octet_length(q.body), 0)::bigint
     FROM {queue_table} AS q
     WHERE q.seq > v_above

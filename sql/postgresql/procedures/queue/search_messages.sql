@@ -2,10 +2,9 @@ CREATE OR REPLACE FUNCTION rowpost."search_messages:{queue_key}"(
     p_text text, -- part of the headers as they are stored, 1 to 200 characters
     p_count integer, -- how many messages to look through, 1 to 100000
     p_id uuid DEFAULT NULL, -- the row's id: finds this message whatever its headers are
-    p_below_row_version bigint DEFAULT NULL, -- only rows with a lower row version; null: from the newest one on
-    p_max_body_bytes integer DEFAULT NULL -- return at most so many bytes of a body; null: the whole body
+    p_below_row_version bigint DEFAULT NULL -- only rows with a lower row version; null: from the newest one on
 ) RETURNS TABLE (
-    looked_to bigint, id uuid, row_version bigint, expired boolean, expires timestamp, headers text, body bytea, body_bytes bigint
+    looked_to bigint, id uuid, row_version bigint, expired boolean, expires timestamp, headers text, body_bytes bigint
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -45,7 +44,6 @@ BEGIN
         CASE WHEN f.seq IS NOT NULL THEN coalesce(f.expires <= v_now, false) END,
         f.expires,
         f.headers,
-        CASE WHEN p_max_body_bytes IS NULL THEN f.body ELSE substring(f.body FOR p_max_body_bytes) END,
         CASE WHEN f.seq IS NOT NULL THEN coalesce(octet_length(f.body), 0)::bigint END
     FROM (VALUES (1)) AS one (x)
     LEFT JOIN LATERAL

@@ -58,7 +58,7 @@ BEGIN
             q.queue_name,
             'table_missing' AS finding,
             format('The table %s does not exist.', q.table_name) AS detail,
-            CASE WHEN q.kind = 'external' THEN 'rowpost queue drop, or let its owner make the table' ELSE 'rowpost apply' END AS remedy
+            CASE WHEN q.kind = 'external' THEN format('rowpost queue drop %s, or let its owner make the table', q.queue_name) ELSE 'rowpost apply' END AS remedy
         FROM queues AS q
         WHERE q.table_id IS NULL
         UNION ALL
@@ -92,7 +92,8 @@ BEGIN
             q.queue_name,
             'column_shrunk',
             format('The column %s is %s: messages may not fit.', c.column_name, c.type_name),
-            format('ALTER TABLE %s ALTER COLUMN %s TYPE %s;', q.table_name, c.column_name, n.type_name)
+            format('ALTER TABLE %s ALTER COLUMN %s TYPE %s%s;', q.table_name, c.column_name, n.type_name,
+                   CASE WHEN c.column_name = 'body' THEN ' USING convert_to(body::text, ''UTF8'')' END)
         FROM queues AS q
         JOIN present AS c ON c.attrelid = q.table_id
         JOIN needed AS n ON n.column_name = c.column_name

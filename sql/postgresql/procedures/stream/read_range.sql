@@ -15,7 +15,7 @@ AS $rowpost$
 /*
 Reads a range of messages without removing them; the number is not limited.
 Runs as its caller and has no settings, so that the server inlines it into a query that has it in FROM. Rows are read when
-they are fetched, and unused columns are not read. Therefore operators and readers may read these columns of the table.
+they are fetched, and unused columns are not read. Therefore rowpost_operator and rowpost_body_reader may read these columns of the table.
 Atomicity: reads only.
 Locking:   none; rows that receivers have locked are read too, until the receivers commit.
 Order:     none.

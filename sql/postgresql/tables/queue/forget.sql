@@ -5,7 +5,7 @@ DROP FUNCTION IF EXISTS rowpost."notify_inserts:{queue_key}" CASCADE;
 DO $rowpost$
 BEGIN
     IF to_regclass('{queue_table}') IS NOT NULL THEN
-        REVOKE SELECT (id, expires, headers, body, seq) ON {queue_table} FROM rowpost_operator, rowpost_reader;
+        REVOKE SELECT (id, expires, headers, body, seq) ON {queue_table} FROM rowpost_operator, rowpost_body_reader;
     END IF;
 END
 $rowpost$;

@@ -6,9 +6,9 @@ BEGIN
     IF to_regproc('rowpost."read_range:{queue_key}"') IS NOT NULL THEN
         -- read_range runs as its caller, so that the server plans it as a part of the query that calls it. Its caller
         -- needs these columns, and gets no other column and no other right on the table.
-        GRANT SELECT (id, expires, headers, body, seq) ON {queue_table} TO rowpost_operator, rowpost_reader;
+        GRANT SELECT (id, expires, headers, body, seq) ON {queue_table} TO rowpost_operator, rowpost_body_reader;
     ELSIF to_regproc('rowpost."receive_messages:{queue_key}"') IS NOT NULL THEN
-        REVOKE SELECT (id, expires, headers, body, seq) ON {queue_table} FROM rowpost_operator, rowpost_reader;
+        REVOKE SELECT (id, expires, headers, body, seq) ON {queue_table} FROM rowpost_operator, rowpost_body_reader;
     END IF;
     IF to_regproc('rowpost."maintain_queue:{queue_key}"') IS NOT NULL THEN
         -- to run the VACUUM and REINDEX that maintain_queue returns; before PostgreSQL 17 only the table's owner may

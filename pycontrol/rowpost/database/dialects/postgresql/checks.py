@@ -56,7 +56,7 @@ FROM pg_namespace AS n
 WHERE n.nspname = ANY (%(schemas)s::text[]) AND NOT has_schema_privilege(n.oid, 'CREATE')
 UNION ALL
 SELECT format('CREATE ROLE %%I;', r.name)
-FROM unnest(ARRAY['rowpost_endpoint', 'rowpost_operator', 'rowpost_reader']) AS r (name)
+FROM unnest(ARRAY['rowpost_endpoint', 'rowpost_operator', 'rowpost_reader', 'rowpost_body_reader']) AS r (name)
 WHERE to_regrole(r.name) IS NULL
   AND NOT (SELECT u.rolcreaterole OR u.rolsuper FROM pg_roles AS u WHERE u.rolname = current_user)
 UNION ALL
