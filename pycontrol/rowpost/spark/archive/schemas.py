@@ -72,7 +72,7 @@ FLOW_HOURLY = _columns("""
 """)
 
 #: The result of `merged`: hours as days or months.
-FLOW_MERGED = StructType([*_columns("period timestamp! start of the day or month"), *FLOW_HOURLY[1:]])
+FLOW_MERGED = StructType([*_columns("period timestamp! start of the day or month"), *FLOW_HOURLY.fields[1:]])
 
 #: The table of `metrics --live`: the hours with their queue and day.
 LIVE = StructType([*FLOW_HOURLY]).add("queue", "string", False).add("day", "date", False)
