@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
@@ -103,17 +103,15 @@ class PlannedChange(TypedDict):
 
 def _over_limits(files: Iterable[DataFile], policy: Retention) -> set[tuple[str, str]]:
     """Return the queue and day of each day to delete: the oldest days that exceed a limit."""
-    sizes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    sizes, totals = Counter[tuple[str, str]](), Counter[str]()
     for file in files:
-        sizes[file.queue][file.day] += file.bytes
+        sizes[file.queue, file.day] += file.bytes
     over = set()
-    for queue, days in sizes.items():
+    for queue, day in sorted(sizes, reverse=True):
+        totals[queue] += sizes[queue, day]
         limits = [limit.total for limit in policy.limits if re.match(pattern(limit.queue), queue)]
-        total = 0
-        for day in sorted(days, reverse=True):
-            total += days[day]
-            if limits and total > min(limits):
-                over.add((queue, day))
+        if limits and totals[queue] > min(limits):
+            over.add((queue, day))
     return over
 
 
