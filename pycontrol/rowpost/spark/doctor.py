@@ -52,35 +52,28 @@ def check_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Check
     """Check packages, Java, bash, memory and environment variables, without starting anything."""
     yield _pyspark()
     for name, (purpose, extra, missing) in _PACKAGES.items():
-        there = _version(name)
-        yield (
-            Check(name, "ok", there)
-            if there
-            else Check(name, missing, "not installed", f"for {purpose}: {install_command(extra)}")
-        )
+        if there := _version(name):
+            yield Check(name, "ok", there)
+        else:
+            yield Check(name, missing, "not installed", f"for {purpose}: {install_command(extra)}")
     if sys.platform == "win32":
         yield Check("system", "bad", "Windows", NOT_ON_WINDOWS)
         return
     yield _java()
-    bash = shutil.which("bash")
-    yield (
-        Check("bash", "ok", bash)
-        if bash
-        else Check("bash", "bad", "not on the PATH", "install bash: Spark's launcher is a bash script")
-    )
+    if bash := shutil.which("bash"):
+        yield Check("bash", "ok", bash)
+    else:
+        yield Check("bash", "bad", "not on the PATH", "install bash: Spark's launcher is a bash script")
     memory = memory_bytes()
-    little = (
-        () if memory >= _MIN_MEMORY_BYTES else ("little memory: use --conf spark.driver.memory=1g --max-rows 5000",)
-    )
-    yield Check("memory", "note" if little else "ok", f"{memory / (1 << 30):.1f} GB", *little)
+    size = f"{memory / (1 << 30):.1f} GB"
+    if memory >= _MIN_MEMORY_BYTES:
+        yield Check("memory", "ok", size)
+    else:
+        yield Check("memory", "note", size, "little memory: use --conf spark.driver.memory=1g --max-rows 5000")
+    changes = "it changes Spark's behaviour; unset it if it is meant for another program"
     for name in SPARK_VARIABLES:
         if environ.get(name):
-            yield Check(
-                name,
-                "note",
-                _SECRETS.sub("…", environ[name]),
-                "it changes Spark's behaviour; unset it if it is meant for another program",
-            )
+            yield Check(name, "note", _SECRETS.sub("…", environ[name]), changes)
 
 
 def _pyspark() -> Check:
@@ -142,23 +135,14 @@ def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = o
         there = ArchiveFolder(folder)
         if not there.root_exists():
             raise FileNotFoundError("there is no such bucket")
-        yield Check(
-            "store", "ok", f"{folder} can be listed by pyarrow ({len(there.contents(recursive=False))} entries)"
-        )
+        entries = len(there.contents(recursive=False))
+        yield Check("store", "ok", f"{folder} can be listed by pyarrow ({entries} entries)")
     except (OSError, ValueError) as error:
-        missing = "; ".join(
-            " or ".join(names)
-            for names in (store.variables if store else ())
-            if not any(environ.get(name) for name in names)
-        )
-        role = f"not in the environment: {missing}. A machine's role in the cloud replaces the login"
+        advice, groups = "see docs/guides/spark-where-it-runs.md", store.variables if store else ()
+        if missing := [" or ".join(names) for names in groups if not any(map(environ.get, names))]:
+            advice = f"not in the environment: {'; '.join(missing)}. A machine's role in the cloud replaces the login"
         said = str(error).splitlines()[0][:200]
-        yield Check(
-            "store",
-            "bad",
-            f"{folder} cannot be listed: {said}",
-            role if missing else "see docs/guides/spark-where-it-runs.md",
-        )
+        yield Check("store", "bad", f"{folder} cannot be listed: {said}", advice)
     if is_reachable(spark, folder):
         yield Check("store in Spark", "ok", "Spark has a file system for it")
     else:
@@ -180,12 +164,8 @@ def _worker(spark: SparkSession) -> Check:
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.", "grpc.")):
             raise
-        return Check(
-            "worker",
-            "bad",
-            "does not run",
-            f"{to_rowpost_error(error)} Check that PYSPARK_PYTHON is a Python with pyarrow.",
-        )
+        advice = f"{to_rowpost_error(error)} Check that PYSPARK_PYTHON is a Python with pyarrow."
+        return Check("worker", "bad", "does not run", advice)
     return Check("worker", "ok", found)
 
 

@@ -33,8 +33,7 @@ _GONE = (
 #: what Spark says of a Python process that did not start in time
 _SLOW_START = ("failed to connect back", "Accept timed out")
 _UNEXPLAINED = "Spark failed:"
-_MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.", "deltalake.")
-_RUST = "_internal"  # the module of deltalake's exceptions
+_MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.", "deltalake.", "_internal")  # the last one is deltalake's too
 
 
 @contextmanager
@@ -42,12 +41,10 @@ def explained() -> Iterator[None]:
     """Raise Spark's errors within the block as rowpost's errors. Other errors pass unchanged."""
     try:
         yield
-    except RowpostError:
-        raise
+    except ConnectionError as error:  # of this process with the JVM
+        raise SparkFailed(_GONE) from error
     except Exception as error:
-        if isinstance(error, ConnectionError):  # the connection between this process and the JVM
-            raise SparkFailed(_GONE) from error
-        if not type(error).__module__.startswith(_MODULES) and type(error).__module__ != _RUST:
+        if not type(error).__module__.startswith(_MODULES):
             raise
         raise to_rowpost_error(error) from error
 

@@ -33,9 +33,8 @@ def message_id(job: str, *key: Column | str) -> Column:
     if not key:
         raise ValueError("message_id needs at least one column that identifies a row")
     columns = [(F.col(each) if isinstance(each, str) else each).cast("string") for each in key]
-    text = F.concat(
-        *[part for column in columns for part in (F.lit(_KEY_SEPARATOR), column)][1:]
-    )  # null if one is null
+    # null if one is null
+    text = F.concat(*[part for column in columns for part in (F.lit(_KEY_SEPARATOR), column)][1:])
     missing = F.raise_error(
         F.lit(f"message_id: a row of the job {job!r} has a null in its key. Remove such rows, or choose another key.")
     )

@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rowpost.errors import SparkUnavailable
 from rowpost.spark.java import ensure_java, memory_bytes
@@ -71,19 +71,20 @@ def session(
     """
     try:
         from pyspark.errors import PySparkException
+        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkUnavailable(f"Spark is not installed ({error.name}): {install_command('spark')}") from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # without it a worker runs the python3 of the PATH
-    spark = _running()
-    settings = {
-        key: value for key, value in (config or {}).items() if key.startswith("spark.sql.") and ".warehouse." not in key
-    }  # can be changed
+    spark, given = _running(), dict(config or {})
+    settings = {key: given[key] for key in given if key.startswith("spark.sql.") and ".warehouse." not in key}
     try:
         if spark is None:
-            spark = _build(SparkSession.builder.appName(app_name), master, dict(config or {}))
+            spark = _build(SparkSession.builder.appName(app_name), master, given)
             settings = QUERY | settings  # Spark Connect takes none when it starts
-            _hide_logged_errors()
+            for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+                # PySpark logs each error of a query with the stack trace of the JVM, and raises it too
+                PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     except Exception as error:
         if isinstance(error, PySparkException) or type(error).__module__.startswith(("py4j.", "grpc")):
             raise SparkUnavailable(_why(error)) from error
@@ -109,20 +110,9 @@ def activate(spark: SparkSession) -> None:
         spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
-def _hide_logged_errors() -> None:
-    """Do not log errors of queries: PySpark logs each with the stack trace of the JVM, and raises it too."""
-    from pyspark.logger import PySparkLogger
-
-    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-
-
 def is_running() -> bool:
     """Tell whether this program has a session."""
-    try:
-        return _running() is not None
-    except ImportError:
-        return False
+    return _running() is not None
 
 
 def _running() -> SparkSession | None:
@@ -137,11 +127,10 @@ def _running() -> SparkSession | None:
     return found if is_connect(found) or found.sparkContext._jsc is not None else None  # None after SparkContext.stop()
 
 
-def _build(builder: Any, master: str | None, config: dict[str, str]) -> SparkSession:
+def _build(builder: SparkSession.Builder, master: str | None, config: dict[str, str]) -> SparkSession:
     remote = os.environ.get("SPARK_REMOTE") if master is None else (master if master.startswith("sc://") else None)
     if remote is not None:
-        connected: SparkSession = builder.remote(remote).getOrCreate()
-        return connected
+        return builder.remote(remote).getOrCreate()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         ensure_java()
@@ -157,8 +146,7 @@ def _build(builder: Any, master: str | None, config: dict[str, str]) -> SparkSes
             settings = {**LOCAL, "spark.driver.memory": f"{memory}g", **settings, _JAVA_OPTIONS: java_options}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    made: SparkSession = builder.getOrCreate()
-    return made
+    return builder.getOrCreate()
 
 
 def _register_source(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from rowpost.archive.arrow_headers import headers_of, parsed
 from rowpost.errors import InvalidMessage
 from rowpost.spark.archive.schemas import PARSED
 
-__all__ = ["has_failed", "header", "parse_headers", "read_headers", "readable_headers"]
+__all__ = ["has_failed", "parse_headers", "read_headers", "readable_headers"]
 
 _PARSED = "_parsed"
 _MAP = MapType(StringType(), StringType())
@@ -47,11 +47,6 @@ def readable_headers(headers: Column, id: Column) -> Column:
     No headers at all are null; a task that reads others which are not a JSON object raises InvalidMessage.
     """
     return F.arrow_udf(_readable, _MAP)(headers, id)  # type: ignore[call-overload, no-any-return]  # its annotation forgets MapType
-
-
-def header(headers: Column, name: str) -> Column:
-    """Return a header's value from the result of `read_headers`; null if it is missing, null or empty."""
-    return F.nullif(F.element_at(headers, F.lit(name)), F.lit(""))
 
 
 def has_failed() -> Column:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowpost.archive.folder import METADATA_FOLDER, ArchiveFolder
+from rowpost.archive.folder import LOG_FOLDER, METADATA_FOLDER, ArchiveFolder
 from rowpost.archive.parts import NewFile, partition_folder
 from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.errors import ArchiveNotFound
@@ -36,29 +36,18 @@ def remember_copy(archive: ArchiveFolder, place: str) -> None:
 
 def places(archive: ArchiveFolder) -> list[str]:
     """Return all places that were noted, in order."""
-    names = [
-        name.rpartition("/")[2]
-        for name, info in archive.contents(f"{METADATA_FOLDER}/{_COPIES}")
-        if info.is_file and name.endswith(".json")
-    ]
-    return sorted(found["path"] for name in names if (found := archive.read(f"{_COPIES}/{name}")) is not None)
+    names = [name for name, _ in archive.contents(f"{METADATA_FOLDER}/{_COPIES}") if name.endswith(".json")]
+    read = (archive.read(name.removeprefix(f"{METADATA_FOLDER}/")) for name in names)
+    return sorted(found["path"] for found in read if found is not None)
 
 
-def tables_in(place: str) -> Iterator[ArchiveTable]:
+def tables_in(place: str) -> list[ArchiveTable]:
     """Open the table of a place, or the tables in it. Raises ArchiveNotFound if there is none."""
     folder = ArchiveFolder(place)
-    if folder.is_delta:
-        yield open_table(place)
-        return
-    below = [
-        name
-        for name, info in folder.contents(recursive=False)
-        if not info.is_file and ArchiveFolder(f"{place}/{name}").is_delta
-    ]
-    if not below:
+    below = [f"{place}/{name}" for name, _ in folder.contents(recursive=False) if folder.exists(f"{name}/{LOG_FOLDER}")]
+    if not (tables := [place] if folder.is_delta else below):
         raise ArchiveNotFound(f"There is no table in {place}, to which messages were copied.")
-    for name in below:
-        yield open_table(f"{place}/{name}")
+    return list(map(open_table, tables))
 
 
 def remember_removed(table: ArchiveTable, before: Sequence[DataFile], after: Sequence[NewFile]) -> list[str]:
@@ -68,18 +57,13 @@ def remember_removed(table: ArchiveTable, before: Sequence[DataFile], after: Seq
     """
     stored = []
     for queue in sorted({file.queue for file in before}):
-        old, new = (
-            _row_versions(table, [file.path for file in files if file.queue == queue]) for files in (before, after)
-        )
+        old, new = (_row_versions(table, queue, files) for files in (before, after))
         gone = old.filter(pc.invert(pc.is_in(old, value_set=new)))
-        if not len(gone):
-            continue
-        epochs = [epoch for epoch, each in table.recorded().items() if each.queue == queue]
-        path = f"{_removed(queue)}/{uuid.uuid4().hex}.parquet"
-        table.folder.write_table(
-            path, pa.table({_KEY: gone.sort()}).replace_schema_metadata({_EPOCHS: json.dumps(epochs)})
-        )
-        stored.append(path)
+        if len(gone):
+            epochs = [epoch for epoch, each in table.recorded().items() if each.queue == queue]
+            rows = pa.table({_KEY: gone.sort()}).replace_schema_metadata({_EPOCHS: json.dumps(epochs)})
+            stored.append(f"{_removed(queue)}/{uuid.uuid4().hex}.parquet")
+            table.folder.write_table(stored[-1], rows)
     return stored
 
 
@@ -101,6 +85,7 @@ def _removed(queue: str) -> str:
     return f"{METADATA_FOLDER}/removed/{partition_folder(queue, '').partition('/')[0]}"
 
 
-def _row_versions(table: ArchiveTable, paths: Iterable[str]) -> pa.Array:
-    columns = [table.folder.read_table(path, [_KEY]).column(_KEY).cast(pa.int64()) for path in paths]
-    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.int64()).combine_chunks()
+def _row_versions(table: ArchiveTable, queue: str, files: Sequence[DataFile | NewFile]) -> pa.Array:
+    own = [table.folder.read_table(file.path, [_KEY]).column(_KEY) for file in files if file.queue == queue]
+    chunks = [chunk.cast(pa.int64()) for column in own for chunk in column.chunks]
+    return pa.chunked_array(chunks, pa.int64()).combine_chunks()

@@ -142,9 +142,7 @@ class ReplayStore:
 
     @contextmanager
     def unless_cancelled(self) -> Iterator[None]:
-        """Raise SparkFailed for an error of the block if the reason is that the stored messages were deleted by
-        `cancel`.
-        """
+        """Raise SparkFailed for an error of the block if its reason is that `cancel` deleted the stored messages."""
         self.check_not_cancelled()
         try:
             yield
@@ -156,11 +154,8 @@ class ReplayStore:
         return self.folder.read(f"{self._place}/cancelled.json") is not None
 
     def _attempts(self) -> list[str]:
-        return [
-            path
-            for path, info in self.folder.contents(f"{METADATA_FOLDER}/{self._place}", recursive=False)
-            if not info.is_file
-        ]
+        found = self.folder.contents(f"{METADATA_FOLDER}/{self._place}", recursive=False)
+        return [path for path, info in found if not info.is_file]
 
 
 def list_replays(folder: ArchiveFolder) -> list[StoredReplay]:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.parts import NewFile
@@ -33,11 +33,8 @@ FILE = "_file"
 
 def read_table(spark: SparkSession, table: ArchiveTable) -> DataFrame:
     """Read a snapshot. Raises SparkFailed if only its format's own readers understand it, and the session has none."""
-    return _read_natively(spark, table) if table.needs_jar else read_files(spark, table, table.files())
-
-
-def _read_natively(spark: SparkSession, table: ArchiveTable) -> DataFrame:
-    """Read it with Delta's jar."""
+    if not table.needs_jar:
+        return read_files(spark, table, table.files())
     try:
         return spark.read.format("delta").option("versionAsOf", table.version).load(table.path)
     except Exception as error:  # an AnalysisException or, from the JVM, a Py4JJavaError
@@ -62,7 +59,7 @@ def read_files(
     folders: dict[tuple[str, str] | None, list[DataFile]] = defaultdict(list)
     for file in files:
         folders[None if file.is_in_own_folder else (file.queue, file.day)].append(file)
-    names = [*schema.fieldNames(), *([FILE] if with_file else [])]
+    result = StructType([*schema, *([StructField(FILE, StringType())] if with_file else [])])
     frames = []
     for partition, same in folders.items():
         columns = [column for column in schema if partition is None or column.name not in PARTITIONS]
@@ -70,14 +67,10 @@ def read_files(
         frame = reader.parquet(*(f"{table.path}/{file.path}" for file in same))
         if partition is not None:
             frame = frame.withColumn("queue", F.lit(partition[0])).withColumn("day", F.lit(partition[1]).cast("date"))
-        frames.append(
-            frame.withColumn(FILE, F.col("_metadata.file_path")).select(names) if with_file else frame.select(names)
-        )
-    if not frames:
-        return spark.createDataFrame(
-            [], StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())])
-        )
-    return reduce(lambda one, other: one.unionByName(other), frames)
+        if with_file:
+            frame = frame.withColumn(FILE, F.col("_metadata.file_path"))
+        frames.append(frame.select(result.fieldNames()))
+    return reduce(lambda one, other: one.unionByName(other), frames) if frames else spark.createDataFrame([], result)
 
 
 def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = False) -> list[NewFile]:
@@ -88,11 +81,9 @@ def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = 
     spark, unique = df.sparkSession, f"{name}-{uuid.uuid4().hex[:8]}"
     spark.dataSource.register(PartsSink)
     activate(spark)
-    writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.path).option("name", unique)
-    columns = StructType(
-        [StructField(each.name, each.dataType) for each in schema_of(table) if each.name not in PARTITIONS]
-    )
-    writer.option("schema", columns.json()).option("parse", str(parse).lower()).save()
+    own = [StructField(each.name, each.dataType) for each in schema_of(table) if each.name not in PARTITIONS]
+    options = {"path": table.folder.path, "name": unique, "schema": StructType(own).json(), "parse": str(parse).lower()}
+    df.write.format(PartsSink.name()).mode("append").options(**options).save()
     found = table.folder.read(f"new/{unique}.json") or {"files": []}
     table.folder.remove(f"new/{unique}.json")
     return [NewFile(**each) for each in found["files"]]

@@ -13,18 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    DateType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from rowpost.archive import columns
 from rowpost.errors import SettingsError
@@ -37,12 +26,6 @@ __all__ = [
     "MESSAGE", "PARSED", "arrow_schema", "check_schema", "schema_of", "shaped",
 ]  # fmt: skip
 
-_TEXT, _TIME, _COUNT, _NUMBER = StringType(), TimestampType(), LongType(), DoubleType()
-
-
-def _column(name: str, kind: DataType, comment: str, nullable: bool = True) -> StructField:
-    return StructField(name, kind, nullable, {"comment": comment})
-
 
 def _struct(schema: pa.Schema) -> StructType:
     fields = []
@@ -50,6 +33,15 @@ def _struct(schema: pa.Schema) -> StructType:
         metadata = {name.decode(): text.decode() for name, text in (each.metadata or {}).items()}
         fields.append(StructField(each.name, from_arrow_type(each.type), each.nullable, metadata))
     return StructType(fields)
+
+
+def _columns(text: str) -> StructType:
+    """Read columns, one in each line: the name, the type, which ends with ! if the column is never null, a comment."""
+    schema = StructType()
+    for line in text.strip().splitlines():
+        name, kind, *comment = line.split(maxsplit=2)
+        schema.add(name, kind.rstrip("!"), not kind.endswith("!"), {"comment": "".join(comment)})
+    return schema
 
 
 #: A message as it is stored in its queue.
@@ -61,92 +53,72 @@ ESSENTIAL = columns.ESSENTIAL
 #: The result of `archive`. The columns queue and day are folders.
 ARCHIVE = _struct(columns.ARCHIVE)
 
-_MEASURED = {
-    "processing": "processing_ended - processing_started, milliseconds",
-    "critical": "processing_ended - time_sent (delayed messages: - deliver_at), milliseconds",
-}
 #: The result of `metrics`: throughput and times by hour.
-FLOW_HOURLY = StructType(
-    [
-        _column("hour", _TIME, "start of the hour", False),
-        _column("endpoint", _TEXT, "the receiver"),
-        _column("message_type", _TEXT, "type of the handled message"),
-        _column("messages", _COUNT, "handled messages, from the audit queue", False),
-        _column("failed", _COUNT, "messages moved to the error queue", False),
-        *(
-            _column(f"{name}_ms_{of}", _NUMBER, text if of == "p50" else "")
-            for name, text in _MEASURED.items()
-            for of in ("p50", "p95", "p99", "max")
-        ),
-        _column("clamped", _COUNT, "negative times, from clocks that differ, counted as 0", False),
-        _column("bytes", _COUNT, "size of all bodies", False),
-        _column(
-            "processing_ms_sketch",
-            BinaryType(),
-            "KLL sketch of the processing times, which `merged` merges; null if there are none",
-        ),
-        _column("critical_ms_sketch", BinaryType(), "KLL sketch of the critical times"),
-    ]
-)
+FLOW_HOURLY = _columns("""
+    hour                   timestamp!  start of the hour
+    endpoint               string      the receiver
+    message_type           string      type of the handled message
+    messages               long!       handled messages, from the audit queue
+    failed                 long!       messages moved to the error queue
+    processing_ms_p50      double      processing_ended - processing_started, milliseconds
+    processing_ms_p95      double
+    processing_ms_p99      double
+    processing_ms_max      double
+    critical_ms_p50        double      processing_ended - time_sent (delayed messages: - deliver_at), milliseconds
+    critical_ms_p95        double
+    critical_ms_p99        double
+    critical_ms_max        double
+    clamped                long!       negative times, from clocks that differ, counted as 0
+    bytes                  long!       size of all bodies
+    processing_ms_sketch   binary      KLL sketch of the processing times, which `merged` merges; null if there are none
+    critical_ms_sketch     binary      KLL sketch of the critical times
+""")
 
 #: The result of `merged`: hours as days or months.
-FLOW_MERGED = StructType(
-    [
-        _column("period", _TIME, "start of the day or month", False),
-        *(column for column in FLOW_HOURLY if column.name != "hour"),
-    ]
-)
+FLOW_MERGED = StructType([*_columns("period timestamp! start of the day or month"), *FLOW_HOURLY.fields[1:]])
 
 #: The table of `metrics --live`: the hours with their queue and day.
-LIVE = StructType([*FLOW_HOURLY, StructField("queue", StringType(), False), StructField("day", DateType(), False)])
+LIVE = StructType([*FLOW_HOURLY]).add("queue", "string", False).add("day", "date", False)
 
 #: A result of `conversations`: who sends what to whom.
-EDGES = StructType(
-    [
-        _column("day", DateType(), "day on which the messages were handled", False),
-        _column("from_endpoint", _TEXT, "the sender"),
-        _column("to_endpoint", _TEXT, "the receiver"),
-        _column(
-            "from_type", _TEXT, "type of the message whose handler sent this one; null at the start of a conversation"
-        ),
-        _column("to_type", _TEXT, "type of the sent message"),
-        _column("intent", _TEXT, "Send, Publish, Reply, …"),
-        _column("messages", _COUNT, "", False),
-        _column("latency_ms_p50", _NUMBER, "processing_started - time_sent, milliseconds"),
-        _column("latency_ms_p95", _NUMBER, ""),
-    ]
-)
+EDGES = _columns("""
+    day              date!   day on which the messages were handled
+    from_endpoint    string  the sender
+    to_endpoint      string  the receiver
+    from_type        string  type of the message whose handler sent this one; null at the start of a conversation
+    to_type          string  type of the sent message
+    intent           string  Send, Publish, Reply, …
+    messages         long!
+    latency_ms_p50   double  processing_started - time_sent, milliseconds
+    latency_ms_p95   double
+""")
 
 #: A result of `conversations`: one row for each conversation.
-CONVERSATIONS = StructType(
-    [
-        _column("conversation_id", _TEXT, "", False),
-        _column("started", _TIME, "the first time_sent"),
-        _column("ended", _TIME, "the last processing_ended or time_of_failure"),
-        _column("messages", _COUNT, "handled and failed messages", False),
-        _column("endpoints", _COUNT, "number of endpoints that handled messages", False),
-        _column("depth", IntegerType(), "levels of the tree of messages; 1 if no message caused another", False),
-        _column("failed", _COUNT, "", False),
-        _column("root_type", _TEXT, "type of the first message"),
-    ]
-)
+CONVERSATIONS = _columns("""
+    conversation_id  string!
+    started          timestamp  the first time_sent
+    ended            timestamp  the last processing_ended or time_of_failure
+    messages         long!      handled and failed messages
+    endpoints        long!      number of endpoints that handled messages
+    depth            integer!   levels of the tree of messages; 1 if no message caused another
+    failed           long!
+    root_type        string     type of the first message
+""")
 
 #: The result of `failures`: what fails, where, and the trend.
-FAILURE_GROUPS = StructType(
-    [
-        _column("exception_type", _TEXT, ""),
-        _column("endpoint", _TEXT, "endpoint in which it failed"),
-        _column("message_type", _TEXT, ""),
-        _column("stack_hash", _TEXT, "8 hexadecimal digits: hash of the stack trace without its numbers"),
-        _column("sample_message", _TEXT, "text of the latest exception"),
-        _column("first_seen", _TIME, ""),
-        _column("last_seen", _TIME, ""),
-        _column("messages", _COUNT, "", False),
-        _column("last_24h", _COUNT, "in the 24 hours before the report", False),
-        _column("previous_24h", _COUNT, "in the 24 hours before those", False),
-        _column("trend", _NUMBER, "last_24h / previous_24h; null if there were none"),
-    ]
-)
+FAILURE_GROUPS = _columns("""
+    exception_type   string
+    endpoint         string     endpoint in which it failed
+    message_type     string
+    stack_hash       string     8 hexadecimal digits: hash of the stack trace without its numbers
+    sample_message   string     text of the latest exception
+    first_seen       timestamp
+    last_seen        timestamp
+    messages         long!
+    last_24h         long!      in the 24 hours before the report
+    previous_24h     long!      in the 24 hours before those
+    trend            double     last_24h / previous_24h; null if there were none
+""")
 
 
 def shaped(df: DataFrame, schema: StructType) -> DataFrame:
@@ -169,7 +141,9 @@ def check_schema(schema: StructType, *, has_queue: bool = False) -> pa.Schema:
 
     Raises SettingsError for a column that a message does not have. With `has_queue`, it has `queue`.
     """
-    known = {field.name: field.dataType for field in MESSAGE} | ({"queue": _TEXT} if has_queue else {})
+    known: dict[str, DataType] = {field.name: field.dataType for field in MESSAGE} | (
+        {"queue": StringType()} if has_queue else {}
+    )
     for field in schema:
         if known.get(field.name) != field.dataType:
             there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import types as T
 
 from rowpost.errors import SettingsError, SparkUnavailable
-from rowpost.spark.bodies.parsing import NotReadable
+from rowpost.spark.bodies.parsing import NotReadable, Parsed
 from rowpost.version import install_command
 
 __all__ = ["fields_of", "parse_avro"]
@@ -57,9 +57,8 @@ def fields_of(file: str, document: Any) -> T.StructType:
     """
     library = _library()
     try:
-        whole = library.schema.expand_schema(
-            document
-        )  # with the types in place of their names, but of those that contain themselves
+        # with the types in place of their names, but of those that contain themselves
+        whole = library.schema.expand_schema(document)
     except Exception as error:
         raise SettingsError(f"{file}: is not an Avro schema: {type(error).__name__}: {error}") from error
     if not isinstance(whole, Mapping) or whole.get("type") != "record":
@@ -68,15 +67,11 @@ def fields_of(file: str, document: Any) -> T.StructType:
 
 
 def _record(kind: Mapping[str, Any], place: str, file: str) -> T.StructType:
-    fields = []
+    fields = T.StructType()
     for each in kind["fields"]:
-        comment = {"comment": each["doc"]} if each.get("doc") else {}
-        fields.append(
-            T.StructField(
-                each["name"], _column_type(each["type"], f"{place}.{each['name']}".lstrip("."), file), True, comment
-            )
-        )
-    return T.StructType(fields)
+        inner = _column_type(each["type"], f"{place}.{each['name']}".lstrip("."), file)
+        fields.add(each["name"], inner, True, {"comment": each["doc"]} if each.get("doc") else {})
+    return fields
 
 
 def _column_type(kind: Any, place: str, file: str) -> T.DataType:
@@ -113,11 +108,8 @@ def _parsed(schema: str) -> Any:
     return _library().schema.parse_schema(json.loads(schema))
 
 
-def parse_avro(body: bytes, schema: str) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
-    """Read a body with the schema of its type, and return the message, and further messages with their paths.
-
-    Raises NotReadable.
-    """
+def parse_avro(body: bytes, schema: str) -> Parsed:
+    """Read a body with the schema of its type. Raises NotReadable."""
     library, parsed = _library(), _parsed(schema)
     stream = io.BytesIO(body)
     try:

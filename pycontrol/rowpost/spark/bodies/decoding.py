@@ -13,10 +13,12 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from rowpost.spark.bodies.avro import parse_avro
 from rowpost.spark.bodies.fitting import Rest
-from rowpost.spark.bodies.parsing import NotReadable, as_json, content, kind_of, parse_json, parse_xml
+from rowpost.spark.bodies.parsing import NotReadable, Parsed, as_json, content, kind_of, parse_json, parse_xml
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, column_names
 
 __all__ = ["decode_batch", "decoded_type", "message_of", "read_body"]
+
+_REFUSED = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 def decoded_type(schema: Schema) -> T.StructType:
@@ -24,9 +26,7 @@ def decoded_type(schema: Schema) -> T.StructType:
     return T.StructType([*schema.columns, T.StructField(RESCUED, T.StringType()), T.StructField(ERROR, T.StringType())])
 
 
-def message_of(
-    body: bytes, content_type: str | None, message_type: str, avro: str | None
-) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
+def message_of(body: bytes, content_type: str | None, message_type: str, avro: str | None) -> Parsed:
     """Parse a body. Returns the message, and what else the body holds. Raises NotReadable."""
     kind = kind_of(content_type, body)
     if kind == "avro":
@@ -43,14 +43,15 @@ def message_of(
 def read_body(body: bytes | None, content_type: str | None, schema: Schema) -> tuple[dict[str, Any], Rest]:
     """Read a body with a schema. Returns the values of the fields, and the rest."""
     rest = Rest()
-    if body is None:
-        rest.reasons.append("there is no body")
-        rest.problems.add(((), "broken"))
-        return {}, rest
     try:
+        if body is None:
+            raise NotReadable("there is no body")
         message, others = message_of(body, content_type, schema.message_type, schema.avro)
     except NotReadable as error:
-        rest.broken(content(body), str(error))
+        if body is not None:
+            rest.values["$"] = content(body)
+        rest.reasons.append(str(error))
+        rest.problems.add(((), "broken"))
         return {}, rest
     found = schema.read(message, rest)
     for path, value in others:
@@ -70,19 +71,14 @@ def decode_batch(bodies: pa.Array, content_types: pa.Array, schema: Schema, colu
         rows.append({names[name]: value for name, value in found.items()} | {RESCUED: rest.rescued, ERROR: rest.error})
     try:
         return pa.array(rows, kind)
-    except (
-        pa.ArrowException,
-        ValueError,
-        TypeError,
-        OverflowError,
-    ):  # a value that Arrow refuses must not fail the others
+    except _REFUSED:  # a value that Arrow refuses must not fail the others
         return pa.array([_safe(row, body, kind) for row, body in zip(rows, raw, strict=True)], kind)
 
 
 def _safe(row: dict[str, Any], body: bytes | None, kind: pa.DataType) -> dict[str, Any]:
     try:
         pa.array([row], kind)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+    except _REFUSED as error:
         return {
             RESCUED: as_json({"$": None if body is None else content(body)}),
             ERROR: f"a value has no column: {type(error).__name__}",

@@ -39,6 +39,7 @@ _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?")
 _INFINITE = {"INF": "inf", "-INF": "-inf", "NaN": "nan"}
+_FLAGS = {"true": True, "false": False, "1": True, "0": False}
 _BITS: dict[type, int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _LONG_DIGITS = 19
 _FLOAT_MAX = 3.4028235677973366e38
@@ -76,12 +77,6 @@ class Rest:
         self.reasons.append(f"{spelled(path)} is missing")
         self.problems.add((place, "missing"))
 
-    def broken(self, value: Any, reason: str) -> None:
-        """Keep a body that cannot be read at all."""
-        self.values["$"] = value
-        self.reasons.append(reason)
-        self.problems.add(((), "broken"))
-
     @property
     def rescued(self) -> str | None:
         return as_json(self.values) if self.values else None
@@ -111,6 +106,8 @@ def spelled(path: Path) -> str:
 
 
 Reader = Callable[[Any, Path, Rest], Any]
+#: How the values of each Python type become those of a column. A value of another type does not fit.
+Converters = Mapping[type, Callable[[Any], Any]]
 
 
 def reader(schema: T.StructType) -> Callable[[Any, Rest], dict[str, Any]]:
@@ -125,39 +122,44 @@ def reader(schema: T.StructType) -> Callable[[Any, Rest], dict[str, Any]]:
 def _compile(kind: T.DataType, place: Path) -> Reader:
     if isinstance(kind, T.StructType):
         readers = {column.name: _compile(column.dataType, (*place, column.name)) for column in kind}
-        return partial(_read_struct, place, readers, [column.name for column in kind if not column.nullable])
+        required = [column.name for column in kind if not column.nullable]
+        return partial(_read, place, "an object", partial(_struct, place, readers, required))
     if isinstance(kind, T.ArrayType):
-        return partial(_read_array, place, _compile(kind.elementType, (*place, ELEMENT)))
+        return partial(_read, place, "an array", partial(_array, _compile(kind.elementType, (*place, ELEMENT))))
     if isinstance(kind, T.MapType):
-        return partial(_read_map, place, _compile(kind.valueType, (*place, ENTRY)))
-    return partial(_read_scalar, place, _scalar(kind), kind.simpleString().upper())
+        return partial(_read, place, "a map", partial(_map, place, _compile(kind.valueType, (*place, ENTRY))))
+    converters = _converters(kind)
+    name = kind.simpleString().upper()
+    return partial(_read, place, name, lambda value, path, rest: converters[type(value)](value))
 
 
-def _parts(value: Any, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any] | None:
-    """Return the pairs of an object or the values of an array, which an element of XML may be too.
+def _read(place: Path, wanted: str, read: Reader, value: Any, path: Path, rest: Rest) -> Any:
+    try:
+        found = read(value, path, rest)
+    except (ValueError, KeyError, TypeError, OverflowError, InvalidOperation):
+        rest.misfit(path, value, wanted, place)
+        return None
+    rest.seen.add(place)
+    return found
 
-    None for another value.
-    """
-    if isinstance(value, Text):
-        return None if value.strip() else ()
+
+def _parts(value: Any, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any]:
+    """Return the pairs of an object or the values of an array, which an element of XML may be too."""
+    if isinstance(value, Text) and not value.strip():
+        return ()
     if isinstance(value, Nodes):
         return value if kind is dict else [each for _, each in value]
     if not isinstance(value, kind):
-        return None
+        raise TypeError
     return value.items() if isinstance(value, dict) else value
 
 
-def _read_struct(
+def _struct(
     place: Path, readers: Mapping[str, Reader], required: list[str], value: Any, path: Path, rest: Rest
-) -> dict[str, Any] | None:
-    pairs = _parts(value, dict)
-    if pairs is None:
-        rest.misfit(path, value, "an object", place)
-        return None
-    rest.seen.add(place)
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     refused = set()
-    for name, each in pairs:
+    for name, each in _parts(value, dict):
         read = readers.get(name)
         if read is None or name in found:
             rest.unknown((*path, name), each, (*place, name))
@@ -172,33 +174,22 @@ def _read_struct(
     return found
 
 
-def _read_array(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> list[Any] | None:
-    values = _parts(value, list)
-    if values is None:
-        rest.misfit(path, value, "an array", place)
-        return None
-    rest.seen.add(place)
-    return [None if _is_null(each) else read(each, (*path, number), rest) for number, each in enumerate(values)]
+def _array(read: Reader, value: Any, path: Path, rest: Rest) -> list[Any]:
+    values = enumerate(_parts(value, list))
+    return [None if _is_null(each) else read(each, (*path, number), rest) for number, each in values]
 
 
 def _is_null(value: Any) -> bool:
-    return value is None or (
-        isinstance(value, Text) and value == "null"
-    )  # NServiceBus writes null for a number without value in a list
+    """NServiceBus writes null for a number without value in a list."""
+    return value is None or (isinstance(value, Text) and value == "null")
 
 
-def _read_map(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> list[tuple[str, Any]] | None:
+def _map(place: Path, read: Reader, value: Any, path: Path, rest: Rest) -> list[tuple[str, Any]]:
     pairs = _parts(value, dict)
     if isinstance(value, Nodes):
-        pairs = (
-            [(str(dict(each)["Key"]), dict(each).get("Value")) for _, each in value]
-            if all(_is_pair(each) for _, each in value)
-            else None
-        )
-    if pairs is None:
-        rest.misfit(path, value, "a map", place)
-        return None
-    rest.seen.add(place)
+        if not all(_is_pair(each) for _, each in value):
+            raise TypeError
+        pairs = [(str(dict(each)["Key"]), dict(each).get("Value")) for _, each in value]
     known: dict[str, Any] = {}
     for key, each in pairs:
         if key in known or not _is_text(key):
@@ -216,34 +207,13 @@ def _is_pair(value: Any) -> bool:
     )
 
 
-def _read_scalar(place: Path, read: Callable[[Any], Any], name: str, value: Any, path: Path, rest: Rest) -> Any:
-    try:
-        found = read(value)
-    except (ValueError, KeyError, TypeError, OverflowError, InvalidOperation):
-        rest.misfit(path, value, name, place)
-        return None
-    rest.seen.add(place)
-    return found
-
-
 # ---------------------------------------------------------------------------------------------- scalars
-def _scalar(kind: T.DataType) -> Callable[[Any], Any]:
-    if isinstance(kind, T.DecimalType):
-        return partial(_decimal, kind.precision, kind.scale)
-    bits = _BITS.get(type(kind))
-    if bits is not None:
-        return partial(_integer, 1 << (bits - 1))
+def _converters(kind: T.DataType) -> Converters:
+    if isinstance(kind, T.DecimalType):  # rowpost's DecimalText, and pydantic, write decimals as texts
+        return dict.fromkeys((str, Text, int, Decimal), partial(_decimal, kind.precision, kind.scale))
+    if bits := _BITS.get(type(kind)):
+        return dict.fromkeys((Text, int, Decimal), partial(_integer, 1 << (bits - 1)))
     return _SCALARS[type(kind)]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str) and _is_text(value):
-        return str(value)
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, time):
-        return value.isoformat()
-    raise TypeError
 
 
 def _is_text(value: str) -> bool:
@@ -257,61 +227,45 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, Text):
-        return {"true": True, "false": False, "1": True, "0": False}[value.strip().lower()]
-    raise TypeError
+def _text(value: str) -> str:
+    if not _is_text(value):
+        raise ValueError
+    return str(value)
 
 
 def _digits(text: str) -> str:
-    """Return a text that may hold a number.
-
-    Python reads underscores and the digits of other scripts too, which no serializer writes.
-    """
+    """Return a text that may hold a number. Python also reads underscores and the digits of other scripts."""
     if "_" in text or not text.isascii():
         raise ValueError
     return text.strip()
 
 
 def _integer(limit: int, value: Any) -> int:
-    if isinstance(value, bool):
-        raise TypeError
-    if isinstance(value, Text):
-        number = int(_digits(value))
-    elif isinstance(value, int):
-        number = value
-    elif isinstance(value, Decimal) and value.adjusted() < _LONG_DIGITS and value == value.to_integral_value():  # 3.0
-        number = int(value)
-    else:
-        raise TypeError
+    if isinstance(value, Decimal) and not (value.adjusted() < _LONG_DIGITS and value == value.to_integral_value()):
+        raise TypeError  # 3.0 is an integer
+    number = int(_digits(value) if isinstance(value, Text) else value)
     if not -limit <= number < limit:
         raise OverflowError
     return number
 
 
-def _float(value: Any, *, limit: float = math.inf) -> float:
-    if isinstance(value, Text):
-        text = _digits(value)
-        return float(text if text[-1:].isdigit() else _INFINITE[text])
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise TypeError
+def _float(value: int | Decimal, *, limit: float = math.inf) -> float:
     number = float(value)
-    if isinstance(value, float):  # of Avro, which has NaN and infinity
-        return number
     if math.isinf(number) or abs(number) > limit:
         raise OverflowError
     return number
 
 
+_single = partial(_float, limit=_FLOAT_MAX)
+
+
+def _float_of_text(value: str) -> float:
+    text = _digits(value)
+    return float(text if text[-1:].isdigit() else _INFINITE[text])
+
+
 def _decimal(precision: int, scale: int, value: Any) -> Decimal:
-    if isinstance(value, str):  # rowpost's DecimalText, and pydantic, write decimals as texts
-        number = Decimal(_digits(value))
-    elif isinstance(value, int | Decimal) and not isinstance(value, bool):
-        number = Decimal(value)
-    else:
-        raise TypeError
+    number = Decimal(_digits(value) if isinstance(value, str) else value)
     if not number.is_finite() or number.adjusted() >= precision - scale + (number == 0) * precision:
         raise OverflowError
     _, digits, exponent = number.as_tuple()
@@ -320,47 +274,40 @@ def _decimal(precision: int, scale: int, value: Any) -> Decimal:
     return number.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
 
 
-def _date(value: Any) -> date:
-    if isinstance(value, str) and DATE.fullmatch(value.strip()):
-        return date.fromisoformat(value.strip())
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return value
-    raise TypeError
+def _date(value: str) -> date:
+    if not DATE.fullmatch(value.strip()):
+        raise ValueError
+    return date.fromisoformat(value.strip())
 
 
-def _time(value: Any, *, zoned: bool) -> datetime:
+def _time(value: datetime | str, *, zoned: bool) -> datetime:
     """Read a time.
 
     Without a time zone, it is taken as UTC if the column has one, and kept as it is if the column has none.
     """
-    if isinstance(value, datetime):
-        time = value
-    elif isinstance(value, str) and TIME.fullmatch(value.strip()):
-        time = datetime.fromisoformat(value.strip())
-    else:
-        raise TypeError
-    if zoned:
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    if time.tzinfo is not None:
-        raise ValueError
-    return time
-
-
-def _binary(value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
     if isinstance(value, str):
-        return base64.b64decode("".join(value.split()), validate=True)
-    raise TypeError
+        if not TIME.fullmatch(value.strip()):
+            raise ValueError
+        value = datetime.fromisoformat(value.strip())
+    if zoned:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if value.tzinfo is not None:
+        raise ValueError
+    return value
 
 
-_SCALARS: dict[type, Callable[[Any], Any]] = {
-    T.StringType: _text,
-    T.BooleanType: _boolean,
-    T.FloatType: partial(_float, limit=_FLOAT_MAX),
-    T.DoubleType: _float,
-    T.DateType: _date,
-    T.TimestampType: partial(_time, zoned=True),
-    T.TimestampNTZType: partial(_time, zoned=False),
-    T.BinaryType: _binary,
+def _binary(value: str) -> bytes:
+    return base64.b64decode("".join(value.split()), validate=True)
+
+
+_SCALARS: dict[type, Converters] = {
+    T.StringType: {str: _text, Text: _text, UUID: str, time: time.isoformat},
+    T.BooleanType: {bool: bool, Text: lambda value: _FLAGS[value.strip().lower()]},
+    # a float is of Avro, which has NaN and infinity
+    T.FloatType: {float: float, Text: _float_of_text, int: _single, Decimal: _single},
+    T.DoubleType: {float: float, Text: _float_of_text, int: _float, Decimal: _float},
+    T.DateType: {str: _date, Text: _date, date: lambda value: value},
+    T.TimestampType: dict.fromkeys((datetime, str, Text), partial(_time, zoned=True)),
+    T.TimestampNTZType: dict.fromkeys((datetime, str, Text), partial(_time, zoned=False)),
+    T.BinaryType: {bytes: bytes, str: _binary, Text: _binary},
 }

@@ -26,22 +26,7 @@ __all__ = ["MAX_KEYS", "changes", "shapes"]
 MAX_KEYS = 100
 _PAIR = "NServiceBus.KeyValuePairOf"
 #: Names that NServiceBus gives to the elements of a list of values.
-_VALUES = {
-    "Boolean",
-    "Byte",
-    "Char",
-    "DateTime",
-    "DateTimeOffset",
-    "Decimal",
-    "Double",
-    "Guid",
-    "Int16",
-    "Int32",
-    "Int64",
-    "Single",
-    "String",
-    "TimeSpan",
-}
+_VALUE = re.compile(r"Boolean|Byte|Char|DateTime(Offset)?|Decimal|Double|Guid|Int(16|32|64)|Single|String|TimeSpan")
 _WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,18})"), re.compile(r"-?(0|[1-9]\d*)\.\d+(E[+-]?\d+)?")
 _LONG = 1 << 63
 _MAX_SCALE, _MAX_DIGITS = 10, 28
@@ -82,8 +67,7 @@ def _kind_of_nodes(nodes: Nodes, path: Path) -> tuple[str, list[tuple[str | int,
     names = Counter(name for name, _ in nodes)
     if path and all(name.startswith(_PAIR) for name in names):
         return "map", [(ENTRY, dict(each).get("Value")) for _, each in nodes if isinstance(each, Nodes)]
-    last = path[-1] if path else ""
-    if path and len(names) == 1 and (len(nodes) > 1 or names.keys() <= _VALUES or f"{next(iter(names))}s" == last):
+    if path and len(names) == 1 and (len(nodes) > 1 or _VALUE.fullmatch(nodes[0][0]) or f"{nodes[0][0]}s" == path[-1]):
         return "array", [(ELEMENT, each) for _, each in nodes]
     # with one child, it may be a list of one element: another message tells
     return ("element" if path and len(nodes) == 1 else "object"), list(nodes)
@@ -92,17 +76,12 @@ def _kind_of_nodes(nodes: Nodes, path: Path) -> tuple[str, list[tuple[str | int,
 def _scalar(value: Any) -> str:
     if value is None or (isinstance(value, Text) and not value.strip()):
         return "null"
-    if isinstance(value, bool):
+    if isinstance(value, bool) or (isinstance(value, Text) and value.strip() in ("true", "false")):
         return "boolean"
     if isinstance(value, int | Decimal):
         return _number(Decimal(value))
-    if isinstance(value, Text) and value.strip() in ("true", "false"):
-        return "boolean"
-    return _kind_of_text(value.strip(), is_untyped=isinstance(value, Text))
-
-
-def _kind_of_text(text: str, *, is_untyped: bool) -> str:
-    if is_untyped and (_WHOLE.fullmatch(text) or _NUMBER.fullmatch(text)):
+    text = value.strip()
+    if isinstance(value, Text) and (_WHOLE.fullmatch(text) or _NUMBER.fullmatch(text)):
         return _number(Decimal(text))
     if DATE.fullmatch(text):
         return "date"

@@ -22,12 +22,27 @@ from defusedxml.ElementTree import fromstring
 
 from rowpost.wire.xml_values import XSI, local_name
 
-__all__ = ["Nodes", "NotReadable", "Text", "as_json", "content", "kind_of", "parse_json", "parse_xml", "plain"]
+__all__ = [
+    "Nodes",
+    "NotReadable",
+    "Parsed",
+    "Text",
+    "as_json",
+    "content",
+    "kind_of",
+    "parse_json",
+    "parse_xml",
+    "plain",
+]
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_DEPTH = 100
 _NIL = f"{{{XSI}}}nil"
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+#: A message, and what else its body holds, with the path of each value.
+Parsed = tuple[Any, list[tuple[tuple[Any, ...], Any]]]
 
 
 class NotReadable(ValueError):
@@ -55,11 +70,8 @@ def kind_of(content_type: str | None, body: bytes) -> str:
     return "xml" if body.removeprefix(_BOM).lstrip()[:1] == b"<" else "json"
 
 
-def parse_json(body: bytes) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
-    """Parse a body, and return the message and what else the body holds, with its path.
-
-    A body that is a list holds several messages. The first is the message. Raises NotReadable.
-    """
+def parse_json(body: bytes) -> Parsed:
+    """Parse a body. A list holds several messages, of which the first is the message. Raises NotReadable."""
     try:
         root = json.loads(body.removeprefix(_BOM).decode(), parse_float=Decimal, parse_constant=_refuse)
     except json.JSONDecodeError as error:
@@ -77,8 +89,8 @@ def _refuse(constant: str) -> Any:
     raise ValueError(constant)
 
 
-def parse_xml(body: bytes, name: str) -> tuple[Any, list[tuple[tuple[Any, ...], Any]]]:
-    """Parse a body, and return the message and what else the body holds, with its path.
+def parse_xml(body: bytes, name: str) -> Parsed:
+    """Parse a body.
 
     `name` is the message's type. NServiceBus writes one message as the root, or several in a root `Messages`. Of
     several, the first one of the type is the message. Raises NotReadable.

@@ -125,11 +125,9 @@ def read_schemas(folder: Path) -> dict[str, Schema]:
         SettingsError: there is no such folder or no schema in it, or a file is not valid. It names the file and the
             place.
     """
+    propose = f"To propose schemas, run: rowpost spark schemas DIR --propose {folder}"
     if not folder.is_dir():
-        raise SettingsError(
-            f"{folder}: there is no such folder of schemas. To propose schemas, run: rowpost spark schemas DIR "
-            f"--propose {folder}"
-        )
+        raise SettingsError(f"{folder}: there is no such folder of schemas. {propose}")
     found: dict[str, Schema] = {}
     for path in sorted([*folder.glob("*.ddl"), *folder.glob("*.avsc")]):
         name = type_of(path.stem)
@@ -140,10 +138,7 @@ def read_schemas(folder: Path) -> dict[str, Schema]:
             )
         found[name] = _read_avro(path, name) if path.suffix == ".avsc" else Schema(name, _read_ddl(path), str(path))
     if not found:
-        raise SettingsError(
-            f"{folder}: has no schema, such as Shop.PlaceOrder.ddl. To propose schemas, run: rowpost spark schemas DIR "
-            f"--propose {folder}"
-        )
+        raise SettingsError(f"{folder}: has no schema, such as Shop.PlaceOrder.ddl. {propose}")
     return found
 
 
@@ -165,10 +160,8 @@ def _refusal(path: Path, said: str) -> str:
     place, unknown = _LINE.search(said), re.search(r'Unsupported data type "(\w+)', said)
     where = f"{path}: line {place[1]}, column {int(place[2]) + 1}" if place else str(path)
     if unknown:
-        return (
-            f"{where}: unknown type "
-            f"{unknown[1]}{did_you_mean(unknown[1].upper(), _TYPES) or ': known are ' + ', '.join(_TYPES)}"
-        )
+        hint = did_you_mean(unknown[1].upper(), _TYPES) or f": known are {', '.join(_TYPES)}"
+        return f"{where}: unknown type {unknown[1]}{hint}"
     reason = re.search(r"\[[A-Z_.]+\] ([^\n]*?)(?: SQLSTATE|\n|$)", said)
     return (
         f"{where}: {reason[1] if reason else 'is not DDL of Spark'} Write columns such as OrderId BIGINT, with commas "
@@ -226,22 +219,19 @@ def _check_names(where: str, names: list[str]) -> None:
 def places(kind: T.DataType, place: Place = ()) -> Iterator[tuple[Place, T.DataType]]:
     """Yield the places in a type, each with its type. A type comes before what is in it."""
     yield place, kind
-    inner: list[tuple[str | int, T.DataType]] = []
     if isinstance(kind, T.StructType):
-        inner = [(each.name, each.dataType) for each in kind]
+        for each in kind:
+            yield from places(each.dataType, (*place, each.name))
     elif isinstance(kind, T.ArrayType):
-        inner = [(ELEMENT, kind.elementType)]
+        yield from places(kind.elementType, (*place, ELEMENT))
     elif isinstance(kind, T.MapType):
-        inner = [(ENTRY, kind.valueType)]
-    for part, each in inner:
-        yield from places(each, (*place, part))
+        yield from places(kind.valueType, (*place, ENTRY))
 
 
 def named(place: Place) -> str:
     """Return a place in words: Lines[].Sku, Tags{}."""
-    return "".join(
-        {ELEMENT: "[]", ENTRY: "{}"}.get(part, f".{part}") if isinstance(part, int) else f".{part}" for part in place
-    ).lstrip(".")
+    marks: dict[str | int, str] = {ELEMENT: "[]", ENTRY: "{}"}
+    return "".join(marks.get(part, f".{part}") for part in place).lstrip(".")
 
 
 def _nullable(kind: T.DataType) -> T.DataType:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -123,11 +123,9 @@ class ArchiveJob:
     @cached_property
     def checkpoint_location(self) -> str:
         """Where Spark stores its progress. Raises SettingsError."""
-        return (
-            check_checkpoint(self.checkpoint)
-            if self.checkpoint
-            else default_checkpoint(located(self.path), self.queue, self.mode)
-        )
+        if self.checkpoint:
+            return check_checkpoint(self.checkpoint)
+        return default_checkpoint(located(self.path), self.queue, self.mode)
 
 
 def default_checkpoint(path: str, queue: str, mode: str) -> str:
@@ -170,10 +168,8 @@ def run(
         done = attempt() if job.every is None else keep_running(attempt, counted, job.queue)
         if is_connect(spark):  # it may have discarded the progress of an ended stream
             table.refresh()
-            notes = [
-                note for note in table.notes(before) if note.get("job") == "archive" and note["queue"] == job.queue
-            ]
-            new = [note["rows"] for note in notes if note["rows"]]
+            own = [each for each in table.notes(before) if each.get("job") == "archive" and each["queue"] == job.queue]
+            new = [note["rows"] for note in own if note["rows"]]
             done = {"batches": len(new), "messages": sum(new)}
     except KeyboardInterrupt:
         _finish(spark, job, table)
@@ -185,10 +181,7 @@ def run(
 
 
 def _finish(spark: SparkSession, job: ArchiveJob, table: ArchiveTable) -> int:
-    """Delete the last batch from the spool, if the table has it:
-
-    Spark would report its commit to the source only with the next batch.
-    """
+    """Delete the last batch from the spool, if the table has it: Spark would report its commit with the next batch."""
     if job.mode == "tail":
         return 0
     table.refresh()
@@ -211,9 +204,9 @@ def follow(
     counted = {} if counted is None else counted
     received: set[str] = set()
     try:
-        ended = False
+        ended: bool | None = False
         while not ended:
-            ended = bool(query.awaitTermination(_POLL_INTERVAL_S))  # type: ignore[arg-type]  # PySpark accepts fractions of a second, its annotation says int
+            ended = query.awaitTermination(_POLL_INTERVAL_S)  # type: ignore[arg-type]  # PySpark accepts fractions of a second, its annotation says int
             for each in query.recentProgress:
                 if each["numInputRows"]:
                     counted[each["batchId"]] = each["numInputRows"]
@@ -260,9 +253,8 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
         f"To continue where the archive ends, delete the folder {job.checkpoint_location}, or name a new one with "
         "--checkpoint: no message is then archived twice."
     )
-    begins = where_it_begins(
-        table, Checkpoint(job.checkpoint_location, spark), job.queues, way_out, drain=job.mode == "drain"
-    )
+    stored = Checkpoint(job.checkpoint_location, spark)
+    begins = where_it_begins(table, stored, job.queues, way_out, drain=job.mode == "drain")
     rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
     bounds = given(startingOffsets="earliest", maxBytesPerTrigger=job.max_bytes, maxOffsetsPerTrigger=rows)
     options = {**job.source, "mode": job.mode, **bounds, **dict(job.options), "confirmedOffsets": json.dumps(begins)}
@@ -290,22 +282,17 @@ def where_it_begins(
     progress, records = checkpoint.progress(), table.recorded()
     if not drain:  # what a drain has archived is not in the queue any more
         check_known(progress, records, {file.queue for file in table.files()} & set(queues), table.address)
-    check_start(
-        progress,
-        records,
-        -1 if progress.query is None else table.last_batch(progress.query),
-        table.address,
-        queues,
-        way_out,
-    )
+    last = -1 if progress.query is None else table.last_batch(progress.query)
+    check_start(progress, records, last, table.address, queues, way_out)
     return {epoch: each.end for epoch, each in records.items() if each.queue in queues}
 
 
+@dataclass(eq=False)
 class BatchWriter:
     """Write one batch of a stream to a table, once: the log of the table has the query, the number and the offsets of
     its last batch.
 
-    Args:
+    Attributes:
         path: the table: a folder or a URI.
         checkpoint: the query's checkpoint, which has its id.
         schema: the columns of the table, if it does not exist yet.
@@ -319,40 +306,27 @@ class BatchWriter:
         SparkFailed: the batch is not the next one of the table.
     """
 
-    def __init__(
-        self,
-        path: str,
-        checkpoint: str,
-        schema: StructType = ARCHIVE,
-        queue: str | None = None,
-        *,
-        parse: bool = False,
-        begins: Mapping[str, Offset] | None = None,
-        way_out: str = "",
-    ) -> None:
-        self.path, self.checkpoint, self.schema, self.queue, self.parse = path, checkpoint, schema, queue, parse
-        self.begins, self.way_out = begins or {}, way_out
-        self._query: str | None = None
-        self._last: tuple[int, Mapping[str, Offset]] = (
-            -1,
-            {},
-        )  # the last batch and its end, which Spark would read from a store again
-        self._writer: TableWriter | None = None
+    path: str
+    checkpoint: str
+    schema: StructType = ARCHIVE
+    queue: str | None = None
+    parse: bool = False
+    begins: Mapping[str, Offset] = field(default_factory=dict)
+    way_out: str = ""
+    _query: str | None = field(default=None, init=False)
+    # the last batch and its end, which Spark would read from a store again
+    _last: tuple[int, Mapping[str, Offset]] = field(default=(-1, {}), init=False)
+    _writer: TableWriter | None = field(default=None, init=False)
 
     @short_errors()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         if self._writer is None:
-            self._writer = TableWriter(
-                create_table(self.path, self.schema.json()),
-                ESSENTIAL if self.schema == ARCHIVE else self.schema.fieldNames(),
-            )
+            needed = ESSENTIAL if self.schema == ARCHIVE else self.schema.fieldNames()
+            self._writer = TableWriter(create_table(self.path, self.schema.json()), needed)
         spark, table = df.sparkSession, self._writer.table
         with described(spark, f"rowpost {'archive' if self.parse else 'metrics'} {self.queue}, batch {batch_id}"):
-            self._writer.add(
-                self._batch(spark, table, batch_id),
-                self.queue,
-                lambda name: write_files(df, table, name, parse=self.parse),
-            )
+            batch = self._batch(spark, table, batch_id)
+            self._writer.add(batch, self.queue, lambda name: write_files(df, table, name, parse=self.parse))
 
     def _batch(self, spark: SparkSession, table: ArchiveTable, number: int) -> StreamBatch:
         """Describe a batch by the checkpoint. A queue that is new in it begins where the source was told to."""
@@ -367,6 +341,5 @@ class BatchWriter:
         before = self._last[1] if self._last[0] == number - 1 else by_epoch(stored.offset(number - 1))
         self._last = number, by_epoch(end)
         names = {one["queue"]: name for name, one in by_queue(end, self.queue or "").items()}
-        return StreamBatch(
-            table.address, self._query, number, {**self.begins, **before}, by_epoch(end), names, self.way_out
-        )
+        starts = {**self.begins, **before}
+        return StreamBatch(table.address, self._query, number, starts, by_epoch(end), names, self.way_out)

@@ -30,19 +30,13 @@ def edges(df: DataFrame) -> DataFrame:
     )
     latency = F.greatest((F.unix_micros("processing_started") - F.unix_micros("time_sent")) / 1000.0, F.lit(0.0))
     latency = F.when(F.col("time_sent").isNotNull() & F.col("processing_started").isNotNull(), latency)
-    grouped = joined.groupBy(
-        "day",
-        F.col("sending_endpoint").alias("from_endpoint"),
-        F.col("endpoint").alias("to_endpoint"),
-        "from_type",
-        F.col("message_type").alias("to_type"),
-        "intent",
-    ).agg(
+    sender, receiver = F.col("sending_endpoint").alias("from_endpoint"), F.col("endpoint").alias("to_endpoint")
+    edge = ("day", sender, receiver, "from_type", F.col("message_type").alias("to_type"), "intent")
+    grouped = joined.groupBy(*edge).agg(
         F.count(F.lit(1)).alias("messages"),
-        F.percentile_approx(latency, [0.5, 0.95], PERCENTILE_ACCURACY).alias("spread"),
+        *(F.percentile_approx(latency, p / 100, PERCENTILE_ACCURACY).alias(f"latency_ms_p{p}") for p in (50, 95)),
     )
-    spread = {f"latency_ms_{name}": F.col("spread")[i] for i, name in enumerate(("p50", "p95"))}
-    return shaped(grouped.withColumns(spread), EDGES)
+    return shaped(grouped, EDGES)
 
 
 def conversations(df: DataFrame) -> DataFrame:

@@ -75,7 +75,7 @@ def follow(
     change = _change(actions, matching)
     for place in places(archive.folder):
         try:
-            tables = list(tables_in(place))
+            tables = tables_in(place)
         except ArchiveNotFound:
             done.missing.append(place)
             continue
@@ -93,16 +93,13 @@ def follow(
 
 def _change(actions: DataFrame, matching: Callable[[DataFrame], DataFrame]) -> RowChange:
     """Return what happens to the rows of a table with copies. Only rows with something of the body are redacted."""
-    of, action = (
-        actions.select(*(F.col(name).alias(f"{_OWN}{name}") for name in (*KEY, ACTION))),
-        F.col(f"{_OWN}{ACTION}"),
-    )
+    of = actions.select(*(F.col(name).alias(f"{_OWN}{name}") for name in (*KEY, ACTION)))
+    action = F.col(f"{_OWN}{ACTION}")
 
     def mark(df: DataFrame) -> DataFrame:
         found = matching(df).join(of, [F.col(name) == F.col(f"{_OWN}{name}") for name in KEY], "left")
-        done = F.when(F.col(MATCHES) | (action == DELETE), F.lit(DELETE)).when(
-            (action == REDACT) & has_body(df), F.lit(REDACT)
-        )
+        deleted = F.when(F.col(MATCHES) | (action == DELETE), F.lit(DELETE))
+        done = deleted.when((action == REDACT) & has_body(df), F.lit(REDACT))
         return found.withColumn(ACTION, done).select(*df.columns, ACTION)
 
     return RowChange(mark, lambda df: {name: F.lit(None) for name in df.columns if name not in ROW})

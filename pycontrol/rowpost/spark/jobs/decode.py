@@ -43,18 +43,7 @@ from rowpost.spark.bodies.fitting import Path
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name, places
 from rowpost.spark.describing import describing
 
-__all__ = [
-    "KEY",
-    "ROW",
-    "Decoded",
-    "decode",
-    "decode_type",
-    "new_columns",
-    "run",
-    "sources",
-    "table_schema",
-    "undecoded",
-]
+__all__ = ["KEY", "ROW", "Decoded", "decode", "decode_type", "run", "sources", "undecoded"]
 
 _DECODED = "_decoded"
 #: The columns of an archive that each table of a type has, and those that identify a message.
@@ -113,7 +102,7 @@ class Decoded:
     new_columns: tuple[str, ...] = ()
 
 
-def table_schema(schema: Schema) -> T.StructType:
+def _table_schema(schema: Schema) -> T.StructType:
     """Return the columns of a type's table."""
     own = {column.name: column for column in ARCHIVE}
     first = [T.StructField(name, own[name].dataType) for name in ROW if name not in PARTITIONS]
@@ -127,11 +116,8 @@ def sources(table: str) -> list[str]:
     return list(ArchiveFolder(table.rstrip("/").rpartition("/")[0]).read(_STATE) or {})
 
 
-def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.StructType:
-    """Return the columns, and columns with new fields, that a table lacks.
-
-    Raises SparkFailed for a column of another type.
-    """
+def _new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.StructType:
+    """Return the columns and fields that a table lacks. Raises SparkFailed for a column of another type."""
     own = {column.name.lower(): column for column in known}
     missing = []
     for column in wanted:
@@ -149,9 +135,7 @@ def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.Stru
 
 
 def _shape(column: T.StructField) -> dict[tuple[str, ...], tuple[Path, T.DataType | type]]:
-    """Return what must not change in a column, by place without regard to case: the spelling, and the type if it has no
-    parts.
-    """
+    """Return what must not change in a column, by place in lower case: its spelling, and the type of a leaf."""
     whole = (T.StructType, T.ArrayType, T.MapType)
     found = places(T.StructType([column]))
     return {
@@ -202,11 +186,8 @@ def run(
             progress(len(done), len(tables))
         whole = place.read(_STATE) or {}
         place.write(_STATE, whole | {source.folder.path: state | dict.fromkeys(schemas, source.version)})
-    missing = (
-        undecoded(read_files(spark, source, source.files()).select("message_type"), schemas)
-        .orderBy("message_type")
-        .collect()
-    )
+    types = read_files(spark, source, source.files()).select("message_type")
+    missing = undecoded(types, schemas).orderBy("message_type").collect()
     return {
         "archive_version": source.version,
         "tables": done,
@@ -237,13 +218,13 @@ class _Table:
         if self.exists:
             table = open_table(self.path)
             table.check_writable()
-            self._missing = new_columns(schema_of(table), table_schema(self.schema), self.path)
+            self._missing = _new_columns(schema_of(table), _table_schema(self.schema), self.path)
 
     def add(self, spark: SparkSession, source: ArchiveTable, files: Sequence[DataFile]) -> Decoded:
         """Add new columns, and in one commit the messages of an archive's files that the table does not have."""
         if not files and not self.exists:
             return Decoded(self.schema.message_type, self.path)
-        table = create_table(self.path, table_schema(self.schema).json())
+        table = create_table(self.path, _table_schema(self.schema).json())
         if self._missing:
             table.add_columns(self._missing.json(), {"job": "decode", "columns": self._missing.fieldNames()})
         new = self._write(spark, table, source, files) if files else []
@@ -256,38 +237,24 @@ class _Table:
     def _write(
         self, spark: SparkSession, table: ArchiveTable, source: ArchiveTable, files: Sequence[DataFile]
     ) -> list[NewFile]:
-        """Add the messages that the table does not have, in one commit, however often and by whomever this is
-        repeated.
-        """
+        """Add the messages that the table does not have, in one commit. This can be repeated, by any process."""
         columns = T.StructType([column for column in schema_of(table) if column.name not in ROW])
-        messages = (
-            read_files(spark, source, files)
-            .select(*_NEEDED)
-            .where(F.col("message_type") == self.schema.message_type)
-            .dropDuplicates(KEY)
-        )
+        own = F.col("message_type") == self.schema.message_type
+        messages = read_files(spark, source, files).select(*_NEEDED).where(own).dropDuplicates(KEY)
         days = {(file.queue, file.day) for file in files}
         note = {"job": "decode", "archive": source.folder.path, "archive_version": source.version}
         while True:
             table.refresh()
             there = [file for file in table.files() if (file.queue, file.day) in days]
-            unknown = (
-                messages.join(read_files(spark, table, there).select(KEY), KEY, "left_anti") if there else messages
-            )
-            new = write_files(
-                decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT), table, f"decode-{uuid.uuid4().hex[:8]}"
-            )
+            unknown = messages.join(read_files(spark, table, there).select(KEY), KEY, "left_anti")
+            decoded = decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT)
+            new = write_files(decoded, table, f"decode-{uuid.uuid4().hex[:8]}")
             if not new or table.commit(new, note={**note, "rows": sum(file.rows for file in new)}):
                 return new
             table.discard(new)  # another process has changed the table meanwhile
 
     def _counted(self, spark: SparkSession, table: ArchiveTable, new: Sequence[NewFile]) -> Decoded:
-        (row,) = (
-            read_files(spark, table, new)
-            .agg(F.count(RESCUED).alias("rescued"), F.count(ERROR).alias("errors"))
-            .collect()
-        )
-        added = sum(file.rows for file in new)
-        return Decoded(
-            self.schema.message_type, self.path, added, row.rescued, row.errors, tuple(self._missing.fieldNames())
-        )
+        sums = F.count(RESCUED), F.count(ERROR)
+        rescued, errors = read_files(spark, table, new).agg(*sums).collect()[0]
+        added, columns = sum(file.rows for file in new), tuple(self._missing.fieldNames())
+        return Decoded(self.schema.message_type, self.path, added, rescued, errors, columns)

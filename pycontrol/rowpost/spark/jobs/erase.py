@@ -92,13 +92,12 @@ class Erasure:
 def read_lines(path: Path) -> tuple[str, ...]:
     """Read ids or texts, one in each line. Raises SettingsError for a file without any."""
     try:
-        text = path.read_text(encoding="utf-8")
+        lines = map(str.strip, path.read_text(encoding="utf-8").splitlines())
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not a text file in UTF-8: write one id or text in each line.") from error
-    lines = tuple(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
-    if not lines:
+    if not (found := tuple(dict.fromkeys(filter(None, lines)))):
         raise SettingsError(f"{path} is empty: write one id or text in each line.")
-    return lines
+    return found
 
 
 @describing("erase")
@@ -164,10 +163,7 @@ def phases(spark: SparkSession, table: ArchiveTable, selection: Erasure, counts:
 def _erase_copies(
     spark: SparkSession, archive: ArchiveTable, selection: Erasure, done: ChangedCopies, *, idle: bool
 ) -> None:
-    """Erase the selected messages from all tables to which messages of the archive were copied.
-
-    What `retain` has redacted is redacted there too.
-    """
+    """Erase the selected messages from all tables with copies, and redact there what `retain` has redacted."""
     kept = read_files(spark, archive, archive.files())
     messages = selection.mark(kept).withColumn(
         ACTION, F.when(F.col(MATCHES), F.lit(DELETE)).when(is_redacted(), F.lit(REDACT))
@@ -176,12 +172,9 @@ def _erase_copies(
         done.unfinished += _sweep(spark, table, change, idle=idle)[1]
         rows = read_files(spark, table, table.files())
         if not selection.is_valid_for(rows):
-            unknown = (
-                rows.where(has_body(rows))
-                .join(_keys_of_sources(spark, kept, archive, table), list(KEY), "left_anti")
-                .count()
-            )
-            done.undecided |= {table.path: unknown} if unknown else {}
+            known = _keys_of_sources(spark, kept, archive, table)
+            if unknown := rows.where(has_body(rows)).join(known, KEY, "left_anti").count():
+                done.undecided[table.path] = unknown
 
 
 def _keys_of_sources(spark: SparkSession, kept: DataFrame, archive: ArchiveTable, table: ArchiveTable) -> DataFrame:
@@ -196,21 +189,16 @@ def _keys_of_sources(spark: SparkSession, kept: DataFrame, archive: ArchiveTable
 
 
 def _sweep(spark: SparkSession, table: ArchiveTable, change: RowChange, *, idle: bool) -> tuple[int, int]:
-    """Delete leftovers, but not files that a job may be about to commit.
-
-    Returns how many, and how many of those hold a selected message or cannot be read yet.
-    """
+    """Delete leftovers that no job can commit. Returns how many, and how many others may hold a selected message."""
     leftovers = find_leftovers(table)
     swept = [each for each in leftovers if idle or each.is_over]
     table.folder.delete(each.path for each in swept)
-    left = [each for each in leftovers if each not in swept]
-    unsure = [
-        each
-        for each in left
-        if table.folder.footer(each.path) is None
-        or change.of(read_files(spark, table, [each.as_file()])).limit(1).count()
-    ]
-    return len(swept), len(unsure)
+    unsure = sum(
+        table.folder.footer(each.path) is None or not change.of(read_files(spark, table, [each.as_file()])).isEmpty()
+        for each in leftovers
+        if each not in swept
+    )
+    return len(swept), unsure
 
 
 def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Erasure, place: str) -> int:

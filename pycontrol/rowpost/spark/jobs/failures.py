@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from rowpost.spark.archive.headers import header, read_headers
+from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.archive.schemas import FAILURE_GROUPS, shaped
 from rowpost.spark.archive.times import in_utc
 from rowpost.wire.headers import EXCEPTION_STACK_TRACE
@@ -29,13 +29,12 @@ def failures(df: DataFrame, now: datetime) -> DataFrame:
     """
     end = F.lit(now)
     at = F.least(F.col("time_of_failure"), end)
-    text = header(read_headers(F.col("headers")), EXCEPTION_STACK_TRACE)
+    text = F.nullif(F.element_at(read_headers(F.col("headers")), F.lit(EXCEPTION_STACK_TRACE)), F.lit(""))
     stack = F.substring(F.sha2(F.regexp_replace(text, r"0x[0-9a-fA-F]+|\d+", ""), 256), 1, _HASH_LENGTH)
     failed = df.where(F.col("exception_type").isNotNull() | F.col("time_of_failure").isNotNull())
     failed = failed.where(F.col("processing_ended").isNull()).withColumns({"failed_at": at, "stack_hash": stack})
-    one, two = (
-        F.lit(now - timedelta(hours=hours)) for hours in (24, 48)
-    )  # an interval of Spark's would be of days of the session's time zone
+    # an interval of Spark's would be of days of the session's time zone
+    one, two = F.lit(now - timedelta(hours=24)), F.lit(now - timedelta(hours=48))
     grouped = failed.groupBy(*_GROUP).agg(
         F.max_by("exception_message", "failed_at").alias("sample_message"),
         F.min("failed_at").alias("first_seen"),

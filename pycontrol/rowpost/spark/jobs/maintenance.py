@@ -110,10 +110,8 @@ class RowChange:
         """Count the rows of each file and action as `messages`, with further sums. Other files have none."""
         known = {file.path: file for file in files}
         rows = self.of(read_files(spark, table, files, with_file=True)).groupBy(FILE, ACTION)
-        return [
-            (known[relative(table, row[FILE])], row)
-            for row in rows.agg(F.count(F.lit(1)).alias("messages"), *sums).collect()
-        ]
+        counted = rows.agg(F.count(F.lit(1)).alias("messages"), *sums).collect()
+        return [(known[relative(table, row[FILE])], row) for row in counted]
 
     def steps(
         self, spark: SparkSession, table: ArchiveTable, found: Sequence[tuple[DataFile, Row]]
@@ -184,10 +182,7 @@ def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts, *
 
 
 def _attempt(table: ArchiveTable, files: Sequence[DataFile], act: Callable[[], _T]) -> _T | None:
-    """Read files of a snapshot.
-
-    Returns None if that failed and another job has replaced one of them, and perhaps deleted it.
-    """
+    """Read files of a snapshot. Returns None if that failed because another job has replaced one of them."""
     try:
         return act()
     except Exception:
@@ -214,9 +209,9 @@ def _write(table: ArchiveTable, kind: str, step: FileReplacement) -> list[NewFil
     table.refresh()
     if not table.are_live(step.files):
         return None
-    return (
-        [] if step.write is None else _attempt(table, step.files, partial(step.write, f"{kind}-{uuid.uuid4().hex[:8]}"))
-    )
+    if step.write is None:
+        return []
+    return _attempt(table, step.files, partial(step.write, f"{kind}-{uuid.uuid4().hex[:8]}"))
 
 
 def _commit(table: ArchiveTable, kind: str, step: FileReplacement, new: Sequence[NewFile]) -> bool:

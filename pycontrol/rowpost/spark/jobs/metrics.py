@@ -7,7 +7,6 @@ percentiles of hours cannot be merged, but each hour has sketches of its times, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -58,12 +57,7 @@ def metrics(df: DataFrame) -> DataFrame:
             F.count_if(has_failed()).alias("failed"),
             *_spread("processing_ms"),
             *_spread("critical_ms"),
-            F.sum(
-                (
-                    F.coalesce(F.col("processing_ms") < 0, F.lit(False))
-                    | F.coalesce(F.col("critical_ms") < 0, F.lit(False))
-                ).cast("int")
-            ).alias("clamped"),
+            F.sum(F.coalesce(F.least(*_SKETCHED) < 0, F.lit(False)).cast("int")).alias("clamped"),
             F.sum("body_bytes").alias("bytes"),
             *map(_sketch, _SKETCHED),  # last, because checkpoints of `live` have the sums in this order
         )
@@ -83,12 +77,10 @@ def merged(hours: DataFrame, unit: Literal["day", "month"] = "day") -> DataFrame
     grouped = hours.groupBy(start_of(unit, F.col("hour")).alias("period"), "endpoint", "message_type").agg(
         *sums, *largest, *sketches
     )
+    ranks = F.array(*map(F.lit, PERCENTILES.values()))
     for name in _SKETCHED:
-        known, ranks = F.col(f"{name}_max").isNotNull(), F.array(*map(F.lit, PERCENTILES.values()))
-        sketch, several = (
-            F.when(known, each)
-            for each in (F.col(f"{name}_sketch"), F.kll_sketch_get_quantile_double(f"{name}_sketch", ranks))
-        )
+        sketch = F.when(F.col(f"{name}_max").isNotNull(), F.col(f"{name}_sketch"))
+        several = F.kll_sketch_get_quantile_double(sketch, ranks)
         grouped = grouped.withColumns(
             {f"{name}_{label}": several.getItem(i) for i, label in enumerate(PERCENTILES)} | {f"{name}_sketch": sketch}
         )
@@ -97,15 +89,14 @@ def merged(hours: DataFrame, unit: Literal["day", "month"] = "day") -> DataFrame
 
 def with_times(df: DataFrame) -> DataFrame:
     """Add `at` (the time of handling or failure), `processing_ms` and `critical_ms`, which can be negative."""
-    at = F.coalesce("processing_ended", "time_of_failure")
+    at, ended = F.coalesce("processing_ended", "time_of_failure"), F.col("processing_ended")
     due = F.greatest("time_sent", "deliver_at")  # greatest skips nulls
-    return (
-        df.withColumn("at", F.when(at <= F.col("archived_at") + F.expr("INTERVAL 1 HOUR"), at))
-        .withColumn("processing_ms", _milliseconds(F.col("processing_started"), F.col("processing_ended")))
-        .withColumn(
-            "critical_ms", F.when(F.col("time_sent").isNotNull(), _milliseconds(due, F.col("processing_ended")))
-        )
-    )
+    times = {
+        "at": F.when(at <= F.col("archived_at") + F.expr("INTERVAL 1 HOUR"), at),
+        "processing_ms": _milliseconds(F.col("processing_started"), ended),
+        "critical_ms": F.when(F.col("time_sent").isNotNull(), _milliseconds(due, ended)),
+    }
+    return df.withColumns(times)
 
 
 def skipped(df: DataFrame) -> int:
@@ -132,25 +123,19 @@ class Lateness:
 
     Spark drops late rows after it has grouped them, and counts groups. The stream therefore counts its messages by
     hour, and the hours that were closed before the batch are late. They were closed by the watermark of the batch
-    before.
-
-    The checkpoint of the stream has the watermark of the last run.
+    before, which the checkpoint of the stream has.
     """
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         self.late = self.skipped = 0
         self._checkpoint = Checkpoint(checkpoint, spark)
-        self._watermarks: dict[int, int] = {}
 
     def __call__(self, progress: Mapping[str, Any]) -> int:
         """Count the late messages of one progress, and return their number."""
-        batch, observed = progress["batchId"], (progress.get("observedMetrics") or {}).get(_HOURS)
-        mark = (progress.get("eventTime") or {}).get("watermark")
-        if mark is not None:
-            self._watermarks[batch] = round(datetime.fromisoformat(mark).timestamp() * 1000)
+        observed = (progress.get("observedMetrics") or {}).get(_HOURS)
         if not observed or not progress["numInputRows"]:
             return 0
-        closed = self._before(batch)
+        closed = self._checkpoint.watermark_ms(progress["batchId"] - 1)
         late = sum(
             each["count"]
             for each in observed["hours"] or ()
@@ -159,12 +144,6 @@ class Lateness:
         self.late += late
         self.skipped += observed["skipped"] or 0
         return int(late)
-
-    def _before(self, batch: int) -> int:
-        """Return the watermark of the batch before, in milliseconds since 1970."""
-        if batch - 1 not in self._watermarks and batch > 0:
-            self._watermarks[batch - 1] = self._checkpoint.watermark_ms(batch - 1)
-        return self._watermarks.get(batch - 1, 0)
 
 
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,

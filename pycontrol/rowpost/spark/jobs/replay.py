@@ -12,8 +12,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -30,18 +29,7 @@ from rowpost.spark.jobs.archive import given, read_archive
 from rowpost.spark.session import activate
 from rowpost.wire import headers as wire
 
-__all__ = [
-    "REPLAY_HEADER",
-    "Replay",
-    "choose",
-    "filtered",
-    "number",
-    "partitions_for",
-    "rehearse",
-    "run",
-    "send",
-    "stored",
-]
+__all__ = ["REPLAY_HEADER", "Replay", "choose", "filtered", "number", "rehearse", "run", "send", "stored"]
 
 #: The header with the key of the job that replayed a message.
 REPLAY_HEADER = "Rowpost.Replay"
@@ -146,10 +134,7 @@ def filtered(df: DataFrame, where: str, what: str) -> DataFrame:
 
 
 def _headers(key: str) -> Column:
-    """Remove the headers of the earlier handling and failure.
-
-    A task raises InvalidMessage for headers that no endpoint can read.
-    """
+    """Remove the headers of the earlier failure. A task raises InvalidMessage for headers that no endpoint can read."""
     headers = readable_headers(F.col("headers"), F.col("id"))
     kept = F.map_filter(
         headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(wire.EXCEPTION_INFO)
@@ -182,12 +167,12 @@ def stored(spark: SparkSession, rows: str) -> DataFrame:
     return spark.read.schema(_STORED).parquet(rows)
 
 
-def partitions_for(rows: int) -> int:
+def _partitions_for(rows: int) -> int:
     """Return the number of partitions in which so many messages are sent.
 
     It depends on nothing else, as the ledger requires.
 
-    >>> partitions_for(0), partitions_for(25_001), partitions_for(10**9)
+    >>> _partitions_for(0), _partitions_for(25_001), _partitions_for(10**9)
     (1, 2, 8)
     """
     return min(max(-(-rows // ROWS_PER_PARTITION), 1), MAX_PARTITIONS)
@@ -238,16 +223,22 @@ def run(
         with store.unless_cancelled():
             for destination, messages in of_step.items():
                 queue = plan["queues"][destination]
-                _wait_for_depth(replay, messages, partial(depth, queue), sleep, store)
+                while replay.max_depth is not None and depth(queue) + messages > replay.max_depth:
+                    sleep(DEPTH_INTERVAL_S)
+                    store.check_not_cancelled()
                 rows = stored(spark, store.rows(plan["attempt"])).where(
                     (F.col("step") == index) & (F.col("destination") == destination)
                 )
                 short = hashlib.sha256(queue.encode()).hexdigest()[:12]  # a job key is limited to 200 characters
-                send(rows, queue, f"{replay.key}/{index}/{short}", partitions_for(messages), environment)
+                send(rows, queue, f"{replay.key}/{index}/{short}", _partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
         store.note_sent(done)
         if index + 1 < len(plan["steps"]):
-            _wait(replay, index, done["messages"] - before, began, clock, sleep)
+            pause = replay.pause_s if index < len(replay.ramp) else 0.0
+            if replay.rate:
+                pause = max(pause, began + (done["messages"] - before) / replay.rate - clock())
+            if pause > 0:
+                sleep(pause)
     progress(plan["messages"], plan["messages"])
     store.finish()
     return {
@@ -260,41 +251,14 @@ def run(
     }
 
 
-def _wait(
-    replay: Replay, index: int, sent: int, began: float, clock: Callable[[], float], sleep: Callable[[float], None]
-) -> None:
-    """Wait after a step: at least `pause_s` after a step of the ramp, and long enough to keep the rate."""
-    pause = replay.pause_s if index < len(replay.ramp) else 0.0
-    if replay.rate:
-        pause = max(pause, began + sent / replay.rate - clock())
-    if pause > 0:
-        sleep(pause)
-
-
-def _wait_for_depth(
-    replay: Replay, messages: int, depth: Callable[[], int], sleep: Callable[[float], None], store: ReplayStore
-) -> None:
-    """Wait until the destination has room for so many messages.
-
-    Raises SparkFailed if the replay is cancelled meanwhile.
-    """
-    while replay.max_depth is not None and depth() + messages > replay.max_depth:
-        sleep(DEPTH_INTERVAL_S)
-        store.check_not_cancelled()
-
-
 def _known_plan(store: ReplayStore, replay: Replay) -> dict[str, Any] | None:
     """Return the plan that an earlier run of the key stored, or None.
 
     Raises SparkFailed if that run was another replay, or was cancelled.
     """
     known, asked = store.plan(), _asked(replay)
-    differing = (
-        []
-        if known is None
-        else [words for name, words in _FIXED_BY_KEY.items() if known["asked"].get(name) != asked[name]]
-    )
-    if differing:
+    before = asked if known is None else known["asked"]
+    if differing := [words for name, words in _FIXED_BY_KEY.items() if before.get(name) != asked[name]]:
         raise SparkFailed(
             f"The key {replay.key!r} was already used for another replay: {' and '.join(differing)} differ. "
             "Nothing was sent. Use a new key, or repeat the earlier command unchanged."
@@ -304,9 +268,7 @@ def _known_plan(store: ReplayStore, replay: Replay) -> dict[str, Any] | None:
 
 
 def _asked(replay: Replay) -> dict[str, Any]:
-    return {name: value for name, value in asdict(replay).items() if name in _FIXED_BY_KEY} | {
-        "ramp": list(replay.ramp)
-    }
+    return {name: getattr(replay, name) for name in _FIXED_BY_KEY} | {"ramp": list(replay.ramp)}
 
 
 def _plan(
@@ -316,10 +278,7 @@ def _plan(
     replay: Replay,
     resolve_queues: Callable[[Sequence[str]], Mapping[str, str]],
 ) -> dict[str, Any]:
-    """Return the plan that an earlier run of this key stored.
-
-    If there is none, choose the messages and store a plan.
-    """
+    """Return the plan that an earlier run of this key stored, or choose the messages and store one."""
     known = _known_plan(store, replay)
     if known is not None:
         return known
@@ -328,13 +287,8 @@ def _plan(
     queues = dict(resolve_queues([row.destination for row in chosen.select("destination").distinct().collect()]))
     attempt = store.new_attempt()
     chosen.drop("day").write.partitionBy("step").parquet(store.rows(attempt))
-    counted = (
-        stored(spark, store.rows(attempt))
-        .groupBy("step", "destination")
-        .count()
-        .orderBy("step", "destination")
-        .collect()
-    )
+    place = ("step", "destination")
+    counted = stored(spark, store.rows(attempt)).groupBy(*place).count().orderBy(*place).collect()
     steps: list[list[dict[str, Any]]] = [[] for _ in range(max((row.step + 1 for row in counted), default=0))]
     for row in counted:
         steps[row.step].append({"destination": row.destination, "messages": row["count"]})
@@ -375,27 +329,20 @@ def rehearse(
     elif done["steps"] < len(plan["steps"]):
         groups = _groups(stored(spark, store.rows(plan["attempt"])).where(F.col("step") >= done["steps"]))
     queues = resolve_queues(sorted({row.destination for row in groups}))
-    found = [
-        {
-            "queue": queues[row.destination],
-            "message_type": row.message_type,
-            "messages": row.messages,
-            "body_bytes": row.bytes,
-        }
-        for row in groups
-    ]
     return {
         "key": replay.key,
         "dry_run": True,
         "messages": sum(row.messages for row in groups),
         "sent_before": done["messages"],
-        "would_send": found,
+        "would_send": [
+            {"queue": queues[to], "message_type": kind, "messages": messages, "body_bytes": size}
+            for to, kind, messages, size in groups
+        ],
     }
 
 
 def _groups(chosen: DataFrame) -> list[Row]:
     typed = parse_headers(chosen.select("id", "headers", "body", "destination"))
-    counted = typed.groupBy("destination", "message_type").agg(
-        F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes")
-    )
+    sums = F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("body_bytes")
+    counted = typed.groupBy("destination", "message_type").agg(*sums)
     return counted.orderBy(F.desc("messages"), "destination", "message_type").collect()

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
-from operator import itemgetter, or_
+from itertools import groupby
+from operator import or_
 from typing import Any, TypedDict
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,17 +29,7 @@ from rowpost.spark.jobs.copied import ChangedCopies, follow
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, FileReplacement, RewriteCounts, RowChange, work
 from rowpost.wire import headers as wire
 
-__all__ = [
-    "REDACTED_HEADER",
-    "PlannedChange",
-    "decide",
-    "is_redacted",
-    "over_limits",
-    "phases",
-    "plan",
-    "redacted",
-    "run",
-]
+__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "phases", "plan", "run"]
 
 #: The header that marks a redacted message.
 REDACTED_HEADER = "Rowpost.Redacted"
@@ -72,22 +63,21 @@ def _matches(rule: Rule, now: datetime) -> Column:
 
 
 def is_redacted() -> Column:
-    """Return the condition that `redacted` has written the headers.
+    """Return the condition that `_redacted` has written the headers.
 
     Within a value, JSON escapes each quotation mark.
     """
     return F.coalesce(F.contains("headers", F.lit(f'"{REDACTED_HEADER}":"true"')), F.lit(False))
 
 
-def redacted(df: DataFrame) -> dict[str, Column]:
+def _redacted(df: DataFrame) -> dict[str, Column]:
     """Return the columns without what can name people and machines: bodies, addresses, machines, exception texts and
     all headers but those in _KEPT_HEADERS.
 
     The columns that the jobs count and measure stay.
     """
-    headers = read_headers(
-        F.when(F.col(ACTION) == REDACT, F.col("headers"))
-    )  # the parser runs in Python: it gets only the headers that it is needed for
+    # the parser runs in Python: it gets only the headers that it is needed for
+    headers = read_headers(F.when(F.col(ACTION) == REDACT, F.col("headers")))
     kept = F.map_filter(headers, lambda name, _: name.isin(*_KEPT_HEADERS) | name.startswith("Rowpost."))
     marked = F.map_concat(
         F.coalesce(kept, F.create_map().cast("map<string,string>")), F.create_map(F.lit(REDACTED_HEADER), F.lit("true"))
@@ -111,19 +101,17 @@ class PlannedChange(TypedDict):
     bytes: int
 
 
-def over_limits(files: Iterable[DataFile], policy: Retention) -> set[tuple[str, str]]:
+def _over_limits(files: Iterable[DataFile], policy: Retention) -> set[tuple[str, str]]:
     """Return the queue and day of each day to delete: the oldest days that exceed a limit."""
-    sizes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    sizes, totals = Counter[tuple[str, str]](), Counter[str]()
     for file in files:
-        sizes[file.queue][file.day] += file.bytes
+        sizes[file.queue, file.day] += file.bytes
     over = set()
-    for queue, days in sizes.items():
+    for queue, day in sorted(sizes, reverse=True):
+        totals[queue] += sizes[queue, day]
         limits = [limit.total for limit in policy.limits if re.match(pattern(limit.queue), queue)]
-        total = 0
-        for day in sorted(days, reverse=True):
-            total += days[day]
-            if limits and total > min(limits):
-                over.add((queue, day))
+        if limits and totals[queue] > min(limits):
+            over.add((queue, day))
     return over
 
 
@@ -131,27 +119,24 @@ def plan(
     spark: SparkSession, table: ArchiveTable, policy: Retention, now: datetime, files: Sequence[DataFile]
 ) -> tuple[list[PlannedChange], list[FileReplacement]]:
     """Return what the policy does to files of the snapshot, ordered by queue and day, and the steps that do it."""
-    over = over_limits(table.files(), policy)
-    whole: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
-    rest: list[DataFile] = []
-    for file in files:
-        (whole[file.queue, file.day] if (file.queue, file.day) in over else rest).append(file)
-    steps = [FileReplacement(tuple(of_day)) for of_day in whole.values()]
-    found = [(file, _WHOLE_DAY, file.rows, file.bytes) for of_day in whole.values() for file in of_day]
+    over = _over_limits(table.files(), policy)
+    whole = [file for file in files if (file.queue, file.day) in over]
+    steps = [FileReplacement(tuple(of_day)) for _, of_day in groupby(whole, lambda file: (file.queue, file.day))]
+    found = [(file, _WHOLE_DAY, file.rows, file.bytes) for file in whole]
     if policy.rules:
-        change = RowChange(lambda df: decide(df, policy.rules, now), redacted)
+        change = RowChange(lambda df: decide(df, policy.rules, now), _redacted)
+        rest = [file for file in files if (file.queue, file.day) not in over]
         by_rule = change.find(spark, table, rest, F.sum("body_bytes").alias("bytes"))
         steps += change.steps(spark, table, by_rule)
         found += [(file, row[ACTION], row.messages, row.bytes) for file, row in by_rule]
-    planned: dict[tuple[str, str, str], PlannedChange] = {}
-    for file, action, messages, size in found:
-        each = planned.setdefault(
-            (file.queue, file.day, action),
-            PlannedChange(queue=file.queue, day=file.day, action=action, messages=0, bytes=0),
-        )
-        each["messages"] += messages
-        each["bytes"] += size
-    return [each for _, each in sorted(planned.items(), key=itemgetter(0))], steps
+    messages, sizes = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
+    for file, action, rows, size in found:
+        messages[file.queue, file.day, action] += rows
+        sizes[file.queue, file.day, action] += size
+    return [
+        PlannedChange(queue=place[0], day=place[1], action=place[2], messages=messages[place], bytes=sizes[place])
+        for place in sorted(messages)
+    ], steps
 
 
 def phases(
@@ -197,9 +182,7 @@ def run(
         with lease(table.folder, "retain"):
             table.refresh()  # what `decode` has read meanwhile has copies
             if places(table.folder):
-                messages = _with_actions(
-                    read_files(spark, table, table.files()), over_limits(table.files(), policy), policy, now
-                )
+                messages = _with_actions(read_files(spark, table, table.files()), table.files(), policy, now)
                 for _ in follow(table, "retain", messages, copied):  # first: the archive says which messages they are
                     pass
             for _ in phases(spark, table, policy, now, counts, changes):
@@ -214,14 +197,10 @@ def run(
     }
 
 
-def _with_actions(df: DataFrame, over: set[tuple[str, str]], policy: Retention, now: datetime) -> DataFrame:
-    """Add to archived messages what happens to their copies.
-
-    The copy of a message that an earlier run has redacted is redacted too.
-    """
+def _with_actions(df: DataFrame, files: Iterable[DataFile], policy: Retention, now: datetime) -> DataFrame:
+    """Add what happens to the copies of messages. The copy of a message that was redacted earlier is redacted too."""
+    over = _over_limits(files, policy)
     whole = [(F.col("queue") == queue) & (F.col("day").cast("string") == day) for queue, day in over]
-    decided = decide(df, policy.rules, now)
-    action = F.when(reduce(or_, whole, F.lit(False)), F.lit(DELETE)).when(
-        is_redacted() & F.col(ACTION).isNull(), F.lit(REDACT)
-    )
-    return decided.withColumn(ACTION, F.coalesce(action, F.col(ACTION)))
+    of_day = F.when(reduce(or_, whole, F.lit(False)), F.lit(DELETE))
+    again = F.when(is_redacted(), F.lit(REDACT))
+    return decide(df, policy.rules, now).withColumn(ACTION, F.coalesce(of_day, F.col(ACTION), again))

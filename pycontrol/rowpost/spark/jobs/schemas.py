@@ -158,13 +158,10 @@ def _changes(schema: Schema, rows: Sequence[Row], of: int) -> list[SchemaChange]
     at = [(tuple(json.loads(row.path)), row) for row in rows]
     seen, wrong = ({place for place, row in at if row.kind == kind} for kind in ("seen", "changed"))
     never = [place for place in types if place not in seen | wrong and (len(place) == 1 or place[:-1] in seen)]
-    return [
-        *(
-            SchemaChange(
-                _WORDS[row.kind], schema.message_type, named(place), row.messages, of, row.example, types.get(place)
-            )
-            for place, row in at
-            if row.kind != "seen"
-        ),
-        *(SchemaChange("never seen", schema.message_type, named(place), 0, of, None, types[place]) for place in never),
+    name = schema.message_type
+    differing = [
+        SchemaChange(_WORDS[row.kind], name, named(place), row.messages, of, row.example, types.get(place))
+        for place, row in at
+        if row.kind != "seen"
     ]
+    return differing + [SchemaChange("never seen", name, named(place), 0, of, None, types[place]) for place in never]

@@ -32,8 +32,21 @@ from rowpost.spark.jobs.maintenance import FileReplacement, RewriteCounts, rewri
 __all__ = ["ArchiveReport", "Remark", "Waiting", "absent", "compare", "duplicates", "repair", "run", "sweep_all"]
 
 MAX_SHOWN = 20
-_KEY = ("queue", "id", "row_version")
+_KEY = ["queue", "id", "row_version"]
 _THREADS = 8
+_RESTORE = "restore it from a backup; to go on without its messages, take it out of the table with --repair"
+#: what to do about each kind of problem
+_ADVICE = {
+    "leftover": (
+        "left by a killed writer or being written; readers ignore it; remove it with --sweep while no job writes"
+    ),
+    "unreadable file": _RESTORE,
+    "missing file": _RESTORE,
+    "duplicate": "two programs have archived it; remove the later copies with --repair",
+    "missed": "find out who removed them from the archive; if nobody meant to, restore it from a backup",
+    "not searched": "messages were copied there, and nothing is there now; search where you moved it",
+    "not erased": "erase it, or run erase again when no job writes",
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,10 @@ class Remark:
     kind: str
     what: str
     advice: str
+
+    @classmethod
+    def of(cls, kind: str, what: str) -> Remark:
+        return cls(kind, what, _ADVICE[kind])
 
 
 @dataclass(frozen=True)
@@ -95,17 +112,6 @@ def compare(
     }
 
 
-def _compared(spark: SparkSession, table: ArchiveTable, archived: DataFrame, waiting: Waiting) -> dict[str, int]:
-    """Compare a queue with what the table confirms of it.
-
-    What is in a queue now is archived by the next run of a drain.
-    """
-    removed = removed_row_versions(table, waiting.queue, waiting.epoch)
-    known = table.recorded().get(waiting.epoch or "")
-    upto = None if known is None else known.end.get("row_version", -1)
-    return compare(archived, waiting.messages, spark.createDataFrame(removed) if len(removed) else None, upto)
-
-
 @describing("verify")
 def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> ArchiveReport:
     """Check a snapshot of an archive, and compare it with the messages that are in a queue now.
@@ -114,14 +120,7 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Archi
     """
     table = open_table(path)
     table.check_columns(ESSENTIAL)
-    notes = [
-        Remark(
-            "leftover",
-            each.path,
-            ("left by a killed writer or being written; readers ignore it; remove it with --sweep while no job writes"),
-        )
-        for each in find_leftovers(table)
-    ]
+    notes = [Remark.of("leftover", each.path) for each in find_leftovers(table)]
     files = table.files()
     findings = _unreadable(table, files)
     counts = {
@@ -139,29 +138,23 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Archi
             counts["messages"] = sum(rows.values())
         twice = duplicates(df).limit(MAX_SHOWN + 1).collect()
         findings += [
-            Remark(
-                "duplicate",
-                f"{row.queue}: {row.id} (row version {row.row_version})",
-                ("two programs have archived it; remove the later copies with --repair"),
-            )
+            Remark.of("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})")
             for row in twice[:MAX_SHOWN]
         ]
         counts["duplicates"] = duplicates(df).count() if twice else 0
         if waiting is not None:
-            own = df.where(F.col("queue") == waiting.queue)
-            counts |= _compared(spark, table, own, waiting)
+            removed = removed_row_versions(table, waiting.queue, waiting.epoch)
+            known = table.recorded().get(waiting.epoch or "")
+            # what is in a queue now is archived by the next run of a drain, whose offset has no row version
+            upto = None if known is None else known.end.get("row_version", -1)
+            gone = spark.createDataFrame(removed) if len(removed) else None
+            counts |= compare(df.where(F.col("queue") == waiting.queue), waiting.messages, gone, upto)
             if counts["missed"]:
                 what = (
                     f"{counts['missed']} messages of {waiting.queue} are not in the archive any more, and neither "
                     "erase nor retain has deleted them"
                 )
-                findings.append(
-                    Remark(
-                        "missed",
-                        what,
-                        "find out who removed them from the archive; if nobody meant to, restore it from a backup",
-                    )
-                )
+                findings.append(Remark.of("missed", what))
     return ArchiveReport(days, findings, counts | {"findings": len(findings), "leftovers": len(notes)}, notes)
 
 
@@ -174,18 +167,11 @@ def _unreadable(table: ArchiveTable, files: Sequence[DataFile]) -> list[Remark]:
     ]
     if wrong:  # another job may have replaced the file since the snapshot
         table.refresh()
-    found = []
-    for file in wrong:
-        if table.are_live([file]):
-            kind = "unreadable file" if table.folder.exists(file.path) else "missing file"
-            found.append(
-                Remark(
-                    kind,
-                    file.path,
-                    "restore it from a backup; to go on without its messages, take it out of the table with --repair",
-                )
-            )
-    return found
+    return [
+        Remark.of("unreadable file" if table.folder.exists(file.path) else "missing file", file.path)
+        for file in wrong
+        if table.are_live([file])
+    ]
 
 
 def sweep_all(path: str) -> int:
@@ -212,7 +198,7 @@ def repair(spark: SparkSession, path: str) -> dict[str, int]:
     def twice(files: Sequence[DataFile]) -> list[FileReplacement]:
         everything = table.files()
         df = read_files(spark, table, everything, with_file=True).select(*_KEY, FILE)
-        held = df.join(duplicates(df).select(*_KEY), list(_KEY), "left_semi").select("queue", FILE).distinct().collect()
+        held = df.join(duplicates(df), _KEY, "left_semi").select("queue", FILE).distinct().collect()
         known, by_queue = {file.path: file for file in everything}, defaultdict(list)
         for row in held:
             by_queue[row.queue].append(known[relative(table, row[FILE])])
@@ -238,9 +224,7 @@ def _first_copies(df: DataFrame) -> DataFrame:
 
 
 def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Remark]:
-    """Search every file below an archive, and below each place to which messages were copied, for texts.
-
-    Returns the files with one.
+    """Search every file below an archive, and below each place with copies of messages, and return those with a text.
 
     A file is searched as it is and, if it is a Parquet file, in every column. Bodies that are compressed or encoded are
     searched as they are stored.
@@ -256,22 +240,8 @@ def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Remark]
     gone = sorted(set(copied) - {root for root, _ in files})
     holds = F.udf(lambda root, path: contains(root, path, pattern), "boolean", useArrow=False)
     found = spark.createDataFrame(sorted(files), "root string, path string").where(holds("root", "path")).collect()
-    return [
-        *(
-            Remark(
-                "not searched", place, "messages were copied there, and nothing is there now; search where you moved it"
-            )
-            for place in gone
-        ),
-        *(
-            Remark(
-                "not erased",
-                row.path if row.root == own.path else f"{row.root}/{row.path}",
-                "erase it, or run erase again when no job writes",
-            )
-            for row in found
-        ),
-    ]
+    named = [row.path if row.root == own.path else f"{row.root}/{row.path}" for row in found]
+    return [Remark.of("not searched", place) for place in gone] + [Remark.of("not erased", path) for path in named]
 
 
 def _by_day(files: Iterable[DataFile]) -> list[tuple[str, str, int, int]]:

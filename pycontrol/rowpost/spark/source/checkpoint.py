@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint", "committed_offset", "finalize", "what_is_held"]
 
-_HEADER_LINES = 2  # an offset file starts with a version and metadata; one line a source follows
 Result = TypeVar("Result")
 
 
@@ -51,10 +50,10 @@ class Checkpoint:
         """Return the number of the last batch in `offsets` (planned) or `commits`, or -1."""
         return max((int(name) for name in self._names(folder) if name.isdecimal()), default=-1)
 
-    def offset(self, number: int, source: int = 0) -> dict[str, Any] | None:
+    def offset(self, number: int) -> dict[str, Any] | None:
         """Return the offset at the end of a batch. None if it is not stored, or not any more."""
         text = None if number < 0 else self._text(f"offsets/{number}")
-        line = "-" if text is None else text.splitlines()[_HEADER_LINES + source]
+        line = "-" if text is None else text.splitlines()[2]  # after the version and metadata, one line for each source
         return None if line == "-" else json.loads(line)
 
     def watermark_ms(self, number: int) -> int:
@@ -104,17 +103,10 @@ class Checkpoint:
             return []
 
 
-def committed_offset(
-    checkpoint: str | Path, spark: SparkSession | None = None, source: int = 0
-) -> dict[str, Any] | None:
-    """Return the offset of the last batch that a query has committed. Returns None before its first commit.
-
-    Args:
-        spark: reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does.
-        source: position of the source in the query, from 0.
-    """
+def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None) -> dict[str, Any] | None:
+    """Return the offset of the last batch that a query has committed. Returns None before its first commit."""
     stored = Checkpoint(str(checkpoint), spark)
-    return stored.offset(stored.last("commits"), source)
+    return stored.offset(stored.last("commits"))
 
 
 def finalize(
@@ -134,17 +126,11 @@ def finalize(
     """
 
     def drop(database: Connection, queue: str, offset: Offset) -> int:
-        kept = _confirmed(offset, confirmed or {})
-        return int(
-            database.call("drop_spool", queue, owner=kept["owner"], upto=kept["number"], release=release)[0].dropped
-        )
+        owner, known = offset["owner"], (confirmed or {}).get(offset["queue"], offset)
+        upto = min(offset["number"], known["number"]) if known.get("owner") == owner else 0
+        return int(database.call("drop_spool", queue, owner=owner, upto=upto, release=release)[0].dropped)
 
     return sum(_for_each_queue({**options, "mode": "drain"}, checkpoint, spark, "owner", drop))
-
-
-def _confirmed(offset: Offset, confirmed: Mapping[str, Offset]) -> Offset:
-    known = confirmed.get(offset["queue"], offset)
-    return {**offset, "number": min(offset["number"], known["number"]) if known.get("owner") == offset["owner"] else 0}
 
 
 def what_is_held(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None = None) -> Held:

@@ -72,17 +72,11 @@ class Job:
             Whether this run or an earlier one has sealed the job, so that its messages are fixed, and its mode.
         """
         if self.queue is not None:
-            with naming_what_is_gone(database, self.queue):
-                database.call(
-                    "send_staged", self.queue, job_key=self.key, attempts=[]
-                )  # fails if the queue does not exist
+            with naming_what_is_gone(database, self.queue):  # the call fails if the queue does not exist
+                database.call("send_staged", self.queue, job_key=self.key, attempts=[])
+        destination, user = self.queue or _SEVERAL, f"{user_name()}@{socket.gethostname()}"
         row = database.call_atomically(
-            "begin_job",
-            job_key=self.key,
-            destination=self.queue or _SEVERAL,
-            run=self.run,
-            mode=mode,
-            started_by=f"{user_name()}@{socket.gethostname()}",
+            "begin_job", job_key=self.key, destination=destination, run=self.run, mode=mode, started_by=user
         )[0]
         return row.state in SEALED, row.mode
 

@@ -103,11 +103,8 @@ def _seconds(name: str, text: str) -> float:
 
 def _confirmed(name: str, text: str) -> str:
     try:
-        valid = all(
-            isinstance(offset, dict) and offset.get("queue") == identity
-            for identity, offset in json.loads(text).items()
-        )
-    except (ValueError, AttributeError):
+        valid = all(offset["queue"] == identity for identity, offset in json.loads(text).items())
+    except (ValueError, AttributeError, TypeError, KeyError):
         valid = False
     if not valid:
         raise SettingsError(
@@ -201,16 +198,8 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         )
     if given.get("mode") == DRAIN:
         given = {"max_rows": DEFAULT_ROWS, "max_bytes": DEFAULT_BYTES} | given
-    return ReadOptions(
-        **{
-            **_DEFAULTS,
-            "partitions": os.cpu_count() or 1,
-            **given,
-            "queue": queue,
-            "queues": queues,
-            "pattern": pattern,
-        }
-    )
+    defaults = _DEFAULTS | {"partitions": os.cpu_count() or 1}
+    return ReadOptions(queue=queue, queues=queues, pattern=pattern, **(defaults | given))
 
 
 def write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
@@ -258,13 +247,10 @@ def _queue(options: Mapping[str, str]) -> str:
 
 
 def _queues(options: Mapping[str, str]) -> tuple[str, tuple[str, ...], str | None]:
-    """Return the queue, or what was asked for with a list of queues or a pattern.
-
-    In the option queue, a comma is a part of the name.
-    """
-    pattern, listed = options.get("subscribePattern"), options.get("subscribe")
+    """Return the queue, or what a list or a pattern asks for. In the option queue, a comma is a part of the name."""
+    pattern, listed, queue = (options.get(name) for name in ("subscribePattern", "subscribe", "queue"))
     if pattern is not None:
-        if options.get("queue") or listed:
+        if queue or listed:
             raise SettingsError(
                 "The option subscribePattern cannot be combined with queue or subscribe. Give one of them."
             )
@@ -275,12 +261,8 @@ def _queues(options: Mapping[str, str]) -> tuple[str, tuple[str, ...], str | Non
                 f"The option subscribePattern must be a regular expression (got {pattern!r}): {error}."
             ) from error
         return pattern, (), pattern
-    names = (
-        tuple(dict.fromkeys(name.strip() for name in (listed or "").split(",")))
-        if listed and not options.get("queue")
-        else ()
-    )
-    if len(names) <= 1:
+    names = tuple(dict.fromkeys(name.strip() for name in (listed or "").split(",")))
+    if queue or len(names) == 1:
         return _queue(options), (), None
     if not all(names):
         raise SettingsError(f"The option subscribe has an empty name between two commas (got {listed!r}).")
@@ -299,10 +281,7 @@ def check_no_secrets(options: Mapping[str, str]) -> None:
 
 
 def _check_names(options: Mapping[str, str], known: Iterable[str], purpose: str) -> None:
-    """Raise SettingsError for an option that is not known, with the known name that is nearest to it.
-
-    Spark may have put names into lower case.
-    """
+    """Raise SettingsError for an unknown option, with the nearest known name. Spark may pass names in lower case."""
     names = {name.lower(): name for name in (*known, *_SPARKS)}
     reasons = {name.lower(): reason for name, reason in _REASONS.items()}
     elsewhere = {name.lower() for name in (*STREAM, *WRITE)}

@@ -107,20 +107,12 @@ class QueueReader(DataSourceReader):
                 lowest = state.last if lowest == LATEST else 0
             above = max(lowest, self.pushed.above)
             upto = min(ending if isinstance(ending, int) else state.last, self.pushed.upto, state.last)
-            divided = self.options.part_rows is not None or self.options.partitions > 1
-            sample = (
-                []
-                if not divided
-                else [
-                    Sampled(*row) for row in database.call("sample_range", self.options.queue, above=above, upto=upto)
-                ]
-            )
-        return [
-            InputPartition(each)
-            for each in divide_visible(
-                above, upto, state.first, self.options.partitions, sample, self.options.part_rows
-            )
-        ]
+            sample, part_rows = [], self.options.part_rows
+            if part_rows is not None or self.options.partitions > 1:
+                sample = database.call("sample_range", self.options.queue, above=above, upto=upto)
+        sampled = [Sampled(*row) for row in sample]
+        ranges = divide_visible(above, upto, state.first, self.options.partitions, sampled, part_rows)
+        return [InputPartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range in one database snapshot."""
@@ -128,16 +120,9 @@ class QueueReader(DataSourceReader):
         if part is None:
             return  # if there are no partitions, Spark passes one placeholder of its own
         ids = None if self.pushed.ids is None else list(self.pushed.ids)
+        filters = {"ids": ids, "headers_contain": self.pushed.headers_contain}
         with open_database(self.options.environment, self.options.application) as database:
-            yield from read_batches(
-                database,
-                "read_range",
-                self.options,
-                self.schema,
-                part,
-                ids=ids,
-                headers_contain=self.pushed.headers_contain,
-            )
+            yield from read_batches(database, "read_range", self.options, self.schema, part, **filters)
 
 
 class FilteringReader(QueueReader):

@@ -12,23 +12,22 @@ the same jobKey, nothing is sent twice.
 The options are in options.py. The modes are:
 
 * `staged` (the default, `StagedWriter`): tasks store their messages in a staging table. When all tasks have succeeded,
-Spark calls
-  `commit` in the driver, which sends part by part. If anything fails before that, nothing is sent. If the driver is killed
-  while it sends, the same job under its key sends the rest.
+  Spark calls `commit` in the driver, which sends part by part. If anything fails before that, nothing is sent. If the
+  driver is killed while it sends, the same job under its key sends the rest.
 * `direct` (`DirectWriter`): each task sends its partition in one transaction. It writes each message once instead of
-twice, and a
-  failed job leaves the partitions that were sent. A task whose input broke off sends nothing (broken_input.py).
+  twice, and a failed job leaves the partitions that were sent. A task whose input broke off sends nothing
+  (broken_input.py).
 
 `StreamWriter` stages each batch of a stream. Its key is the query's id, which Spark keeps in the checkpoint.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -82,10 +81,7 @@ class _Writer:
     def _groups(
         self, batches: Iterator[pa.RecordBatch], tally: MessageTally
     ) -> Iterator[tuple[str, list[OutgoingMessage]]]:
-        """Yield the queue and the messages of each call.
-
-        A call is limited in number, and all that are not yielded yet in bytes.
-        """
+        """Yield the queue and the messages of each call. Calls are limited in number, and together in bytes."""
         groups: dict[str | None, list[OutgoingMessage]] = {}
         size = 0
         for batch in batches:
@@ -105,10 +101,9 @@ class _Writer:
         ids = batch.column("id").to_pylist() if "id" in self.columns else [None] * batch.num_rows
         headers = map(_headers, batch.column("headers").to_pylist(), ids)
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
-        named = self.options.queue is None
-        queues = (
-            map(self._destination, batch.column(_QUEUE).to_pylist(), ids) if named else repeat(None, batch.num_rows)
-        )
+        queues: Iterable[str | None] = repeat(None, batch.num_rows)
+        if self.options.queue is None:
+            queues = map(self._destination, batch.column(_QUEUE).to_pylist(), ids)
         return zip(ids, headers, bodies, queues, strict=True)
 
     def _destination(self, name: str | None, id: str | None) -> str:
@@ -206,16 +201,11 @@ class DirectWriter(_JobWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Record that all partitions are sent."""
         stored = _stored(messages)
-        sent, digest = sum(each.messages for each in stored), total(each.digest for each in stored)
+        sent = sum(each.messages for each in stored)
+        sums: dict[str, Any] = {"messages": sent, "digest": total(each.digest for each in stored)}
         with self._open() as database:
             database.call_atomically(
-                "end_job",
-                job_key=self.job.key,
-                run=self.job.run,
-                done=True,
-                parts=len(stored),
-                messages=sent,
-                digest=digest,
+                "end_job", job_key=self.job.key, run=self.job.run, done=True, parts=len(stored), **sums
             )
         _report(f"job {self.job.key}", stored, sent)
 
@@ -254,13 +244,8 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 def _report(what: str, stored: Sequence[Stored], sent: int) -> None:
     """Log what a commit has sent. Fewer than its tasks had: the others were sent before."""
-    _LOG.info(
-        "%s: tasks have written %d messages in %d parts, now sent %d",
-        what,
-        sum(each.messages for each in stored),
-        len(stored),
-        sent,
-    )
+    written = sum(each.messages for each in stored)
+    _LOG.info("%s: tasks have written %d messages in %d parts, now sent %d", what, written, len(stored), sent)
 
 
 def _stored(messages: Sequence[WriterCommitMessage | None]) -> list[Stored]:
@@ -269,10 +254,7 @@ def _stored(messages: Sequence[WriterCommitMessage | None]) -> list[Stored]:
 
 def _task() -> TaskContext:
     """Return the context of the task in which Spark calls a writer."""
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("The writer is not called by a task of Spark.")
-    return context
+    return cast(TaskContext, TaskContext.get())
 
 
 @lru_cache
@@ -306,22 +288,17 @@ def _columns(schema: StructType, options: WriteOptions) -> frozenset[str]:
 
 
 def _headers(text: str | None, id: str | None) -> str:
-    """Return headers that every endpoint can read.
-
-    Raises InvalidMessage for others, which would fail in each handler.
-    """
-    wrong = "They are null."
-    if text is not None:
-        try:
-            decode_headers(text)
-        except MessageCorrupt as error:
-            wrong = str(error)
-        else:
-            return text
-    raise InvalidMessage(
-        f"The headers of the message {id or 'without an id'} cannot be sent. {wrong} Write a JSON object whose values "
-        "are texts or null, or an empty string for no headers. Leave other rows out before the write."
-    )
+    """Return headers that every endpoint can read. Raises InvalidMessage for others, which would fail in handlers."""
+    try:
+        if text is None:
+            raise MessageCorrupt("They are null.")
+        decode_headers(text)
+    except MessageCorrupt as wrong:
+        raise InvalidMessage(
+            f"The headers of the message {id or 'without an id'} cannot be sent. {wrong} Write a JSON object whose "
+            "values are texts or null, or an empty string for no headers. Leave other rows out before the write."
+        ) from None
+    return text
 
 
 def _uuid(text: Any) -> UUID:

@@ -63,16 +63,13 @@ class QueueSource(DataSource):
         from rowpost.spark.source.reader import FilteringReader, QueueReader
 
         _check_selected(self.options, schema)
-        kind, options = (
-            FilteringReader if _pushes_filters() else QueueReader,
-            in_environment(read_options(self.options)),
-        )
+        options = in_environment(read_options(self.options))
         if options.several:
             raise SettingsError(
                 f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use "
                 "readStream."
             )
-        return kind(options, schema)
+        return (FilteringReader if _pushes_filters() else QueueReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
@@ -114,12 +111,10 @@ def _selected_columns(options: Mapping[str, str]) -> StructType:
     several are read. Raises SettingsError if a message has no such column, or the others would be lost, because the
     stream is a drain.
     """
-    fields = [
-        field
-        for field in MESSAGE
-        if field.name != "headers" or flag("includeHeaders", options.get("includeHeaders", "true"))
-    ]
-    if _reads_several(options):
+    has_headers = flag("includeHeaders", options.get("includeHeaders", "true"))
+    fields = [field for field in MESSAGE if has_headers or field.name != "headers"]
+    is_list = "," in (options.get("subscribe") or "") and not options.get("queue")
+    if is_list or options.get("subscribePattern") is not None:
         fields.append(StructField("queue", StringType(), False))
     names = _names(options)
     if names is None:
@@ -150,8 +145,3 @@ def _check_selected(options: Mapping[str, str], schema: StructType) -> None:
 def _names(options: Mapping[str, str]) -> Sequence[str] | None:
     text = options.get(_COLUMNS)
     return None if text is None else [name.strip() for name in text.split(",")]
-
-
-def _reads_several(options: Mapping[str, str]) -> bool:
-    listed, one = options.get("subscribe") or "", options.get("queue")
-    return options.get("subscribePattern") is not None or ("," in listed and not one)
