@@ -34,6 +34,12 @@ ADDRESS_LIMIT = 400
 #: Characters of the longest template's name. A contract with a longer name is refused. It is a constant, because
 #: another value would change the keys of queues with long names that are deployed already.
 TEMPLATE_NAME_LIMIT = 20
+#: Characters of a key, which stands behind the name of a template and a colon. On SQL Server, HAS_PERMS_BY_NAME takes
+#: 128 characters at most of this text, in which a bracket of the key is doubled.
+_KEY_LIMIT = {
+    "sqlserver": IDENTIFIER_LIMIT["sqlserver"] - len("rowpost.[receive_messages:]"),
+    "postgresql": IDENTIFIER_LIMIT["postgresql"] - TEMPLATE_NAME_LIMIT - len(":"),
+}
 _HASH_LENGTH = 12
 _SHOWN = 80  # characters of a name in a message
 #: delimits the bodies of PL/pgSQL functions
@@ -251,15 +257,19 @@ def queue_key(address: Address, engine: str) -> str:
     'eu.Sales~653604d5d46f'
     """
     full = address.qualified(engine)
-    limit = IDENTIFIER_LIMIT[engine] - TEMPLATE_NAME_LIMIT - len(":")
+    limit = _KEY_LIMIT[engine]
     plain = full.catalog is None and full.schema == DEFAULT_SCHEMA[engine] and "~" not in full.table
-    if plain and _length(full.table, engine) <= limit:
+    if plain and _key_length(full.table, engine) <= limit:
         return full.table
     digest = hashlib.sha256(full.format().encode()).hexdigest()[:_HASH_LENGTH]
     readable = full.table if full.schema == DEFAULT_SCHEMA[engine] else f"{full.schema}.{full.table}"
-    while _length(readable, engine) > limit - _HASH_LENGTH - 1:
+    while _key_length(readable, engine) > limit - _HASH_LENGTH - 1:
         readable = readable[:-1]
     return f"{readable}~{digest}"
+
+
+def _key_length(text: str, engine: str) -> int:
+    return _length(text, engine) + (text.count("]") if engine == "sqlserver" else 0)
 
 
 def _length(text: str, engine: str) -> int:

@@ -263,9 +263,11 @@ def test_a_verdict_and_its_line_in_the_report_say_with_which_rcsi_the_step_ran(p
     ]
 
 
-def test_the_long_name_is_longer_with_its_procedure_than_a_sysname_and_is_its_own_key():
-    assert queue_key(parse_address(LONG), "sqlserver") == LONG
+def test_the_long_name_is_longer_with_its_procedure_than_a_sysname_and_its_key_is_not():
+    key = queue_key(parse_address(LONG), "sqlserver")
+
     assert len(f"rowpost.[receive_messages:{LONG}]") > IDENTIFIER_LIMIT["sqlserver"]
+    assert len(f"rowpost.[receive_messages:{key}]") == IDENTIFIER_LIMIT["sqlserver"]
 
 
 def test_every_procedure_that_removes_many_wide_rows_is_watched_for_escalation():

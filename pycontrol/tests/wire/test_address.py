@@ -136,6 +136,15 @@ def test_no_two_addresses_share_a_key(engine):
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.parametrize("table", ["q" * 101, "q" * 102, "q" * 128, "]" * 51, "]" * 128, "[" * 128, "🚀" * 64])
+def test_has_perms_by_name_takes_the_procedure_of_every_key(table):
+    key = queue_key(Address(table), "sqlserver")
+
+    quoted = f"rowpost.[receive_messages:{key.replace(']', ']]')}]"
+    assert len(quoted.encode("utf-16-le")) // 2 <= 128
+    assert (key == table) is (len(table) <= 101 and "]" not in table and "🚀" not in table)
+
+
 def test_the_examples_in_the_docstrings_are_true():
     assert doctest.testmod(rowpost.wire.address).failed == 0
 
