@@ -15,7 +15,6 @@ NAMES = {procedure.name for procedure in load_contract().procedures}
 OWN_CALLS = {
     "cli/deploy.py": {"get_version"},
     "cli/run/workers.py": {"outbox_status"},
-    "cli/spark/archives.py": {"describe_spool"},
 }
 
 
