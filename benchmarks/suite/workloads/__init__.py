@@ -19,6 +19,7 @@ from benchmarks.suite.workloads import (
     ramp,
     scaling,
     stale,
+    trickle,
 )
 
 __all__ = ["WORKLOADS"]
@@ -30,6 +31,7 @@ WORKLOADS = {
     "publish": publish,
     "idle": idle,
     "latency": latency,
+    "trickle": trickle,
     "ramp": ramp,
     "depth": depth,
     "scaling": scaling,

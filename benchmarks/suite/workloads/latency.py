@@ -2,13 +2,14 @@
 
 `idle`: one message at a time is sent to an empty queue every 53 ms, under `rowpost run` with a peek delay of one second and
 one worker. Sender and worker of a peer share a process; those of rowpost do not. `half load`: messages are sent one by one
-at half the rate that one sender and one worker can sustain. `trickle`: a message every 25 ms, which is too soon for the
-queue to be idle.
+at half the rate that one sender and one worker can sustain.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +22,7 @@ from rowpost.database.connection import connect_url
 from rowpost.transport.queue import Queue
 
 WITH_PEERS = True
-IDLE, HALF, TRICKLE = "idle queue", "half load", "trickle, 40 a second"
+IDLE, HALF = "idle queue", "half load"
 GAP = 0.053  # seconds; not a multiple or divisor of any system's timers
 EXACTLY = "exactly once, sender and worker in two processes"
 
@@ -53,21 +54,23 @@ class Samples:
         return replace(line, more={**{name: seconds * 1000 for name, seconds in shown.items()}, **line.more})
 
 
-def measure(server: Server, scale: Scale) -> list[Line]:
-    lines = []
+@contextmanager
+def noted(server: Server, limit: int = 1) -> Iterator[tuple[Place, Queue, Notes]]:
+    """Yield a queue whose workers note how long each message took to its handler, and those notes."""
     with TemporaryDirectory() as folder, server.place("latency", "Bench") as place:
         notes = Notes(Path(folder) / "notes")
         (Path(folder) / "notes").mkdir()
-        worker = {"handler": f"{HANDLERS}:timed", "limit": 1, "peek_delay": 1.0}
+        worker = {"handler": f"{HANDLERS}:timed", "limit": limit, "peek_delay": 1.0}
         with (
             running(place, Path(folder), {"Bench": worker}, {NOTES: str(Path(folder) / "notes")}),
             connect_url("postgresql", place.url, "rowpost benchmark, sending") as database,
         ):
-            queue = Queue("Bench", database)
-            lines += _idle(place, queue, notes, scale)
-            lines += _half(queue, notes, scale)
-            lines += _trickle(queue, notes, scale)
-    return lines
+            yield place, Queue("Bench", database), notes
+
+
+def measure(server: Server, scale: Scale) -> list[Line]:
+    with noted(server) as (place, queue, notes):
+        return [*_idle(place, queue, notes, scale), *_half(queue, notes, scale)]
 
 
 def _idle(place: Place, queue: Queue, notes: Notes, scale: Scale) -> list[Line]:
@@ -117,21 +120,8 @@ def _half(queue: Queue, notes: Notes, scale: Scale) -> list[Line]:
     return [samples.complete(line) for line in take_turns(HALF, [Contender(OURS, ours, EXACTLY, "ms")], scale.rounds)]
 
 
-def _trickle(queue: Queue, notes: Notes, scale: Scale) -> list[Line]:
-    count, samples = scale.rows(100, least=8), Samples()
-
-    def ours() -> Round:
-        send_paced(queue, count, 0.025)
-        return samples.note(notes.take(count))
-
-    return [
-        samples.complete(line) for line in take_turns(TRICKLE, [Contender(OURS, ours, EXACTLY, "ms")], scale.rounds)
-    ]
-
-
 def targets(lines: Lines) -> list[Target]:
     return [
         Target("idle queue to handler, median", lines.figure(IDLE), 5.0, at_most=True, unit="ms"),
         Target("idle queue to handler, p99", lines.more(IDLE, "p99"), 25.0, at_most=True, unit="ms"),
-        Target("trickle to handler, p95", lines.more(TRICKLE, "p95"), 8.0, at_most=True, unit="ms"),
     ]

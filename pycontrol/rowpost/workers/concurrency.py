@@ -52,12 +52,14 @@ LONG_RECEIVE_S = 5.0
 # Pause of a poller that found nothing: doubled from the first value to the second.
 MIN_POLL_PAUSE_S = 0.05
 MAX_POLL_PAUSE_S = 1.0
-# After work, the monitor pauses so long between so many peeks. A trickle of messages is found by them, so that its
-# senders do not notify.
+# After work, the monitor pauses so long between so many peeks; a slow peek is followed by a longer pause.
 QUICK_PEEK_S = 0.005
 QUICK_PEEKS = 7
-# The pause after them; it doubles at each peek up to the peek delay. From here on, the monitor requests wake-ups.
-WAKE_UP_PAUSE_S = 0.04
+# The pause after them; it doubles at each peek up to the peek delay.
+LONGER_PAUSE_S = 0.04
+# From this peek on, the monitor requests wake-ups: senders of a steady flow do not notify, and those of a trickle do.
+# Quick peeks follow the request. They find what was stored before it and committed after it.
+WAKE_UP_AFTER_PEEKS = 2
 # Transport 3 and later recommend this range for the peek delay.
 MIN_PEEK_DELAY_S = 0.1
 RECOMMENDED_PEEK_DELAY_S = 10.0
@@ -230,8 +232,8 @@ class PeekStrategy(Strategy):
 
     @property
     def wants_wake_up(self) -> bool:
-        """Whether the monitor waits long enough to request wake-ups."""
-        return not self.receiving and (self.peeks is None or self.peeks >= QUICK_PEEKS)
+        """Whether the monitor has found nothing for long enough to request wake-ups."""
+        return not self.receiving and (self.peeks is None or self.peeks >= WAKE_UP_AFTER_PEEKS)
 
     def after(self, observation: Observation, limit: int) -> PeekStrategy:
         """Return the state after a change between peek mode and receive mode."""
@@ -275,7 +277,7 @@ class PeekStrategy(Strategy):
 
 def _pause(peeks: int) -> float:
     """Return the seconds after a peek, of which there were so many since work."""
-    return QUICK_PEEK_S if peeks < QUICK_PEEKS else WAKE_UP_PAUSE_S * 2.0 ** (peeks - QUICK_PEEKS)
+    return QUICK_PEEK_S if peeks < QUICK_PEEKS else LONGER_PAUSE_S * 2.0 ** (peeks - QUICK_PEEKS)
 
 
 def make_strategy(name: str, peek_delay: float = 1.0, limit: int = 1) -> Strategy:
