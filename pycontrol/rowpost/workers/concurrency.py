@@ -59,7 +59,7 @@ QUICK_PEEKS = 7
 LONGER_PAUSE_S = 0.04
 # From this peek on, the monitor requests wake-ups: senders of a steady flow do not notify, and those of a trickle do.
 # Quick peeks follow the request. They find what was stored before it and committed after it.
-WAKE_UP_AFTER_PEEKS = 2
+WAKE_UP_AFTER_PEEKS = 1
 # Transport 3 and later recommend this range for the peek delay.
 MIN_PEEK_DELAY_S = 0.1
 RECOMMENDED_PEEK_DELAY_S = 10.0

@@ -276,6 +276,7 @@ def test_a_delayed_table_goes_with_its_procedures_if_it_is_empty(shop, database)
     assert {name for name in result.dropped if name.endswith(":Sales")} == {
         "tables/queue/create_delayed.sql:Sales", "procedures/delayed/delay_message.sql:Sales",
         "procedures/delayed/move_due_messages.sql:Sales", "procedures/delayed/receive_due_messages.sql:Sales",
+        "procedures/delayed/read_delayed_bodies.sql:Sales",
         *(f"procedures/delayed/{name}_delayed.sql:Sales" for name in ("browse", "reschedule", "cancel")),
     }  # fmt: skip
     assert verify(database, declaring(shop, queues=without_delayed(shop))) == []

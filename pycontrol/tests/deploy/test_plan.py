@@ -123,6 +123,7 @@ def test_an_external_queue_gets_no_table_and_the_procedures_that_send_and_that_o
 
     assert sorted(name.partition(":")[0] for name in names) == [
         "procedures/queue/browse_messages.sql",
+        "procedures/queue/read_bodies.sql",
         "procedures/queue/receive_message.sql",
         "procedures/queue/send_message.sql",
         "procedures/queue/send_messages.sql",

@@ -100,7 +100,7 @@ def test_a_saved_release_is_rendered_by_its_own_contract_whatever_the_current_on
 
         after = shop.plan(folder=release.folder)
 
-    assert contract.load_contract().find("look", "queue").roles == ("operator", "reader")
+    assert contract.load_contract().find("look", "queue").roles == ("operator", "reader", "body_reader")
     assert after.script == before.script
     assert after.hash == before.hash
 

@@ -274,11 +274,11 @@ def test_an_unknown_strategy_is_refused():
         make_strategy("guess")
 
 
-def test_wake_ups_are_requested_from_the_third_peek_after_work_and_quick_peeks_follow():
+def test_wake_ups_are_requested_from_the_second_peek_after_work_and_quick_peeks_follow():
     strategy, seen = PeekStrategy(peek_delay=1.0, peeks=0), []
 
     for _ in range(9):
         requested, strategy = strategy.wants_wake_up, strategy.after(PeekCounted(0), limit=4)
         seen.append((requested, strategy.peek_in))
 
-    assert seen == [(False, 0.005)] * 2 + [(True, 0.005)] * 5 + [(True, 0.04), (True, 0.08)]
+    assert seen == [(False, 0.005)] + [(True, 0.005)] * 6 + [(True, 0.04), (True, 0.08)]

@@ -114,7 +114,7 @@ def test_a_peek_that_says_1000_costs_at_most_two_empty_receives_of_two_workers(s
 def test_an_idle_queue_is_peeked_once_a_delay_and_at_once_after_work(shop):
     with shop.run(limit=2, peek_delay=0.4) as supervisor:
         supervisor.until(
-            lambda: len(supervisor.seen(events.Peeked)) >= 14,
+            lambda: len(supervisor.seen(events.Peeked)) >= 18,
             "five peeks at rest, after the quick ones of the beginning",
         )
         idle = [event.at for event in supervisor.seen(events.Peeked)]
