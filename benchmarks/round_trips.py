@@ -41,6 +41,10 @@ def operations(database: Connection) -> dict[str, Callable[[int], object]]:
         values = {"headers": "{}", "body": BODY, "id": None, "time_to_be_received_ms": None}
         return [("send_message", name, dict(values)) for name in ("Sales", "Billing")[:number]]
 
+    def publish(topic: str) -> None:
+        event = {"topics": [topic], "headers": "{}", "body": BODY}
+        database.call_all([("publish_message", None, event)], begin=True, commit=True)
+
     def one_by_one(after: int | None) -> None:
         receive(1, after)
         database.commit()
@@ -53,6 +57,8 @@ def operations(database: Connection) -> dict[str, Callable[[int], object]]:
         "send one message": lambda _: queue.send(BODY, HEADERS),
         "send 100 messages": lambda _: queue.send_many(messages),
         "send to two queues, in one transaction": lambda _: database.call_all(sends(2), begin=True, commit=True),
+        "publish to one queue": lambda _: publish("Shop.Placed"),
+        "publish to two queues": lambda _: publish("Shop.Paid"),
         "receive and commit, from the queue's start": lambda _: one_by_one(None),
         "receive and commit, above a row version": lambda number: one_by_one(number + 2),
         "receive 100, send to two queues, commit": lambda number: with_sends(number + 2),
@@ -65,6 +71,8 @@ def count(url: str) -> dict[str, dict[str, float]]:
     """Return, by operation: round trips, prepared statements and different ad hoc texts, each for one operation."""
     found = {}
     with through_proxy(url) as (behind, requests), connect_url("sqlserver", behind, "rowpost round trips") as database:
+        for topic, queue in (("Shop.Placed", "Sales"), ("Shop.Paid", "Sales"), ("Shop.Paid", "Billing")):
+            database.call("subscribe", endpoint=queue, topic=topic, queue_address=f"{queue}@[dbo]")
         for name, operation in operations(database).items():
             operation(-1)  # the first call of a connection may ask for more
             requests.clear()
