@@ -85,15 +85,14 @@ class DelayedMessages:
         """
         due_in_ms = None if due_in is None else int(due_in / MILLISECOND)
         rows = self._database.call("browse_delayed", self.queue, count=count, due_in_ms=due_in_ms)
-        bodies: dict[str, bytes | None] = {}
+        bodies: dict[str, bytes | None] = dict.fromkeys(row.delayed_key for row in rows)
         if rows and max_body_bytes != 0:
-            keys = [row.delayed_key for row in rows]
-            bodies = dict(
-                self._database.call("read_delayed_bodies", self.queue, delayed_keys=keys, max_body_bytes=max_body_bytes)
-            )
+            call, keys = self._database.call, list(bodies)
+            bodies = dict(call("read_delayed_bodies", self.queue, delayed_keys=keys, max_body_bytes=max_body_bytes))
         return [
-            DelayedMessage(key, due.replace(tzinfo=UTC), headers, bodies.get(key), size)
+            DelayedMessage(key, due.replace(tzinfo=UTC), headers, bodies[key], size)
             for key, due, headers, size in rows
+            if key in bodies  # else it became due meanwhile
         ]
 
     def show(

@@ -183,7 +183,7 @@ class Queue:
         Args:
             after_row_version: only messages with a higher row version.
             max_body_bytes: truncate bodies to so many bytes; None for complete bodies. Bodies are read in a round trip
-                of their own; that of a message that was received meanwhile is empty.
+                of their own; a message that was received meanwhile is left out.
 
         Raises:
             PermissionDenied: the login may not browse, or may not read bodies; 0 bytes need no right to read them.
@@ -194,13 +194,13 @@ class Queue:
                 "complete body."
             )
         rows = self.database.call("browse_messages", queue=self.name, count=count, after_row_version=after_row_version)
-        bodies: dict[int, bytes | None] = {}
-        if rows and max_body_bytes != 0:
-            keys = [str(row.row_version) for row in rows]
-            bodies = dict(
-                self.database.call("read_bodies", queue=self.name, row_versions=keys, max_body_bytes=max_body_bytes)
-            )
-        return [browsed_message(row, bodies.get(row.row_version)) for row in rows]
+        if not rows or max_body_bytes == 0:
+            return [browsed_message(row) for row in rows]
+        keys = [str(row.row_version) for row in rows]
+        bodies = dict(
+            self.database.call("read_bodies", queue=self.name, row_versions=keys, max_body_bytes=max_body_bytes)
+        )
+        return [browsed_message(row, bodies[row.row_version]) for row in rows if row.row_version in bodies]
 
     def show(
         self,

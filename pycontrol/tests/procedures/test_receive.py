@@ -198,6 +198,22 @@ def test_peek_and_browse_take_nothing(queue):
     assert bodies(queue.receive(5)) == [0, 1]
 
 
+def test_a_message_that_is_received_while_it_is_browsed_is_left_out_and_never_shown_empty(queue, monkeypatch):
+    for body in (b"first", b"second"):
+        queue.send(body)
+    call = queue.database.call
+
+    def received_between(procedure, *arguments, **options):
+        rows = call(procedure, *arguments, **options)
+        if procedure == "browse_messages":
+            queue.receive()
+        return rows
+
+    monkeypatch.setattr(queue.database, "call", received_between)
+
+    assert [message.body for message in queue.browse(2)] == [b"second"]
+
+
 def test_browse_pages_by_anchor_and_cuts_bodies(queue):
     queue.send_many([OutgoingMessage(b"abcdef"), OutgoingMessage(b"ghijkl")])
 
