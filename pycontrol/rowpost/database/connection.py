@@ -73,6 +73,19 @@ class Connection:
         self.handed_out = True
         return self.raw_connection
 
+    @property
+    def async_connection(self) -> Any:
+        """The driver's connection for SQL on an event loop, as `driver_connection`: in the same session and
+        transaction.
+
+        While it is used, nothing else may be.
+        """
+        self.lent = True
+        if self.guard is not None:
+            return self.guard.lend_async(self.raw_connection)
+        self.handed_out = True
+        return self.dialect.asynchronous(self.raw_connection)
+
     def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[Any]:
         """Call a procedure of the contract; with `queue` the one that was rendered for that queue.
 

@@ -16,6 +16,7 @@ from rowpost.endpoint.options import EndpointOptions
 from rowpost.errors import InvalidMessage, SettingsError, UnexpectedReply
 from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
+from rowpost.handling.event_loop import is_async
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.declaration import Outbox
 from rowpost.recoverability.policy import Host, Recoverability
@@ -84,8 +85,8 @@ class EndpointDeclaration:
             subscribe: the type is another endpoint's event. The endpoint subscribes to it when it starts.
 
         Raises:
-            SettingsError: the name is no text, the function does not take a message and a context, or is async or a
-                generator, which is never run, or `subscribe` is given for a command.
+            SettingsError: the name is no text, the function does not take a message and a context, or is a generator,
+                which is never run, it is async in the mode `transaction_scope`, or `subscribe` is given for a command.
         """
         if not isinstance(type_name, str):
             raise SettingsError(
@@ -93,7 +94,7 @@ class EndpointDeclaration:
             )
 
         def declare(function: Handle) -> Handle:
-            check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
+            self._check_handler(function)
             if subscribe:
                 self._subscribe(type_name, cls)
             self._handlers.add(RegisteredHandler(type_name, cls, function))
@@ -111,9 +112,17 @@ class EndpointDeclaration:
         Raises:
             SettingsError: as `handles`.
         """
-        check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
+        self._check_handler(function)
         self._handlers.add(RegisteredHandler("", object, function))
         return function
+
+    def _check_handler(self, function: Handle) -> None:
+        check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}", may_be_async=True)
+        if self.transaction_mode == "transaction_scope" and is_async(function):
+            raise SettingsError(
+                f"The handler {name_of(function)} of {self.name} is async, and in the mode transaction_scope handlers "
+                "are plain functions: the connections of participants block. Use a plain function, or another mode."
+            )
 
     def check(
         self, name: str, *, every: timedelta | None = None, category: str = ""

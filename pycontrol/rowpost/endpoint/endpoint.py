@@ -26,6 +26,7 @@ from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.endpoint.callbacks import Callbacks, opener
 from rowpost.endpoint.declaration import EndpointDeclaration
+from rowpost.endpoint.opening import Opening
 from rowpost.endpoint.options import EndpointOptions, takes_options
 from rowpost.endpoint.provisioning import open_temporary, prepare, subscribe
 from rowpost.endpoint.session import Sessions
@@ -75,9 +76,8 @@ class Endpoint(EndpointDeclaration):
         self._lock = threading.RLock()
 
     # -------------------------------------------------------------- what a program calls
-    @contextmanager
-    def open(self, connection: Any = None, *, queues: Settings | Connection | None = None) -> Iterator[Bus]:
-        """Yield a bus on a caller's connection.
+    def open(self, connection: Any = None, *, queues: Settings | Connection | None = None) -> Opening:
+        """Return what yields a bus on a caller's connection: `with` a `Bus`, and `async with` an `AsyncBus`.
 
         What is sent in the block joins the caller's transaction at the end of the block.
 
@@ -85,14 +85,18 @@ class Endpoint(EndpointDeclaration):
         their own: either all of them are stored, or none.
 
         Args:
-            connection: a `Connection`, or a connection of psycopg or pyodbc. None uses a temporary database of this
-                process.
+            connection: a `Connection`, or a connection of psycopg or pyodbc; with `async with`, an `AsyncConnection` of
+                psycopg too. None uses a temporary database of this process.
             queues: for an endpoint with an outbox: where its queue is. `connection` leads to the business database
                 then, which stores the messages until they are sent; see `session`.
 
         Raises:
             SettingsError: `queues` is given, and the endpoint has no outbox or no queue.
         """
+        return Opening(self._opened, connection, queues)
+
+    @contextmanager
+    def _opened(self, connection: Any, queues: Settings | Connection | None) -> Iterator[Bus]:
         if queues is not None:
             if isinstance(queues, Settings):
                 self.configure(queues)

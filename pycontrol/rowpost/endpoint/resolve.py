@@ -33,16 +33,15 @@ def resolve_handler(name: str, queue: str, *, attempts: int | None = None, error
 
     Raises:
         HandlerNotFound: the text has another form, the module or the object does not exist, or the function does not
-            take a message and a connection, or is async or a generator, which is never run. An error that the module
-            raises while it is imported is the cause.
+            take a message and a connection, or is a generator, which is never run. An error that the module raises
+            while it is imported is the cause.
         SettingsError: the name leads to an endpoint, which decides itself how often a message is tried, and `attempts`
             is given.
     """
     found = _find(name)
     if not isinstance(found, Endpoint):
-        return FunctionEndpoint(
-            _checked(found, name, ("message", "connection")), queue, attempts=attempts, error_queue=error_queue
-        )
+        function = _checked(found, name, ("message", "connection"), may_be_async=True)
+        return FunctionEndpoint(function, queue, attempts=attempts, error_queue=error_queue)
     if attempts is not None:
         raise SettingsError(
             f"queues.{queue}.worker.attempts: {attempts} would be ignored, because {name} is an Endpoint, which "
@@ -89,13 +88,13 @@ def resolve_function(name: str, takes: tuple[str, ...]) -> Callable[..., Any]:
     return _checked(found, name, takes)
 
 
-def _checked(found: Any, name: str, takes: tuple[str, ...]) -> Callable[..., Any]:
+def _checked(found: Any, name: str, takes: tuple[str, ...], *, may_be_async: bool = False) -> Callable[..., Any]:
     """Return what a name leads to if it can be called so. Raises HandlerNotFound."""
     if not callable(found):
         raise HandlerNotFound(
             f"handler {name!r} is a {type(found).__name__}: it must be a function, or an Endpoint with handlers"
         )
-    check_runs(found, HandlerNotFound, f"handler {name!r}", takes=takes)
+    check_runs(found, HandlerNotFound, f"handler {name!r}", takes=takes, may_be_async=may_be_async)
     function: Callable[..., Any] = found
     return function
 

@@ -410,8 +410,12 @@ class Context(Bus):
 
         With an outbox it is the connection to the business database.
         """
-        database = self.database if self.scope is None else self.scope.business_connection(self.database)
-        return database.driver_connection
+        return self.business_database.driver_connection
+
+    @property
+    def business_database(self) -> Connection:
+        """The connection for business data: the receiving one, or that of an outbox."""
+        return self.database if self.scope is None else self.scope.business_connection(self.database)
 
     def end(self) -> list[Outgoing]:
         """End the use of this object, and return what was collected. Can be called again, which returns nothing."""

@@ -1,8 +1,9 @@
 """Register the handlers of an endpoint, find those of a message, and run them.
 
 `RegisteredHandler` is one handler with its message type. `HandlerRegistry` holds all handlers of an endpoint.
-`check_runs` refuses functions that cannot be called with a message, or that run nothing when they are called, such as
-coroutines; `check_ran` fails a message whose handler returned one: it would be removed unhandled.
+`async def` handlers run as tasks (`event_loop`). `check_runs` refuses functions that cannot be called with a message,
+or that run nothing when they are called, such as generators; `check_ran` fails a message whose handler returned
+something that is never run: it would be removed unhandled.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rowpost.errors import NoHandler, SettingsError
+from rowpost.handling.async_context import AsyncContext
 from rowpost.handling.context import Context
+from rowpost.handling.event_loop import is_async, run
 from rowpost.handling.observer import HandlerObserver
 from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.policy import describe
@@ -31,6 +34,7 @@ __all__ = [
     "Handle",
     "HandlerRegistry",
     "RegisteredHandler",
+    "call_async",
     "check_ran",
     "check_runs",
     "name_of",
@@ -40,14 +44,20 @@ REMEMBERED_TYPES = 1000
 
 logger = logging.getLogger("rowpost")
 
-Handle = Callable[[Any, Context], Any]
+#: a plain function of a message and a Context, or an `async def` one of a message and an AsyncContext
+Handle = Callable[[Any, Any], Any]
 
-_NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+_GENERATORS = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _INJECTED = re.compile(r"Depend|Inject|Provide|Security")
 
 
 def check_runs(
-    function: Callable[..., Any], error: type[Exception], what: str, takes: tuple[str, ...] = ("message", "context")
+    function: Callable[..., Any],
+    error: type[Exception],
+    what: str,
+    takes: tuple[str, ...] = ("message", "context"),
+    *,
+    may_be_async: bool = False,
 ) -> None:
     """Refuse a function that rowpost cannot call, so that it would fail for each message, or that would do nothing when
     it is called.
@@ -60,10 +70,11 @@ def check_runs(
         error: the class of the error to raise.
         what: names the function in the error's text.
         takes: names of the arguments that rowpost passes, by position.
+        may_be_async: `async def` is allowed.
 
     Raises:
-        error: the function is `async def`, a generator function, or an object whose `__call__` is one; it is a class;
-            or it does not take these arguments.
+        error: the function is a generator function or, unless that is allowed, `async def`, or an object whose
+            `__call__` is one; it is a class; or it does not take these arguments.
     """
     called = function
     while isinstance(called, functools.partial):
@@ -73,8 +84,11 @@ def check_runs(
             f"{what} is a class: calling it only makes an object. Use a function, a method of an object, or an object "
             "with __call__."
         )
-    if any(check(each) for each in (called, getattr(type(called), "__call__", None)) for check in _NOT_PLAIN):  # noqa: B004 -- the method itself
-        raise error(f"{what} is async or a generator: calling it runs nothing. Use a plain function.")
+    if any(check(each) for each in (called, getattr(type(called), "__call__", None)) for check in _GENERATORS):  # noqa: B004 -- the method itself
+        use = "a plain function, or async def without yield" if may_be_async else "a plain function"
+        raise error(f"{what} is a generator: calling it runs nothing. Use {use}.")
+    if not may_be_async and is_async(function):
+        raise error(f"{what} is async: calling it runs nothing. Use a plain function.")
     _check_arguments(function, error, what, takes)
 
 
@@ -114,8 +128,23 @@ def check_ran(returned: Any, what: str) -> None:
         returned.close()  # without it, Python warns of a coroutine that was never awaited
     raise SettingsError(
         f"{what} returned a {type(returned).__name__}, which is never run, so the message was not handled. Use a plain "
-        "function."
+        "function, or declare the handler itself with async def."
     )
+
+
+def call_async(
+    function: Handle, message: Any, context: Context, name: str, view: type[AsyncContext] = AsyncContext
+) -> Any:
+    """Run an `async def` handler with a view of its context, and return what it returns.
+
+    Raises:
+        InvalidMessage: it did not await what was to be sent at once.
+        BaseException: whatever it raises.
+    """
+    seen = view(context)
+    returned = run(function, message, seen, name=name)
+    seen.check_awaited()
+    return returned
 
 
 def name_of(function: Any) -> str:
@@ -134,6 +163,7 @@ class RegisteredHandler:
     def __init__(self, type_name: str, cls: type, function: Handle) -> None:
         self.type_name, self.cls, self.function = type_name, cls, function
         self.name = name_of(function)
+        self._is_async = is_async(function)
         self._warned = False
 
     def for_message(self, names: list[str], known: list[tuple[str, type]]) -> RegisteredHandler | None:
@@ -175,7 +205,12 @@ class RegisteredHandler:
             SettingsError: the handler returned a coroutine or a generator, which is never run.
             Exception: whatever the handler raises.
         """
-        returned = self.function(message, context)
+        if self._is_async:
+            returned = call_async(
+                self.function, message, context, f"The handler {self.name} of {context.endpoint.name}"
+            )
+        else:
+            returned = self.function(message, context)
         if returned is None:
             return
         check_ran(returned, f"The handler {self.name} of {context.endpoint.name}")

@@ -1,17 +1,22 @@
 """Tell handlers and policies that their process stops, and interrupt one that does not end by itself.
 
-`STOP` is the stop of this process. A worker shares its memory with its supervisor, so that a handler sees a request
-while it runs. A stop by force is a signal too: it raises `HandlerInterrupted` in the main thread, but only within a
-block of `with STOP`, which surrounds handlers and policies. So no commit and no move of a message is interrupted.
+`STOP` is the stop of whoever runs: that of this process, or in a process with several messages that of the slot in
+which a message is handled (`Stop.in_slot`). A worker shares the memory of its stops with its supervisor, so that a
+handler sees a request while it runs. A stop by force raises `HandlerInterrupted` in the main thread, by a signal, or
+cancels the task of an `async def` handler, but only within a block of `with STOP`, which surrounds handlers and
+policies. So no commit and no move of a message is interrupted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["FORCED", "GRACE_S", "REQUESTED", "STOP", "HandlerInterrupted", "ProcessStop"]
+__all__ = ["FORCED", "GRACE_S", "OVERDUE", "REQUESTED", "STOP", "HandlerInterrupted", "ProcessStop", "Stop"]
 
-RUNNING, REQUESTED, FORCED = range(3)
+RUNNING, REQUESTED, FORCED, OVERDUE = range(4)
 #: seconds from the interruption of a handler until its process is killed
 GRACE_S = 2.0
 
@@ -24,14 +29,17 @@ class HandlerInterrupted(KeyboardInterrupt):
 
 
 class ProcessStop:
-    """Whether a process stops.
+    """Whether a process stops, or one slot of it.
 
     Attributes:
-        memory: its last byte is RUNNING, REQUESTED or FORCED. Another process may write it.
+        memory: its last byte is RUNNING, REQUESTED, FORCED or OVERDUE: the message in the slot has reached its time
+            limit. Another process may write it.
+        cancel: cancels the task of the `async def` handler that runs; None if none does.
     """
 
     def __init__(self, memory: Any) -> None:
         self.memory = memory
+        self.cancel: Callable[[], None] | None = None
         self._interruptible = False
 
     @property
@@ -39,23 +47,69 @@ class ProcessStop:
         """Whether the process is to stop as soon as its handler returns."""
         return bool(self.memory[-1] != RUNNING)
 
+    @property
+    def forced(self) -> bool:
+        """Whether the handler that runs has to end now."""
+        return bool(self.memory[-1] >= FORCED)
+
     def request(self, level: int) -> None:
-        """Request the stop: REQUESTED, or FORCED, which takes effect at the next `interrupt`."""
+        """Request the stop: REQUESTED, or FORCED or OVERDUE, which take effect at the next `interrupt`."""
         self.memory[-1] = max(self.memory[-1], level)
 
     def interrupt(self) -> None:
         """Raise HandlerInterrupted if the stop is forced and a handler or a policy runs. Signal handlers call this."""
-        if self._interruptible and self.memory[-1] == FORCED:
+        if self._interruptible and self.forced:
             self._interruptible = False
             raise HandlerInterrupted("The process of this handler is stopped by force.")
 
-    def __enter__(self) -> None:
+    def enter(self) -> None:
+        """Note that a handler or a policy runs, which may be interrupted. Raises HandlerInterrupted."""
         self._interruptible = True
-        if self.memory[-1] == FORCED:  # asked here too, because this runs for each message
+        if self.memory[-1] >= FORCED:  # asked here too, because this runs for each message
             self.interrupt()
 
-    def __exit__(self, *_: object) -> None:
+    def leave(self) -> None:
+        """Note that it has ended."""
         self._interruptible = False
 
 
-STOP = ProcessStop(bytearray(1))
+_of_process = ProcessStop(bytearray(1))
+_of_slot: ContextVar[ProcessStop] = ContextVar("rowpost_stop", default=_of_process)
+
+
+class Stop:
+    """The stop of whoever asks: of the slot whose thread, or whose handler's task, this is; else of the process.
+
+    A block of `with STOP` surrounds a handler or a policy, which may be interrupted.
+    """
+
+    process = _of_process
+
+    @property
+    def current(self) -> ProcessStop:
+        """The stop that counts here."""
+        return _of_slot.get()
+
+    @property
+    def requested(self) -> bool:
+        """Whether the handler should end soon."""
+        return _of_slot.get().requested
+
+    @staticmethod
+    @contextmanager
+    def in_slot(stop: ProcessStop) -> Iterator[None]:
+        """Let another stop count in this thread, for a block."""
+        token = _of_slot.set(stop)
+        try:
+            yield
+        finally:
+            _of_slot.reset(token)
+
+    def __enter__(self) -> None:
+        _of_slot.get().enter()
+
+    def __exit__(self, *_: object) -> None:
+        _of_slot.get().leave()
+
+
+STOP = Stop()

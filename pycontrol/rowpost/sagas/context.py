@@ -9,6 +9,7 @@ from uuid import UUID
 
 from rowpost.errors import InvalidMessage
 from rowpost.handling.arguments import check_delay, check_headers
+from rowpost.handling.async_context import AsyncContext
 from rowpost.handling.context import Context
 from rowpost.sagas.declaration import SagaDeclaration
 from rowpost.transport.directory import canonical_or_as_given
@@ -24,7 +25,7 @@ from rowpost.wire.headers import (
 from rowpost.wire.message_types import split_enclosed_types, type_name
 from rowpost.wire.saga_audit import SagaChangeOutput
 
-__all__ = ["SagaContext"]
+__all__ = ["AsyncSagaContext", "SagaContext"]
 
 
 class SagaContext(Context):
@@ -122,3 +123,19 @@ class SagaContext(Context):
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
         named = {ORIGINATING_SAGA_ID: str(self._saga_id), ORIGINATING_SAGA_TYPE: self._declared.name}
         return {**super()._headers(message, intent), **named}
+
+
+class AsyncSagaContext(AsyncContext):
+    """The view of an `async def` method of a saga. For arguments and errors see `SagaContext`."""
+
+    def __init__(self, context: SagaContext) -> None:
+        super().__init__(context)
+        self._of_saga = context
+
+    def request_timeout(self, after: timedelta | datetime, message: Any) -> str:
+        """Send the instance a delayed message; return its message id. See `SagaContext.request_timeout`."""
+        return self._of_saga.request_timeout(after, message)
+
+    def reply_to_originator(self, message: Any, *, headers: Mapping[str, str | None] | None = None) -> str:
+        """Send a reply to the sender of the message that started the saga. See `SagaContext.reply_to_originator`."""
+        return self._of_saga.reply_to_originator(message, headers=headers)

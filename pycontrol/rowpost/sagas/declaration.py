@@ -61,7 +61,7 @@ def timeout(cls: type) -> Callable[[Function], Function]:
 
 def _marks(cls: type, kind: str, subscribe: bool) -> Callable[[Function], Function]:
     def mark(function: Function) -> Function:
-        check_runs(function, SettingsError, name_of(function), takes=("self", "message", "context"))
+        check_runs(function, SettingsError, name_of(function), takes=("self", "message", "context"), may_be_async=True)
         setattr(function, _MARK, (*getattr(function, _MARK, ()), (cls, kind, subscribe)))
         return function
 

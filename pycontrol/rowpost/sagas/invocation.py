@@ -21,9 +21,11 @@ import msgspec
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCorrelation, LockTimeout, SagaNotDeployed
 from rowpost.handling.context import Context
+from rowpost.handling.event_loop import is_async
+from rowpost.handling.handlers import call_async
 from rowpost.recoverability.outcome import Discard
 from rowpost.sagas.audit import InstanceChange, SagaAudit
-from rowpost.sagas.context import SagaContext
+from rowpost.sagas.context import AsyncSagaContext, SagaContext
 from rowpost.sagas.correlation import Header, correlation_text
 from rowpost.sagas.declaration import Method, Saga
 from rowpost.sagas.state import decode_state, encode_state
@@ -99,6 +101,7 @@ class SagaInvocation:
         self._saga, self._method, self._table, self._tables = saga, method, table, tables
         self._audit, self._hosted = audit, hosted
         self._declared = saga.declaration
+        self._is_async = is_async(getattr(saga, method.name))
         self.__qualname__ = f"{saga.__qualname__}.{method.name}"
 
     def __call__(self, message: Any, context: Context) -> Any:
@@ -111,7 +114,7 @@ class SagaInvocation:
             SagaNotDeployed: the saga has no table in this database.
             Exception: any error of the method.
         """
-        database = context.database if context.scope is None else context.scope.business_connection(context.database)
+        database = context.business_database
         loaded = self._find(message, context, database)
         if loaded is None or loaded.saga.completed:
             return None
@@ -121,7 +124,11 @@ class SagaInvocation:
         inner = SagaContext(context, saga.id, self._declared, loaded.metadata, sent)
         started = datetime.now(UTC)
         try:
-            returned = getattr(saga, self._method.name)(message, inner)
+            run = getattr(saga, self._method.name)
+            if self._is_async:
+                returned = call_async(run, message, inner, f"The saga's method {self.__qualname__}", AsyncSagaContext)
+            else:
+                returned = run(message, inner)
         finally:
             inner.end()
         self._check_correlation_unchanged(saga, before)

@@ -135,6 +135,9 @@ class Guard(Protocol):
     def lend(self, connection: Any) -> Any:
         """Return the object that the handler uses for the driver's connection."""
 
+    def lend_async(self, connection: Any) -> Any:
+        """Return the object that an `async def` handler uses for the driver's connection; None as `asynchronous`."""
+
     def stop(self) -> None:
         """Stop guarding, and refuse further use of what was lent where the driver allows that. Can be called again."""
 
@@ -151,6 +154,10 @@ class NoGuard:
     def lend(self, connection: Any) -> Any:
         """Return the connection."""
         return connection
+
+    def lend_async(self, connection: Any) -> Any:
+        """Return None: see `Dialect.asynchronous`."""
+        return None
 
 
 class Dialect(Protocol):
@@ -291,6 +298,9 @@ class Dialect(Protocol):
         """
 
     def database_name(self, connection: Any) -> str: ...
+    def asynchronous(self, connection: Any) -> Any:
+        """Return what executes SQL on an event loop, in the session of a connection; None if the driver has none."""
+
     def quote(self, name: str) -> str: ...
     def literal(self, value: Any) -> str: ...
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:

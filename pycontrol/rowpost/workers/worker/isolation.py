@@ -116,9 +116,9 @@ def end_with_the_supervisor(seconds: float) -> None:
 
     def watch() -> None:
         wait([parent.sentinel])
-        STOP.request(REQUESTED)
+        STOP.process.request(REQUESTED)
         time.sleep(seconds)
-        STOP.request(FORCED)
+        STOP.process.request(FORCED)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(GRACE_S)
         kill_group(os.getpid())

@@ -127,7 +127,7 @@ class Worker:
     def exit(self) -> None:
         """Exit the loop after the current transaction. May be called from a signal handler."""
         self._exiting = True
-        STOP.request(REQUESTED)
+        STOP.process.request(REQUESTED)
 
     def run(self) -> None:
         """Receive and handle messages until a command or a signal to exit."""

@@ -44,11 +44,11 @@ def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> No
     forward_logs(worker.send, in_flight, assignment.settings.log.number)
     watch(lambda: threading.current_thread() is threading.main_thread() and worker.read_commands(0.0))
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    STOP.memory = in_flight.stop.memory
+    STOP.process.memory = in_flight.stop.memory
 
     def end(*_: object) -> None:
         worker.exit()
-        STOP.interrupt()
+        STOP.process.interrupt()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)

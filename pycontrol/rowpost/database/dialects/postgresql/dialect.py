@@ -12,8 +12,8 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.database.contract import Procedure
+from rowpost.database.dialects.postgresql import asynchronous, libpq, pooling, session
 from rowpost.database.dialects.postgresql import checks as server_checks
-from rowpost.database.dialects.postgresql import libpq, pooling, session
 from rowpost.database.dialects.postgresql.copying import copy_rows
 from rowpost.database.dialects.postgresql.errors import translate
 from rowpost.database.dialects.postgresql.guarding import HandlerGuard
@@ -271,6 +271,9 @@ class PostgreSQL:
         refuse_late: Callable[[Any], NoReturn],
     ) -> HandlerGuard:
         return HandlerGuard(connection, refuse, refuse_late)
+
+    def asynchronous(self, connection: psycopg.Connection) -> psycopg.AsyncConnection:
+        return asynchronous.view(connection)
 
     def database_name(self, connection: psycopg.Connection) -> str:
         return connection.info.dbname

@@ -17,7 +17,7 @@ import psycopg
 import psycopg.sql
 from psycopg.pq import TransactionStatus
 
-from rowpost.database.dialects.postgresql import libpq
+from rowpost.database.dialects.postgresql import asynchronous, libpq
 from rowpost.database.dialects.postgresql.lending import GUARD, Lender, asked_by_handler
 
 __all__ = ["HandlerGuard"]
@@ -84,6 +84,8 @@ class HandlerGuard:
         self._class = type(connection)
         #: makes what is lent
         self.lender = Lender(connection, self._guarded)
+        #: what an async handler has
+        self._lent_async: psycopg.AsyncConnection | None = None
 
     def start(self, message: Any = None, *, in_place: bool = False) -> None:
         """Begin to guard, for one handler. A handler that does not ask for the connection costs nothing else.
@@ -103,6 +105,12 @@ class HandlerGuard:
         """Return the object that the handler uses for the connection."""
         return self.lender.lend()
 
+    def lend_async(self, connection: psycopg.Connection) -> psycopg.AsyncConnection:
+        """Return the object that an `async def` handler uses for the connection: the same one until `stop`."""
+        if self._lent_async is None:
+            self._lent_async = asynchronous.lend(connection, self, _GuardedAsyncCursor)
+        return self._lent_async
+
     def raw_handle_taken(self) -> None:
         """Note that a handler takes the raw handle of libpq.
 
@@ -121,7 +129,7 @@ class HandlerGuard:
 
     def stop(self) -> None:
         """Stop guarding. What was lent refuses to be used. Can be called again."""
-        if not self.lender.lent and not self._in_place:
+        if not self.lender.lent and not self._in_place and self._lent_async is None:
             return
         number, self._number = self._number, None
         if number is not None and self._ask_number() != (number or None):
@@ -134,6 +142,9 @@ class HandlerGuard:
             own["cursor_factory"] = self._factory
         if self.lender.lent:
             self.lender.take_back(self._refuse_late or self.refuse, self._message)
+        if self._lent_async is not None:
+            asynchronous.take_back(self._lent_async, self._refuse_late or self.refuse, self._message)
+            self._lent_async = None
         if self.ended in (_PREPARES, "unknown") and self._undo_prepared(number):
             self.ended = "ROLLBACK"
 
@@ -169,23 +180,27 @@ class HandlerGuard:
         return True
 
 
-class _GuardedCursor(psycopg.Cursor):
-    """Check after each statement whether the transaction is still the same one.
+class _Watched:
+    """What both classes of cursors do: check after each statement whether the transaction is still the same one.
 
     A handler can end it and begin another one, such as with ROLLBACK AND CHAIN. The tags of the commands show that,
     without a question to the server.
     """
 
-    def execute(self, *arguments: Any, **options: Any) -> _GuardedCursor:
-        try:
-            super().execute(*arguments, **options)
-        except psycopg.Error:
-            guard = self._conn.__dict__.get(GUARD)
-            if guard is not None and self._pgconn.transaction_status == _IDLE:
-                guard.ended = guard.ended or "ROLLBACK"  # a COMMIT that failed
-            raise
-        query, result = arguments[0] if arguments else options["query"], self.pgresult
-        idle = self._pgconn.transaction_status == _IDLE
+    _conn: Any
+    _pgconn: Any
+    _results: Any
+    pgresult: Any
+
+    def _failed(self) -> None:
+        """Note that a statement failed."""
+        guard = self._conn.__dict__.get(GUARD)
+        if guard is not None and self._pgconn.transaction_status == _IDLE:
+            guard.ended = guard.ended or "ROLLBACK"  # a COMMIT that failed
+
+    def _executed(self, query: Any) -> None:
+        """Look at what a statement did."""
+        result, idle = self.pgresult, self._pgconn.transaction_status == _IDLE
         if (
             idle
             or len(self._results) > 1
@@ -193,7 +208,6 @@ class _GuardedCursor(psycopg.Cursor):
             or "set_config" in str(query)
         ):
             self._note(query, [(each.command_status or b"").decode() for each in self._results], idle)
-        return self
 
     def _note(self, query: Any, tags: list[str], idle: bool) -> None:
         """Note what statements have changed. Raise an error if they have ended the transaction."""
@@ -204,28 +218,54 @@ class _GuardedCursor(psycopg.Cursor):
             name = _NAME.search(self._text(query)) if ends[:1] == [_PREPARES] else None
             self._refuse(ends[0] if name else "COMMIT" if "COMMIT" in ends else ends[0] if ends else "unknown", name)
 
-    @property
-    def connection(self) -> Any:
-        """The connection: for the driver the one on which the cursor runs, for a handler the one that it got."""
-        guard = self._conn.__dict__.get(GUARD) if asked_by_handler(2) else None
-        return self._conn if guard is None else guard.lender.outer_of(self._conn)
-
     def _text(self, query: Any) -> str:
         if isinstance(query, psycopg.sql.Composable):
-            return query.as_string(self.connection)
+            return query.as_string(self._conn)
         return query.decode(errors="replace") if isinstance(query, bytes) else str(query)
 
     def _changed(self, tags: Iterable[str], query: Any) -> None:
-        guard = self.connection.__dict__.get(GUARD)
+        guard = self._conn.__dict__.get(GUARD)
         if guard is not None:
             guard.changed.add("session" if _LASTS.search(self._text(query)) else "transaction")
             if "DEALLOCATE ALL" in tags:
                 guard.changed.add("prepared")
 
     def _refuse(self, ended: str, prepared: re.Match[str] | None = None) -> None:
-        guard = self.connection.__dict__.get(GUARD)
+        guard = self._conn.__dict__.get(GUARD)
         if guard is None:
             return
         if guard.ended is None:  # the first one decides what became of the message
             guard.ended, guard.prepared = ended, prepared and prepared[1].replace("''", "'")
         guard.refuse("ended" if prepared is None else f"prepared, under the name {guard.prepared!r},")
+
+
+class _GuardedCursor(_Watched, psycopg.Cursor):
+    """A cursor of the objects of `lending`."""
+
+    def execute(self, *arguments: Any, **options: Any) -> _GuardedCursor:
+        try:
+            super().execute(*arguments, **options)
+        except psycopg.Error:
+            self._failed()
+            raise
+        self._executed(arguments[0] if arguments else options["query"])
+        return self
+
+    @property
+    def connection(self) -> Any:
+        """The connection: for the driver the one on which the cursor runs, for a handler the one that it got."""
+        guard = self._conn.__dict__.get(GUARD) if asked_by_handler(2) else None
+        return self._conn if guard is None else guard.lender.outer_of(self._conn)
+
+
+class _GuardedAsyncCursor(_Watched, psycopg.AsyncCursor[Any]):
+    """A cursor of the object of `asynchronous`."""
+
+    async def execute(self, *arguments: Any, **options: Any) -> _GuardedAsyncCursor:
+        try:
+            await super().execute(*arguments, **options)
+        except psycopg.Error:
+            self._failed()
+            raise
+        self._executed(arguments[0] if arguments else options["query"])
+        return self

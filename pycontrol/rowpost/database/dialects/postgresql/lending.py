@@ -21,7 +21,7 @@ from weakref import getweakrefcount
 
 import psycopg
 
-__all__ = ["GUARD", "Classes", "Lender", "asked_by_handler", "classes"]
+__all__ = ["GUARD", "Classes", "Lender", "Over", "asked_by_handler", "classes"]
 
 #: the attribute that holds the guard
 GUARD = "rowpost_guard"
@@ -75,7 +75,7 @@ class Lender:
         """
         self.lent = False
         if self._references() != self._unused or len(self._own) != self._size:
-            self._own["pgconn"] = self._own[_INNER] = _Over(refuse, message)
+            self._own["pgconn"] = self._own[_INNER] = Over(refuse, message)
             self._outer = self._inner = None
 
     def _make(self) -> None:
@@ -93,7 +93,7 @@ class Lender:
         )
 
 
-class _Over:
+class Over:
     """Stands for the session in a connection whose handler has ended."""
 
     def __init__(self, refuse: Callable[[Any], NoReturn] | None, message: Any) -> None:

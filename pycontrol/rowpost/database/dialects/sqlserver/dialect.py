@@ -340,6 +340,9 @@ class SQLServer:
         """
         return _AfterwardsGuard()
 
+    def asynchronous(self, connection: pyodbc.Connection) -> None:
+        """pyodbc has nothing for an event loop."""
+
     def database_name(self, connection: pyodbc.Connection) -> str:
         return str(connection.getinfo(load_pyodbc().SQL_DATABASE_NAME))
 
