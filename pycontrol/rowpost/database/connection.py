@@ -356,6 +356,10 @@ class Connection:
             self._spelt.clear()
         return self._spelt.setdefault((what, address), spell(address))
 
+    def cut(self) -> None:
+        """End the session although another thread may be using it; the server rolls back."""
+        self.dialect.cut(self.raw_connection)
+
     def close(self) -> None:
         """Close the connection, unless the caller shared it, and the second connection."""
         if self._second is not None:

@@ -249,7 +249,8 @@ def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerS
     return replace(
         base,
         handler=name,
-        limit=endpoint.options.limit or base.limit,
+        limit=endpoint.options.limit or (base.limit if base.has_limit else 0),
+        concurrency=endpoint.options.concurrency or base.concurrency,
         strategy=endpoint.options.strategy or base.strategy,
         # those of another handler were written for a function
         attempts=base.attempts if base.handler == name else None,

@@ -21,7 +21,7 @@ from rowpost.outbox.declaration import Outbox
 from rowpost.recoverability.error_headers import ErrorHeaders
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.compat import StrategyName
-from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch
+from rowpost.settings.worker import LARGEST_CONCURRENCY, LARGEST_LIMIT, STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
 from rowpost.wire.headers import W3C_TRACE
 from rowpost.wire.serialization import Serializer
@@ -74,6 +74,8 @@ class EndpointOptions:
             are refused.
         send_only: the endpoint has no queue; it only sends and publishes.
         limit: how many messages are handled at the same time at most; None uses the environment's setting.
+        concurrency: how many of them a worker process handles: as tasks of `async def` handlers, or in threads; None
+            uses the environment's setting.
         strategy: how workers are started and stopped: fixed, adaptive or peek; None uses the environment's setting.
         instance: names this process among those of the endpoint. Its own queue, `<queue>.<instance>`, is received from
             with all handlers, see `endpoint.callbacks`.
@@ -109,6 +111,7 @@ class EndpointOptions:
     headers: Mapping[str, str | None] | None = None
     send_only: bool = False
     limit: int | None = None
+    concurrency: int | None = None
     strategy: StrategyName | None = None
     instance: str | None = None
     time_limit: timedelta | None = None
@@ -128,6 +131,11 @@ class EndpointOptions:
             raise SettingsError(
                 f"The endpoint {name!r} cannot have the limit {self.limit}: a queue has from 1 to {LARGEST_LIMIT:,} "
                 "workers."
+            )
+        if self.concurrency is not None and not 1 <= self.concurrency <= LARGEST_CONCURRENCY:
+            raise SettingsError(
+                f"The endpoint {name!r} cannot have the concurrency {self.concurrency}: a worker process handles from "
+                f"1 to {LARGEST_CONCURRENCY:,} messages at the same time."
             )
         if self.batch is not None:
             check_batch(self.batch)

@@ -88,6 +88,11 @@ class OutboxProcessing:
         self._dispatched: list[str] = []
         self._settled: list[str] = []
 
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """The connection to the business database."""
+        return () if self._scope.connection is None else (self._scope.connection,)
+
     # -------------------------------------------------------------- one message
     def handle(self, message: Message) -> Outcome:
         """Handle a message that was received in the open transaction of the queue's database. It is over afterwards.

@@ -13,7 +13,7 @@ The modes with a receiving transaction share `within_transaction.WithinTransacti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,6 +50,10 @@ class Mode(Protocol):
     row: RowState
     takes_expired: bool
     handler_seconds: float
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """The connections that a handler may use beside the receiving one."""
 
     def handle(self, message: Message) -> Outcome:
         """Handle a message that was just received."""
@@ -115,6 +119,7 @@ class NoTransaction:
     row = RowState.REMOVED
     takes_expired = False
     handler_seconds = 0.0
+    connections: Sequence[Connection] = ()
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver

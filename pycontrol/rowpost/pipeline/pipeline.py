@@ -205,6 +205,14 @@ class Pipeline:
         """End what an earlier worker left in doubt. Call it when a worker starts."""
         self._mode.recover()
 
+    def cut(self) -> None:
+        """End the sessions of the message that is handled, so that nothing of it can be committed any more.
+
+        Another thread calls this. The server rolls back; the handler goes on, and its connections are lost.
+        """
+        for database in (self.database, *self._mode.connections):
+            database.cut()
+
     def close(self) -> None:
         """Close all connections."""
         try:

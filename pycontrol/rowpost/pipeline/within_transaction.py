@@ -9,6 +9,7 @@ no exception leaves it open.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
@@ -38,6 +39,7 @@ class WithinTransaction:
     begin: Begin = True
     row = RowState.HELD
     takes_expired = False
+    connections: Sequence[Connection] = ()
     #: whether what was sent commits before the removal of the message does
     sends_first = False
 

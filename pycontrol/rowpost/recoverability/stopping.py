@@ -52,6 +52,11 @@ class ProcessStop:
         """Whether the handler that runs has to end now."""
         return bool(self.memory[-1] >= FORCED)
 
+    @property
+    def overdue(self) -> bool:
+        """Whether that is because of the time limit."""
+        return bool(self.memory[-1] == OVERDUE)
+
     def request(self, level: int) -> None:
         """Request the stop: REQUESTED, or FORCED or OVERDUE, which take effect at the next `interrupt`."""
         self.memory[-1] = max(self.memory[-1], level)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -18,6 +18,7 @@ __all__ = [
     "ADAPTIVE",
     "DEFAULT_ATTEMPTS",
     "LARGEST_BATCH",
+    "LARGEST_CONCURRENCY",
     "LARGEST_LIMIT",
     "MINIMUM_PEEK_DELAY",
     "OFF",
@@ -35,8 +36,10 @@ ADAPTIVE, OFF = "adaptive", "off"
 #: the most messages that one call of receive_messages returns
 LARGEST_BATCH = 500
 DEFAULT_LIMIT = 4
-#: the most workers of one queue: each is a process with a connection
+#: the most messages of one queue that are handled at the same time: each has a connection
 LARGEST_LIMIT = 10_000
+#: the most messages that a process handles at the same time: each has a thread and a connection
+LARGEST_CONCURRENCY = 1000
 DEFAULT_ATTEMPTS = 6
 
 _HANDLER = Meta(
@@ -51,8 +54,11 @@ class WorkerSettings:
 
     Attributes:
         handler: the function or endpoint, as `module:name`.
-        limit: largest number of worker processes. 0 stands for the default: 4, or 1 for a secondary queue. An exclusive
-            queue has one worker, whatever the limit is.
+        limit: the most messages that one supervisor handles at the same time. 0 stands for the default: `concurrency`,
+            if that is given, else 4, or 1 for a secondary queue. An exclusive queue has one worker, whatever the limit
+            is.
+        concurrency: how many messages a worker process handles at the same time: as tasks of `async def` handlers, or
+            in threads. 1: a process for each message.
         strategy: how workers are started and stopped: "adaptive", "fixed" or "peek".
         secondary: whether this queue is not its endpoint's main one, for example a queue of replies.
         peek_delay: time between two peeks at an empty queue.
@@ -72,6 +78,7 @@ class WorkerSettings:
 
     handler: Annotated[str, _HANDLER]
     limit: Annotated[int, Meta(ge=1, le=LARGEST_LIMIT)] = 0
+    concurrency: Annotated[int, Meta(ge=1, le=LARGEST_CONCURRENCY)] = 1
     strategy: StrategyName = "peek"
     secondary: bool = False
     peek_delay: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY, le=LONGEST_S)] = 1.0
@@ -85,10 +92,13 @@ class WorkerSettings:
     exclusive: bool = False
     batch: str | int = ADAPTIVE
     batch_time: Annotated[float, Meta(ge=0.001, le=LONGEST_S)] = 0.05
+    #: whether `limit` was given
+    has_limit: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limit = 1 if self.exclusive else self.limit or (1 if self.secondary else DEFAULT_LIMIT)
-        object.__setattr__(self, "limit", limit)
+        usual = self.concurrency if self.concurrency > 1 else 1 if self.secondary else DEFAULT_LIMIT
+        object.__setattr__(self, "has_limit", bool(self.limit))
+        object.__setattr__(self, "limit", 1 if self.exclusive else self.limit or usual)
 
     @property
     def attempts_of_function(self) -> int:
@@ -101,6 +111,9 @@ def read_worker(node: Node, compat: str) -> WorkerSettings:
     if node.values.get("batch") is False:  # YAML 1.1 reads off as false
         node.values["batch"] = OFF
     worker = decode(node, WorkerSettings, defaults={"strategy": compat_of(compat).strategy})
+    if worker.exclusive and worker.concurrency > 1:
+        said = f"{worker.concurrency}: an exclusive queue has one worker. Remove one of the two"
+        raise node.error("concurrency", said)
     try:
         check_batch(worker.batch)
     except SettingsError as error:

@@ -32,7 +32,7 @@ class Crash:
         """The error that the message's failure headers describe."""
         if self.overdue and self.crash_policy is not None:
             limit = f"its time limit of {self.crash_policy.time_limit:g} s"
-            return TimeoutError(f"the handler ran longer than {limit}, and was killed together with its worker process")
+            return TimeoutError(f"the handler ran longer than {limit}, and was ended")
         signal_ = f"signal {-self.exitcode}" if self.exitcode and self.exitcode < 0 else f"exit code {self.exitcode}"
         return ChildProcessError(f"the worker process died ({signal_}) while its handler handled this message")
 

@@ -34,6 +34,7 @@ __all__ = [
     "Peeked",
     "Poisoned",
     "Purged",
+    "Quarantined",
     "Recovered",
     "Reloaded",
     "Resumed",
@@ -108,7 +109,7 @@ class WorkerStarted(Event, text="worker {0.pid} started"):
 class WorkerStopped(Event):
     """A worker exited as requested.
 
-    `reason` is spare, limit, paused, stop, refused, signal, interrupted, killed or time limit.
+    `reason` is spare, limit, paused, stop, refused, signal, interrupted, killed, time limit, quarantine or replaced.
     """
 
     pid: int
@@ -134,6 +135,20 @@ class WorkerDied(
     pid: int
     exitcode: int | None
     respawn_in: float
+
+
+class Quarantined(
+    Event,
+    level=logging.WARNING,
+    text=(
+        "worker {0.pid} died while {0.count} messages were handled in it; each of them is handled alone next, and only "
+        "a death there counts as an attempt"
+    ),
+):
+    """A worker process died with several messages, any of which may be the cause."""
+
+    pid: int
+    count: int
 
 
 class Peeked(Event, level=logging.DEBUG, frequent=True, text="{0.count:,} messages wait"):

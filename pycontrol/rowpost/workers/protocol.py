@@ -32,12 +32,18 @@ __all__ = [
     "Exit",
     "HandlerRefused",
     "InFlight",
+    "Interrupt",
+    "OfSlot",
     "Ready",
     "Receive",
     "ReceiveFailed",
     "ReceiveRecovered",
     "SharedHighWaterMark",
+    "SlotEnded",
+    "StartSlot",
     "Tally",
+    "ToSlot",
+    "Tried",
     "WorkerProgress",
 ]
 
@@ -78,6 +84,8 @@ class Assignment:
         high_water_mark: shared by the workers of the queue, see worker/receive_cursor.py.
         lifeline: shared with the supervisor, see supervision/lifelines.py.
         imports_only: the worker exits when it has imported its handler.
+        suspects: row versions of messages, one of which has probably killed a process: the worker, which is alone in
+            its process, tries each of them first.
     """
 
     settings: Settings
@@ -99,13 +107,15 @@ class Assignment:
     high_water_mark: SharedHighWaterMark | None = None
     lifeline: object = None
     imports_only: bool = False
+    suspects: tuple[int, ...] = ()
 
 
 class InFlight(Observer):
     """The message that a handler handles, in memory that a worker shares with its supervisor.
 
     It is an observer of the worker's pipeline. The last byte of the memory is the worker's stop, which the supervisor
-    writes; see `recoverability.stopping`.
+    writes; see `recoverability.stopping`. A process with several slots has such a memory for each of them, and one for
+    itself, one behind the other.
 
     Writing needs no system call, and the supervisor can still read it when the worker was killed.
 
@@ -121,6 +131,10 @@ class InFlight(Observer):
         self._memory = memory
         self.stop = ProcessStop(memory)
         self.held: Message | None = None  # known in the worker's process only
+
+    def reset(self) -> None:
+        """Make the memory that of a new slot."""
+        self._memory[self.LAYOUT.size - 1] = self._memory[self.LAYOUT.size] = NO_MESSAGE
 
     def starting(self, message: Message) -> None:
         """Store the message that the handler is about to handle."""
@@ -169,7 +183,50 @@ class Exit:
     """Finish the in-flight message, then exit."""
 
 
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """End the handler that runs: the slot's stop says whether by force, or because of its time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartSlot:
+    """Start a slot. `changes` are the attributes of its Assignment in which it differs from that of its process."""
+
+    index: int
+    changes: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToSlot:
+    """A command for one slot of a process."""
+
+    index: int
+    command: object
+
+
 # ------------------------------------------------------------------ reports, worker to supervisor
+@dataclass(frozen=True, slots=True)
+class OfSlot:
+    """A report of one slot of a process."""
+
+    index: int
+    report: object
+
+
+@dataclass(frozen=True, slots=True)
+class SlotEnded:
+    """The loop of a slot has ended. `abandoned`: its handler still runs, without a session of the database."""
+
+    abandoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The worker has tried one of its suspects, and lives."""
+
+    row_version: int
+
+
 @dataclass(frozen=True, slots=True)
 class CrashPolicy:
     """How to treat a message whose handler killed its process or exceeded its time limit.

@@ -298,6 +298,9 @@ class Dialect(Protocol):
         """
 
     def database_name(self, connection: Any) -> str: ...
+    def cut(self, connection: Any) -> None:
+        """End a session although another thread may be using it, as far as the driver allows that."""
+
     def asynchronous(self, connection: Any) -> Any:
         """Return what executes SQL on an event loop, in the session of a connection; None if the driver has none."""
 

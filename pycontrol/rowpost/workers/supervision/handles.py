@@ -5,7 +5,7 @@ Starts new ones, later and later after deaths.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -101,9 +101,12 @@ class WorkerHandle:
             self.process.interrupt()
 
     def kill(self, reason: str = KILLED) -> None:
-        """Kill the worker process; its in-flight message is in the queue again."""
+        """End the worker; its in-flight message is in the queue again."""
         self.reason = reason
-        self.process.kill()
+        if reason == OVERDUE:
+            self.process.expire()
+        else:
+            self.process.kill()
 
 
 class WorkerHandles(dict[int, WorkerHandle]):
@@ -131,13 +134,14 @@ class WorkerHandles(dict[int, WorkerHandle]):
         self._last_number = self._deaths = 0
         self.next_start_at = float("-inf")
 
-    def start(self, count: int, now: float, *, receive: bool, round: int) -> None:
+    def start(self, count: int, now: float, *, receive: bool, round: int, suspects: Sequence[int] = ()) -> None:
         """Start workers, unless it is too early after one that died.
 
         Args:
             count: how many.
             receive: whether they receive at once.
             round: the number of their command to receive, 0 for none.
+            suspects: messages that the worker, which is alone in its process, tries first.
         """
         if now < self.next_start_at:
             return
@@ -145,7 +149,7 @@ class WorkerHandles(dict[int, WorkerHandle]):
             self._last_number += 1
             number = self._last_number
             try:
-                process = self._spawn(self._assign(number, receive))
+                process = self._spawn(replace(self._assign(number, receive), suspects=tuple(suspects)))
             except OSError as error:  # the system is out of processes or file descriptors
                 self._emit(Trouble(queue=self._queue, error=f"Failed to start a worker for {self._queue}: {error}"))
                 self.delay(now)
@@ -167,6 +171,11 @@ class WorkerHandles(dict[int, WorkerHandle]):
     def all(self) -> list[WorkerHandle]:
         """All workers; a copy, safe to read from another thread."""
         return list(self.values())
+
+    @property
+    def newest(self) -> WorkerHandle | None:
+        """The worker that was started last; None if it has ended."""
+        return self.get(self._last_number)
 
     @property
     def staying(self) -> list[WorkerHandle]:

@@ -23,6 +23,7 @@ from rowpost.workers.supervision.control import Controls
 from rowpost.workers.supervision.handles import INTERRUPTED, KILLED, OVERDUE, WorkerHandle, WorkerHandles, WorkerState
 from rowpost.workers.supervision.health import Health, Throttle
 from rowpost.workers.supervision.peek_watch import PeekWatch
+from rowpost.workers.supervision.quarantine import Quarantine
 from rowpost.workers.supervision.reporter import EventReporter
 from rowpost.workers.worker.process import WorkerProcess
 
@@ -46,6 +47,7 @@ class WorkerPool:
         count_crash: requests that a crash is counted; the answer arrives at `on_answer`.
         emit: called with each event.
         idle_timeout: seconds after which an idle worker that is not needed exits.
+        patience: seconds that the other messages of a process have which is replaced.
         figures: counts to continue. Default: new ones.
     """
 
@@ -61,9 +63,10 @@ class WorkerPool:
         emit: events.Emit,
         breaker: CircuitBreaker,
         idle_timeout: float,
+        patience: float = 10.0,
         figures: Figures | None = None,
     ) -> None:
-        self.name, self._idle_timeout = name, idle_timeout
+        self.name, self._idle_timeout, self._patience = name, idle_timeout, patience
         self._reporter = EventReporter(name, emit)
         self._emit = emit
         self._ask, self._count_crash = ask, count_crash
@@ -84,6 +87,7 @@ class WorkerPool:
         self.has_received = False
         self.figures = figures or Figures()
         self._crash_policy: CrashPolicy | None = None
+        self._quarantine = Quarantine(name, emit)
 
     # -------------------------------------------------------------- for the supervisor
     @property
@@ -177,12 +181,15 @@ class WorkerPool:
                 self._on_progress(handle, report, now)
             case protocol.Ready(pid, crash_policy):
                 self._crash_policy = crash_policy or self._crash_policy
-                self._emit(events.WorkerStarted(queue=self.name, pid=pid))
+                if handle.process.is_first():
+                    self._emit(events.WorkerStarted(queue=self.name, pid=pid))
                 if handle.state is WorkerState.STARTING:
                     handle.enter(WorkerState.BUSY if handle.round else WorkerState.IDLE, now)
             case protocol.ReceiveFailed(error):
                 handle.failing = True
                 self._health.record_failure(handle.number, "receive from", error, now)
+            case protocol.Tried(row_version):
+                self._quarantine.tried(row_version, handle)
             case events.Logged():
                 self._emit(replace(report, queue=self.name))
             case protocol.ReceiveRecovered():
@@ -198,23 +205,28 @@ class WorkerPool:
         """Process the end of a worker's process."""
         del self._handles[handle.number]
         self._health.forget(handle.number)
-        pid = handle.process.pid
-        in_flight = handle.process.in_flight
-        if in_flight is not None and handle.reason not in (KILLED, INTERRUPTED):
-            row_id, row_version = in_flight
-            self._count_crash(
-                Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, handle.reason == OVERDUE)
-            )
-        if exitcode == 0 or handle.reason:
+        process, pid = handle.process, handle.process.pid
+        died = not (exitcode == 0 or handle.reason)
+        if process.in_flight is not None and handle.reason not in (KILLED, INTERRUPTED):
+            row_id, row_version = process.in_flight
+            if died and process.lost > 1:
+                self._quarantine.add(row_version)
+            else:
+                overdue = handle.reason == OVERDUE
+                self._count_crash(Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, overdue))
+        if not process.is_last:
+            return
+        if not died:
             self._emit(events.WorkerStopped(queue=self.name, pid=pid, reason=handle.reason or "signal"))
             return
         self.figures.counts["died"] += 1
+        self._quarantine.report(pid, process.lost)
         self._emit(events.WorkerDied(queue=self.name, pid=pid, exitcode=exitcode, respawn_in=self._handles.delay(now)))
 
     def tick(self, now: float) -> float:
         """Perform all actions that are due; return the time of the next call at the latest."""
         self._health.at(now)
-        overdue_at = self._kill_overdue(now)
+        overdue_at = min(self._kill_overdue(now), self._replace_retiring(now))
         if self._stopping or self.refused is not None:
             return overdue_at
         if now >= self._peek_at:
@@ -272,6 +284,17 @@ class WorkerPool:
             handle.kill(OVERDUE)
         return next_at
 
+    def _replace_retiring(self, now: float) -> float:
+        """Let workers exit whose process has a handler that cannot be ended. Return when the next process is killed."""
+        retiring = [handle for handle in self.handles if handle.process.retiring]
+        for handle in retiring:
+            if handle.state is not WorkerState.EXITING:
+                handle.request_exit("replaced")
+            if now >= handle.process.kill_at(now, self._patience) and not handle.killed:
+                handle.kill()
+        return min((handle.process.kill_at(now, self._patience) for handle in retiring if not handle.killed),
+                   default=float("inf"))  # fmt: skip
+
     # -------------------------------------------------------------- number of workers
     @property
     def _allowed(self) -> int:
@@ -292,7 +315,9 @@ class WorkerPool:
             handle.request_exit("paused" if self._control.stops else "limit")
         if self._control.stops:
             return
-        if polls:
+        if self._quarantine.suspects:
+            self._try_alone(now)
+        elif polls:
             self._start(target - len(self._handles.staying), now, receive=False)
         elif self._strategy.receiving:
             self._occupy(target, now)
@@ -300,6 +325,15 @@ class WorkerPool:
         else:
             self._release(1, now)
             self._start(1 - len(self._handles.staying), now, receive=False)
+
+    def _try_alone(self, now: float) -> None:
+        """Let one worker, alone in a process, try the messages that may kill one, and no other worker receive."""
+        for handle in self._handles.staying:
+            if not self._quarantine.is_tried_by(handle):
+                handle.request_exit("quarantine")
+        if not any(self._quarantine.is_tried_by(handle) for handle in self.handles):
+            self._handles.start(1, now, receive=True, round=1, suspects=self._quarantine.suspects)
+            self._quarantine.begin(self._handles.newest)
 
     def _occupy(self, target: int, now: float) -> None:
         """Command idle workers to receive before starting new ones."""
@@ -356,6 +390,8 @@ class WorkerPool:
                     )
                 )
             return
+        if answer.outcome.kind is not Kind.FAILED:  # else it is retried at once
+            self._quarantine.forget(crash.row_version)
         if answer.outcome.kind is not Kind.UNMOVABLE:
             self.figures.counts[answer.outcome.kind.value] += 1
         self._count_failures(1, succeeded=False)

@@ -15,7 +15,8 @@ from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, SharedHighWaterMark
 from rowpost.workers.snapshot import Figures
 from rowpost.workers.supervision.pool import WorkerPool
-from rowpost.workers.worker.process import shared_high_water_mark
+from rowpost.workers.supervision.slots import SlotHosts
+from rowpost.workers.worker.process import shared_high_water_mark, spawn_slots
 
 __all__ = ["Pools", "place"]
 
@@ -95,11 +96,14 @@ class Pools:
     def _build(self, name: str, worker: WorkerSettings, settings: Settings) -> WorkerPool:
         self._high_water_marks.setdefault(name, shared_high_water_mark())
         figures = self._figures.setdefault(name, Figures())
+        slots = {} if worker.concurrency == 1 else {"spawn": SlotHosts(worker.concurrency, spawn_slots).spawn}
         return self._make(
             name,
             worker,
+            **slots,
             assign=partial(self._assignment, name, worker),
             idle_timeout=settings.supervisor.idle_timeout,
+            patience=settings.supervisor.stop_timeout,
             figures=figures,
         )
 

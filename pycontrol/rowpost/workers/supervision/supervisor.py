@@ -202,7 +202,7 @@ class Supervisor:
         self._rehearse()
         for pool in self._pools.all:
             for handle in pool.handles:
-                if not self._ready.isdisjoint(handle.process.waitables):
+                if handle.process.collect(self._ready):
                     self._read_reports(pool, handle, now)
         due = min(self._report(now), *(pool.tick(now) for pool in self._pools.all))
         if any(pool.peek_pending for pool in self._pools.by_name.values()):
@@ -235,7 +235,7 @@ class Supervisor:
         for pool in self._pools.all:
             for handle in pool.handles:
                 waitables += handle.process.waitables
-        self._ready = set(wait(waitables, None if seconds == float("inf") else max(0.0, seconds)))
+        self._ready = set(wait(list(dict.fromkeys(waitables)), None if seconds == float("inf") else max(0.0, seconds)))
 
     def _read_reports(self, pool: WorkerPool, handle: WorkerHandle, now: float) -> None:
         exitcode = handle.process.exitcode  # before the reports, so that none of an ended process is left unread

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 
-from rowpost.recoverability.stopping import FORCED, GRACE_S, REQUESTED, STOP
+from rowpost.recoverability.stopping import FORCED, GRACE_S, REQUESTED
 
 __all__ = [
     "become_a_group",
@@ -106,9 +106,13 @@ def in_forked_children(close: Callable[[], None]) -> None:
     os.register_at_fork(after_in_child=after)
 
 
-def end_with_the_supervisor(seconds: float) -> None:
-    """Interrupt the handler of this worker so many seconds after its supervisor has ended without stopping it. Then
+def end_with_the_supervisor(seconds: float, request: Callable[[int], None]) -> None:
+    """Interrupt the handlers of this worker so many seconds after its supervisor has ended without stopping it. Then
     kill the worker, and what its handlers started.
+
+    Args:
+        seconds: how long they may go on.
+        request: requests a stop, as `ProcessStop.request`.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -116,9 +120,9 @@ def end_with_the_supervisor(seconds: float) -> None:
 
     def watch() -> None:
         wait([parent.sentinel])
-        STOP.process.request(REQUESTED)
+        request(REQUESTED)
         time.sleep(seconds)
-        STOP.process.request(FORCED)
+        request(FORCED)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(GRACE_S)
         kill_group(os.getpid())

@@ -28,7 +28,7 @@ class LogForwarder(logging.Handler):
     A process that a handler forks has the same pipe, and must not write into it: its records go to stderr.
     """
 
-    def __init__(self, send: Callable[[object], None], in_flight: InFlight | None) -> None:
+    def __init__(self, send: Callable[[object], None], in_flight: Callable[[], InFlight | None]) -> None:
         super().__init__()
         self._send, self._in_flight = send, in_flight
         self._pid = os.getpid()
@@ -59,7 +59,8 @@ class LogForwarder(logging.Handler):
         )
 
     def _message_id(self) -> str | None:
-        held = None if self._in_flight is None else self._in_flight.held
+        in_flight = self._in_flight()
+        held = None if in_flight is None else in_flight.held
         if held is None:
             return None
         try:
@@ -83,8 +84,14 @@ def _plain(value: Any) -> Any:
         return f"{type(value).__name__}, whose text raises {type(error).__name__}"
 
 
-def forward_logs(send: Callable[[object], None], in_flight: InFlight | None, level: int) -> None:
-    """Let all loggers of this process send what is at least as severe as `level`, a number of the module logging."""
+def forward_logs(send: Callable[[object], None], in_flight: Callable[[], InFlight | None], level: int) -> None:
+    """Let all loggers of this process send what is at least as severe as `level`, a number of the module logging.
+
+    Args:
+        send: sends a report.
+        in_flight: returns what holds the message that the calling thread or task handles.
+        level: see above.
+    """
     root = logging.getLogger()
     root.handlers[:] = [LogForwarder(send, in_flight)]
     root.setLevel(level)

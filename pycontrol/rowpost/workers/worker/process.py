@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from multiprocessing.connection import Connection as PipeEnd
@@ -28,9 +28,9 @@ from rowpost.recoverability.stopping import FORCED, REQUESTED
 from rowpost.workers.protocol import Assignment, Exit, InFlight, SharedHighWaterMark
 from rowpost.workers.worker.isolation import kill_group, kill_worker, safe_path, signals_blocked
 from rowpost.workers.worker.temporary import use_own_folder
-from rowpost.workers.worker.worker_process import run_worker
+from rowpost.workers.worker.worker_process import run_slots, run_worker
 
-__all__ = ["WorkerProcess", "shared_high_water_mark", "spawn_worker"]
+__all__ = ["SlotsProcess", "WorkerProcess", "shared_high_water_mark", "spawn_slots", "spawn_worker"]
 
 PRELOAD = [
     "rowpost.workers.worker.worker_process",
@@ -50,6 +50,32 @@ class WorkerProcess:
         self._pipe = pipe
         self._in_flight = in_flight
         self._pipe_closed = self._untracked = False
+
+    #: whether the process takes no more messages, because a handler in it cannot be ended
+    retiring = False
+    #: how many messages were in flight in the process when it ended
+    lost = 1
+    #: whether it is the last worker of its process
+    is_last = True
+
+    def is_first(self) -> bool:
+        """Return whether it is the first worker of its process."""
+        return True
+
+    def kill_at(self, now: float, patience: float) -> float:
+        """Return when a retiring process is killed. This one never retires."""
+        return float("inf")
+
+    def tried_all(self) -> None:
+        """Note that it has no suspects any more."""
+
+    def collect(self, ready: set[Any]) -> bool:
+        """Return whether there is something to read: a report, or the end of the process.
+
+        Args:
+            ready: those of the `waitables` of all workers for which that is so.
+        """
+        return not ready.isdisjoint(self.waitables)
 
     @property
     def pid(self) -> int:
@@ -106,6 +132,10 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
 
+    def expire(self) -> None:
+        """End the handler that has reached its time limit, with its process."""
+        self.kill()
+
     def kill(self) -> None:
         """Kill the process and what its handlers started; the server rolls its transaction back."""
         if self.exitcode is None:
@@ -135,12 +165,48 @@ def spawn_worker(assignment: Assignment, method: str | None = None) -> WorkerPro
     Raises:
         OSError: the system refuses to start a process, or the fork server was killed while it started one.
     """
+    return _spawn(assignment, run_worker, InFlight.SIZE, method)[0]
+
+
+def spawn_slots(assignment: Assignment, slots: int) -> SlotsProcess:
+    """Start a process with several slots.
+
+    Args:
+        assignment: what the slots have in common.
+        slots: how many.
+
+    Raises:
+        OSError: as `spawn_worker`.
+    """
+    process, memory = _spawn(assignment, run_slots, InFlight.SIZE * (slots + 1), None)
+    view = memoryview(memory).cast("B")
+    parts = [InFlight(view[place : place + InFlight.SIZE]) for place in range(0, len(view), InFlight.SIZE)]
+    return SlotsProcess(process, parts[:slots])
+
+
+class SlotsProcess:
+    """A process with several slots.
+
+    Attributes:
+        process: the process. Its reports are those of its slots, each an `OfSlot`.
+        memory: what its slots share with the supervisor.
+    """
+
+    def __init__(self, process: WorkerProcess, memory: list[InFlight]) -> None:
+        self.process, self.memory = process, memory
+
+
+def _spawn(
+    assignment: Assignment, target: Callable[..., None], size: int, method: str | None
+) -> tuple[WorkerProcess, Any]:
+    """Start a process. Return it, and the memory that it shares. Raises OSError."""
     context = _context(method or _start_method())
     ours, theirs = context.Pipe()
-    in_flight = InFlight(context.RawArray("B", InFlight.SIZE))
+    memory = context.RawArray("B", size)
+    in_flight = InFlight(memory if size == InFlight.SIZE else memoryview(memory).cast("B")[-InFlight.SIZE :])
     process = context.Process(
-        target=run_worker,
-        args=(assignment, theirs, in_flight),
+        target=target,
+        args=(assignment, theirs, in_flight if size == InFlight.SIZE else memory),
         name=f"rowpost worker {assignment.queue} {assignment.number}",
         daemon=True,
     )
@@ -152,7 +218,7 @@ def spawn_worker(assignment: Assignment, method: str | None = None) -> WorkerPro
         raise OSError(str(error) if isinstance(error, OSError) else "the fork server was killed") from error
     finally:
         theirs.close()
-    return WorkerProcess(process, ours, in_flight)
+    return WorkerProcess(process, ours, in_flight), memory
 
 
 def shared_high_water_mark() -> SharedHighWaterMark:

@@ -1,6 +1,6 @@
-"""The loop of a worker process: one queue, one connection, one transaction at a time.
+"""The loop of a worker: one queue, one connection, one transaction at a time, in a process or in a slot of one.
 
-The supervisor sends commands over a pipe, and the worker sends reports back. With the strategy `peek`, the worker waits
+The supervisor sends commands, and the worker sends reports back (`channel`). With the strategy `peek`, the worker waits
 for a command to receive, receives until the queue is empty, reports that, and waits again. With `adaptive` and `fixed`
 it polls, and backs off while it finds nothing. It exits after its current transaction on a command, on SIGTERM or
 SIGINT, and when its supervisor has ended.
@@ -8,22 +8,13 @@ SIGINT, and when its supervisor has ended.
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-import socket
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection as PipeEnd
-from multiprocessing.connection import wait
-from typing import Any
 
 from rowpost.database.connection import Connection, connect
-from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.resolve import resolve_handler
-from rowpost.endpoint.telemetry import RunningTelemetry, start_telemetry
 from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
 from rowpost.pipeline.batch_size import BatchSize, batch_size
 from rowpost.pipeline.batches import Batches
@@ -35,13 +26,13 @@ from rowpost.pipeline.timings import Stopwatch
 from rowpost.recoverability.outcome import InterruptedAttempt, Kind, Outcome
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.stopping import REQUESTED, STOP, HandlerInterrupted
+from rowpost.settings.worker import OFF
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
 from rowpost.workers.protocol import (
     ATTEMPTS_FAILED,
     Assignment,
     Backoff,
-    CrashPolicy,
     Exit,
     HandlerRefused,
     InFlight,
@@ -51,7 +42,10 @@ from rowpost.workers.protocol import (
     ReceiveRecovered,
     SharedHighWaterMark,
     Tally,
+    Tried,
 )
+from rowpost.workers.worker.channel import Channel
+from rowpost.workers.worker.hosted import Hosted, host
 from rowpost.workers.worker.receive_cursor import ReceiveCursor
 
 __all__ = ["Worker"]
@@ -61,9 +55,6 @@ logger = logging.getLogger("rowpost")
 # Intervals of reports, and of reading commands, while there is work.
 REPORT_INTERVAL_S = 0.05
 COMMAND_INTERVAL_S = 0.01
-# Python looks for cycles after so many new objects. Its own number, 700, is less than the messages of one transaction
-# have.
-COLLECTED_OBJECTS = 10_000
 # The worker of an exclusive queue releases the queue after this time without work.
 RELEASE_AFTER_S = 1.0
 
@@ -72,31 +63,28 @@ class Worker:
     """The loop of a worker.
 
     Args:
-        pipe: the worker's end of the pipe.
-        wake: a socket that becomes readable when a signal has arrived.
+        channel: commands and reports.
+        hosted: the endpoint, if the process has it already, or why it has none; None imports it.
         in_flight: shared memory for the message that the handler handles.
     """
 
     def __init__(
         self,
         assignment: Assignment,
-        pipe: PipeEnd,
+        channel: Channel,
         *,
-        wake: socket.socket | None = None,
+        hosted: Hosted | str | None = None,
         in_flight: InFlight | None = None,
         clock: Callable[[], float] = time.monotonic,
         connect: Callable[..., Connection] = connect,
     ) -> None:
         self._assignment = assignment
-        self._pipe = pipe
-        self._sending = threading.RLock()
-        self._waitables: list[Any] = [pipe] if wake is None else [pipe, wake]
-        self._wake = wake
+        self._channel = channel
+        self._given = hosted
+        self._hosted: Hosted  # set by run()
         self._in_flight = in_flight
         self._clock = clock
         self._connect_to = connect
-        self._endpoint: Endpoint  # set by run()
-        self._telemetry: RunningTelemetry  # set by run()
         self._pipeline: Pipeline | None = None
         self._batches: Batches  # set with the pipeline
         #: how the messages of a session that the server has ended are handled on the next connection
@@ -106,7 +94,8 @@ class Worker:
         self._connection_worked = False
         self._round = 1 if assignment.receive or assignment.polls else 0
         self._receiving = assignment.receive or assignment.polls
-        self._exiting = False
+        self._exiting = self._abandoned = False
+        self._suspects = list(assignment.suspects)
         self._misses = 0
         self._high_water_mark = assignment.high_water_mark or SharedHighWaterMark()
         self._cursor = ReceiveCursor(self._high_water_mark)
@@ -127,45 +116,56 @@ class Worker:
     def exit(self) -> None:
         """Exit the loop after the current transaction. May be called from a signal handler."""
         self._exiting = True
-        STOP.process.request(REQUESTED)
+        (STOP.process if self._in_flight is None else self._in_flight.stop).request(REQUESTED)
+
+    def abandon(self) -> None:
+        """End the sessions of the message that is handled. Another thread calls this; the loop ends when the handler
+        returns.
+        """
+        self._abandoned = self._exiting = True
+        pipeline = self._pipeline
+        if pipeline is not None:
+            pipeline.cut()
 
     def run(self) -> None:
         """Receive and handle messages until a command or a signal to exit."""
-        gc.set_threshold(COLLECTED_OBJECTS)  # before the import of the handlers, which may know better
         try:
-            assignment = self._assignment
-            self._endpoint = resolve_handler(
-                assignment.handler, assignment.queue, attempts=assignment.attempts, error_queue=assignment.error_queue
-            )
-            self._endpoint.configure(assignment.settings)
-            self._telemetry = start_telemetry(assignment.settings, self._endpoint, service=assignment.queue)
+            if isinstance(self._given, str):
+                raise HandlerNotFound(self._given)
+            self._hosted = self._given or host(self._assignment)
         except (HandlerNotFound, SettingsError) as error:
             self.send(HandlerRefused(str(error)))
             return
-        gc.freeze()  # what is imported by now stays: no collection walks over it again
-        self.send(Ready(os.getpid(), _crash_policy(self._endpoint, assignment)))
-        if assignment.imports_only:
+        self._endpoint = self._hosted.endpoint
+        self.send(Ready(os.getpid(), self._hosted.crash_policy))
+        if self._assignment.imports_only:
             return
         while not self._exiting:
             try:
                 self._turn()
             except HandlerInterrupted:
                 self.exit()
-                if self._in_flight is not None:
+                if self._in_flight is not None and not self._in_flight.stop.overdue:
                     self._in_flight.ended()  # the message is in the queue again
             except Exception as error:  # noqa: BLE001 -- a defect of ours must not end the worker silently
                 self._record_failure(error)
+        if self._abandoned:
+            return
         self._report(busy=False)
         self._disconnect()
-        self._telemetry.close()  # last: nothing waits for the collector any more
+        if self._given is None:
+            self._hosted.telemetry.close()  # last: nothing waits for the collector any more
 
     def _turn(self) -> None:
         if self._pipeline is None and not self._released:
             self._open_pipeline()
-        if not self._receiving:
+        if self._suspects:
+            outcomes = self._try_suspect(self._suspects[0])
+        elif self._receiving:
+            outcomes = self._receive()
+        else:
             self._wait_for_command()
             return
-        outcomes = self._receive()
         self._connection_worked = True
         for outcome in outcomes:
             self._record(outcome)
@@ -183,6 +183,16 @@ class Worker:
         if self._assignment.exclusive and not self._receiving:
             self._disconnect()
         self._released = self._assignment.exclusive and not self._receiving
+
+    def _try_suspect(self, row_version: int) -> list[Outcome]:
+        """Handle a message that may kill the process, which has no other one meanwhile."""
+        size, self._batches.size = self._batches.size, batch_size(OFF, 0.0)
+        outcomes = self._batches.process(row_version - 1)
+        self._batches.size = size
+        if outcomes[0].kind is not Kind.FAILED or outcomes[0].row_version != row_version:  # else it is retried at once
+            self._suspects.pop(0)
+            self.send(Tried(row_version))
+        return [each for each in outcomes if each.kind is not Kind.EMPTY]
 
     def _receive(self) -> list[Outcome]:
         """Receive above the cursor; from the start if a full scan is due."""
@@ -285,7 +295,7 @@ class Worker:
             self._subscribes = False
         if assignment.settings.service_control is not None:
             self._endpoint.report_to(assignment.settings.service_control, database)
-        telemetry = self._telemetry.pipeline(assignment.queue, self._endpoint.instance or "")
+        telemetry = self._hosted.telemetry.pipeline(assignment.queue, self._endpoint.instance or "")
         observers = (self._in_flight, self._stopwatch, self.histograms, self.recorder, telemetry)
         self._pipeline = Pipeline(
             database,
@@ -307,6 +317,8 @@ class Worker:
             self._record(outcome)
 
     def _connect(self) -> Connection:
+        if self._abandoned:
+            raise HandlerInterrupted("The slot of this handler was abandoned.")
         name = f"rowpost worker {self._assignment.queue} {self._assignment.number}"
         return self._connect_to(self._assignment.settings, application_name=name)
 
@@ -322,15 +334,14 @@ class Worker:
 
         Wait `timeout` seconds at most for the first one, None without a limit.
         """
-        ready = wait(self._waitables, timeout)
-        self._read_commands_at = self._clock()
-        if self._wake is not None and self._wake in ready:
-            self._wake.recv(64)
         try:
-            while self._pipe in ready and self._pipe.poll():
-                self._execute(self._pipe.recv())
+            commands = self._channel.receive(timeout)
         except (EOFError, OSError):
             self._exiting = True
+            return True
+        self._read_commands_at = self._clock()
+        for command in commands:
+            self._execute(command)
         return self._exiting
 
     def _execute(self, command: Receive | Backoff | Exit) -> None:
@@ -359,17 +370,6 @@ class Worker:
     def send(self, report: object) -> None:
         """Send a report to the supervisor. Threads of handlers call it too, because they log."""
         try:
-            with self._sending:
-                self._pipe.send(report)
+            self._channel.send(report)
         except OSError:
             self._exiting = True
-
-
-def _crash_policy(endpoint: Endpoint, assignment: Assignment) -> CrashPolicy:
-    """Return what the supervisor applies if a handler kills this process."""
-    own = endpoint.options.time_limit
-    limit = assignment.time_limit if own is None else own.total_seconds()
-    policy = endpoint.recoverability
-    return CrashPolicy(
-        policy.immediate_retries, policy.delayed_retries, policy.delay_increase, endpoint.error_queue, limit
-    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import secrets
+import socket
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -271,6 +273,13 @@ class PostgreSQL:
         refuse_late: Callable[[Any], NoReturn],
     ) -> HandlerGuard:
         return HandlerGuard(connection, refuse, refuse_late)
+
+    def cut(self, connection: psycopg.Connection) -> None:
+        with (
+            suppress(OSError, psycopg.Error),
+            socket.fromfd(connection.pgconn.socket, socket.AF_INET, socket.SOCK_STREAM) as duplicate,
+        ):
+            duplicate.shutdown(socket.SHUT_RDWR)
 
     def asynchronous(self, connection: psycopg.Connection) -> psycopg.AsyncConnection:
         return asynchronous.view(connection)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
@@ -339,6 +339,11 @@ class SQLServer:
         not.
         """
         return _AfterwardsGuard()
+
+    def cut(self, connection: pyodbc.Connection) -> None:
+        """Close it, unless a statement runs on it: then the session ends with the next one, or with the process."""
+        with suppress(load_pyodbc().Error):
+            connection.close()
 
     def asynchronous(self, connection: pyodbc.Connection) -> None:
         """pyodbc has nothing for an event loop."""
