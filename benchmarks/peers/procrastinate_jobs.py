@@ -21,6 +21,8 @@ app = procrastinate.App(
 )
 ended = [0.0]  # when the last handler ended
 waits: list[float] = []
+free: list = []
+places = asyncio.Semaphore(200)
 
 
 @app.task(queue="follow", name="follow")
@@ -49,6 +51,29 @@ async def nothing(number: int) -> None:
 @app.task(queue="work", name="timed")
 async def timed(sent_at: float) -> None:
     waits.append(time.monotonic() - sent_at)
+
+
+@app.task(queue="wait", name="waiting")
+async def waiting(number: int) -> None:
+    """Call the HTTP server of benchmarks/waiting.py, and insert a row."""
+    async with places:
+        reader, writer = free.pop() if free else await asyncio.open_connection("127.0.0.1", 8391)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reader.readuntil(b"ok")
+        free.append((reader, writer))
+    async with app.connector.pool.connection() as connection:
+        await connection.execute("INSERT INTO charged (id) VALUES (%s)", (str(number),))
+
+
+async def wait() -> None:
+    """Handle jobs that wait, 200 at a time, until the process is ended."""
+    await app.run_worker_async(
+        queues=["wait"],
+        concurrency=200,
+        delete_jobs="always",
+        install_signal_handlers=False,
+        fetch_job_polling_interval=1,
+    )
 
 
 async def work() -> None:
@@ -98,12 +123,12 @@ async def main() -> None:
         if WHAT == "install":
             await app.schema_manager.apply_schema_async()
         elif WHAT == "fill":
-            task, count = {"insert": insert, "no-op": nothing}[REST[0]], int(REST[1])
+            task, count = {"insert": insert, "no-op": nothing, "waiting": waiting}[REST[0]], int(REST[1])
             await task.batch_defer_async(*({"number": number} for number in range(count)))
         elif WHAT == "send":
             await send(int(REST[0]), int(REST[1]))
         else:
-            await {"work": work, "serve": serve}[WHAT]()
+            await {"work": work, "serve": serve, "waiting": wait}[WHAT]()
 
 
 uvloop.run(main())

@@ -15,11 +15,14 @@ from rowpost.errors import RowpostError as RowpostError
 from rowpost.errors import SchemaMissing as SchemaMissing
 from rowpost.errors import SettingsError as SettingsError
 from rowpost.errors import UnexpectedReply as UnexpectedReply
+from rowpost.handling.async_context import AsyncBus as AsyncBus
+from rowpost.handling.async_context import AsyncContext as AsyncContext
 from rowpost.handling.context import Bus as Bus
 from rowpost.handling.context import Context as Context
 from rowpost.outbox.declaration import Outbox as Outbox
 from rowpost.recoverability.policy import Recoverability as Recoverability
 from rowpost.sagas.conflicts import ConflictPolicy as ConflictPolicy
+from rowpost.sagas.context import AsyncSagaContext as AsyncSagaContext
 from rowpost.sagas.context import SagaContext as SagaContext
 from rowpost.sagas.correlation import Header as Header
 from rowpost.sagas.declaration import Saga as Saga

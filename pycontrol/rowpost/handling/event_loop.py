@@ -34,7 +34,7 @@ logger = logging.getLogger("rowpost")
 
 _Result = TypeVar("_Result")
 #: a block of the event loop that is warned of, and the time between two looks
-BLOCKED_S, LOOK_S = 1.0, 0.5
+BLOCKED_S, LOOK_S = 1.0, 0.25
 
 
 def is_async(function: Any) -> bool:

@@ -1,10 +1,10 @@
 """Tell handlers and policies that their process stops, and interrupt one that does not end by itself.
 
 `STOP` is the stop of whoever runs: that of this process, or in a process with several messages that of the slot in
-which a message is handled (`Stop.in_slot`). A worker shares the memory of its stops with its supervisor, so that a
-handler sees a request while it runs. A stop by force raises `HandlerInterrupted` in the main thread, by a signal, or
-cancels the task of an `async def` handler, but only within a block of `with STOP`, which surrounds handlers and
-policies. So no commit and no move of a message is interrupted.
+which a message is handled (`in_slot`). A worker shares the memory of its stops with its supervisor, so that a handler
+sees a request while it runs. A stop by force raises `HandlerInterrupted` in the main thread, by a signal, or cancels
+the task of an `async def` handler, but only within a block of `with STOP`, which surrounds handlers and policies. So no
+commit and no move of a message is interrupted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["FORCED", "GRACE_S", "OVERDUE", "REQUESTED", "STOP", "HandlerInterrupted", "ProcessStop", "Stop"]
+__all__ = ["FORCED", "GRACE_S", "OVERDUE", "REQUESTED", "STOP", "CurrentStop", "HandlerInterrupted", "ProcessStop"]
 
 RUNNING, REQUESTED, FORCED, OVERDUE = range(4)
 #: seconds from the interruption of a handler until its process is killed
@@ -82,7 +82,7 @@ _of_process = ProcessStop(bytearray(1))
 _of_slot: ContextVar[ProcessStop] = ContextVar("rowpost_stop", default=_of_process)
 
 
-class Stop:
+class CurrentStop:
     """The stop of whoever asks: of the slot whose thread, or whose handler's task, this is; else of the process.
 
     A block of `with STOP` surrounds a handler or a policy, which may be interrupted.
@@ -117,4 +117,4 @@ class Stop:
         _of_slot.get().leave()
 
 
-STOP = Stop()
+STOP = CurrentStop()

@@ -215,9 +215,15 @@ class OfSlot:
 
 @dataclass(frozen=True, slots=True)
 class SlotEnded:
-    """The loop of a slot has ended. `abandoned`: its handler still runs, without a session of the database."""
+    """The loop of a slot has ended.
+
+    Attributes:
+        abandoned: its handler still runs, without a session of the database.
+        leaving: its process was asked to exit, and starts no slot any more.
+    """
 
     abandoned: bool = False
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from rowpost.recoverability.policy import Decision, Recoverability
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, Exit, ReceiveFailed
+from rowpost.workers.worker.channel import PipeChannel
 from rowpost.workers.worker.worker import Worker
 from tests.support.crashing import TYPE, Order, write
 from tests.support.faults import Faults
@@ -102,7 +103,7 @@ class Desk:
             breaker=CircuitBreaker(armed_wait=0.001, triggered_wait=0.001),
             batch=self.batch,
         )
-        worker = Worker(assignment, theirs, connect=lambda *_, **__: faults.connect(self.target.connect))
+        worker = Worker(assignment, PipeChannel(theirs), connect=lambda *_, **__: faults.connect(self.target.connect))
         thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
         eventually(lambda: not self._in("Sales") or not thread.is_alive(), "the queue is empty, or the worker died")

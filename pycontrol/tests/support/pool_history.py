@@ -7,12 +7,13 @@ from rowpost.workers.answers import Answer
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, Ready, WorkerProgress
 from rowpost.workers.supervision.pool import WorkerPool
+from rowpost.workers.worker.process import Alone
 
 __all__ = ["History", "Process", "idle_history"]
 
 
 @dataclass
-class Process:
+class Process(Alone):
     """Stands for a worker process; records the commands that it gets."""
 
     assignment: Assignment
@@ -31,6 +32,8 @@ class Process:
 
     def kill(self):
         self.killed = True
+
+    expire = kill
 
 
 class History:

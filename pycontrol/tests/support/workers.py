@@ -150,11 +150,11 @@ class Shop:
             supervisor=SupervisorSettings(**({"idle_timeout": 0.3} | supervisor)),
         )
 
-    def worked(self, name: str, handler: str = "note", **options) -> QueueSettings:
+    def worked(
+        self, name: str, handler: str = "note", module: str = "tests.support.handlers", **options
+    ) -> QueueSettings:
         """Return the settings of a queue with a worker."""
-        return QueueSettings(
-            name, worker=WorkerSettings(f"tests.support.handlers:{handler}", **({"peek_delay": 0.1} | options))
-        )
+        return QueueSettings(name, worker=WorkerSettings(f"{module}:{handler}", **({"peek_delay": 0.1} | options)))
 
     def run(self, handler: str = "note", **options) -> Running:
         """Return a supervisor for the queue, as a context manager."""

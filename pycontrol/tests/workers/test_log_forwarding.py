@@ -124,7 +124,7 @@ def test_values_of_extra_are_what_json_can_hold_and_not_without_limit():
             raise ValueError
 
     sent = []
-    forwarder = LogForwarder(sent.append, None)
+    forwarder = LogForwarder(sent.append, lambda: None)
     values = {
         "number": 7,
         "ratio": 0.5,

@@ -19,6 +19,7 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.message import decode_headers
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, Exit
+from rowpost.workers.worker.channel import PipeChannel
 from rowpost.workers.worker.worker import Worker
 from tests.support.pipelines import pipeline_with
 from tests.support.workers import eventually
@@ -104,7 +105,7 @@ def work(queue, sql, target, open_database):
             settings=target.settings, queue="Sales", number=1, handler=f"{__name__}:{handler.__name__}", attempts=3, error_queue="error",
             receive=True, polls=True, breaker=CircuitBreaker(first_wait=wait, armed_wait=wait, triggered_wait=wait), batch=batch,
         )  # fmt: skip
-        worker = Worker(assignment, theirs, connect=lambda *_, **__: connect(settings))
+        worker = Worker(assignment, PipeChannel(theirs), connect=lambda *_, **__: connect(settings))
         thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
         try:
@@ -238,7 +239,9 @@ def test_a_server_that_cannot_be_reached_is_no_attempt():
 
 def test_a_worker_that_waits_for_a_password_sees_that_it_is_to_exit(target, tmp_path, monkeypatch):
     ours, theirs = Pipe()
-    worker = Worker(Assignment(settings=target.settings, queue="Sales", handler=f"{__name__}:handler"), theirs)
+    worker = Worker(
+        Assignment(settings=target.settings, queue="Sales", handler=f"{__name__}:handler"), PipeChannel(theirs)
+    )
     monkeypatch.setattr(password, "_HURRIED_LIMIT_S", 0.0)
     monkeypatch.setattr(password, "_is_asked_to_stop", lambda: worker.read_commands(0.0))
     threading.Timer(0.2, lambda: ours.send(Exit())).start()

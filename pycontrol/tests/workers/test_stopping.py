@@ -21,8 +21,8 @@ BODY = b'{"Number":1}'
 @pytest.fixture
 def stop(monkeypatch):
     """The stop of this process, which is not requested; it is forgotten after the test."""
-    monkeypatch.setattr(STOP, "memory", bytearray(1))
-    return STOP
+    monkeypatch.setattr(STOP.process, "memory", bytearray(1))
+    return STOP.process
 
 
 @pytest.fixture

@@ -68,10 +68,14 @@ _GAUGES = (
         "1 if too many attempts in a row have failed, so that one worker is left.",
         lambda q, _: q.throttled,
     ),
-    _one("rowpost_workers", "Worker processes.", lambda q, _: q.workers),
-    _one("rowpost_workers_busy", "Worker processes that have work.", lambda q, _: q.busy),
-    _one("rowpost_workers_limit", "The most worker processes.", lambda q, _: q.limit),
-    _one("rowpost_workers_target", "The number of worker processes that the queue needs now.", lambda q, _: q.target),
+    _one("rowpost_workers", "Workers: each is a process, or a slot of one.", lambda q, _: q.workers),
+    _one("rowpost_workers_busy", "Workers that have work.", lambda q, _: q.busy),
+    _one(
+        "rowpost_workers_limit",
+        "The most messages handled at the same time.",
+        lambda q, _: q.limit,
+    ),
+    _one("rowpost_workers_target", "The number of workers that the queue needs now.", lambda q, _: q.target),
 )
 #: counts of a queue since the start of the supervisor
 _COUNTERS = (

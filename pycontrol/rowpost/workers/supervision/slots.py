@@ -62,6 +62,8 @@ class _Host:
         self.retiring = False
         #: the last slot has ended: the process exits
         self.closing = self.ended = False
+        #: it was asked to exit by somebody else
+        self._leaving = False
         self._alone = False
         self._ready: set[Any] | None = None
         #: whether a slot of it was ready before
@@ -86,7 +88,7 @@ class _Host:
     def takes_more(self) -> bool:
         return (
             len(self.slots) < len(self.memory)
-            and not (self.retiring or self.closing or self._alone)
+            and not (self.retiring or self.closing or self._leaving or self._alone)
             and self.process.exitcode is None
         )
 
@@ -107,11 +109,15 @@ class _Host:
     def read(self) -> None:
         """Read what the process has reported."""
         for report in self.process.reports():
-            if isinstance(report, OfSlot) and report.index in self.slots:
+            if not isinstance(report, OfSlot):  # what is logged, by any thread
+                for slot in [*self.slots.values()][:1]:
+                    slot.take(report)
+            elif report.index in self.slots:
                 self.slots[report.index].take(report.report)
 
-    def slot_ended(self, *, abandoned: bool) -> None:
-        self.retiring |= abandoned
+    def slot_ended(self, report: SlotEnded) -> None:
+        self.retiring |= report.abandoned
+        self._leaving |= report.leaving
         if all(slot.has_ended for slot in self.slots.values()):
             self.closing = True
             self.process.send(Exit())
@@ -206,7 +212,7 @@ class Slot:
         """Keep a report of the slot until it is read."""
         if isinstance(report, SlotEnded):
             self.has_ended = True
-            self._host.slot_ended(abandoned=report.abandoned)
+            self._host.slot_ended(report)
         else:
             self._reports.append(report)
 

@@ -30,7 +30,7 @@ from rowpost.workers.worker.isolation import kill_group, kill_worker, safe_path,
 from rowpost.workers.worker.temporary import use_own_folder
 from rowpost.workers.worker.worker_process import run_slots, run_worker
 
-__all__ = ["SlotsProcess", "WorkerProcess", "shared_high_water_mark", "spawn_slots", "spawn_worker"]
+__all__ = ["Alone", "SlotsProcess", "WorkerProcess", "shared_high_water_mark", "spawn_slots", "spawn_worker"]
 
 PRELOAD = [
     "rowpost.workers.worker.worker_process",
@@ -42,14 +42,8 @@ PRELOAD = [
 UNKNOWN = 255
 
 
-class WorkerProcess:
-    """One worker process and the supervisor's end of its pipe."""
-
-    def __init__(self, process: Any, pipe: PipeEnd, in_flight: InFlight) -> None:
-        self._process = process
-        self._pipe = pipe
-        self._in_flight = in_flight
-        self._pipe_closed = self._untracked = False
+class Alone:
+    """What a worker says of its process, which has no other worker. `supervision.slots.Slot` says it of others."""
 
     #: whether the process takes no more messages, because a handler in it cannot be ended
     retiring = False
@@ -68,6 +62,16 @@ class WorkerProcess:
 
     def tried_all(self) -> None:
         """Note that it has no suspects any more."""
+
+
+class WorkerProcess(Alone):
+    """One worker process and the supervisor's end of its pipe."""
+
+    def __init__(self, process: Any, pipe: PipeEnd, in_flight: InFlight) -> None:
+        self._process = process
+        self._pipe = pipe
+        self._in_flight = in_flight
+        self._pipe_closed = self._untracked = False
 
     def collect(self, ready: set[Any]) -> bool:
         """Return whether there is something to read: a report, or the end of the process.

@@ -164,10 +164,12 @@ class Slots:
             if self._slots.get(index) is slot and not slot.abandoned:
                 self._cancelled.pop(index, None)
                 with suppress(OSError):
-                    self._channel.send(OfSlot(index, SlotEnded()))
+                    self._channel.send(OfSlot(index, SlotEnded(leaving=STOP.process.requested)))
 
         slot = self._slots[index] = _Slot(assignment, self._hosted, in_flight, send, ended)
         slot.start()
+        if STOP.process.requested:
+            slot.exit()
 
     # -------------------------------------------------------------- slots that do not end
     def _seconds_to_next(self) -> float | None:
