@@ -204,6 +204,8 @@ def supervisor_process(
     path: tuple[Path, ...] = (),
     *,
     group: bool = False,
+    module: str = "tests.support.handlers",
+    concurrency: int = 1,
 ):
     """Run a supervisor in a separate process, as the command line does; it is killed at the end if it still runs.
 
@@ -212,7 +214,7 @@ def supervisor_process(
     program = (
         "import sys, json; from dataclasses import replace; from rowpost.settings.environment import *;"
         "from rowpost.workers.supervision.supervisor import Supervisor; a = json.loads(sys.argv[1]);"
-        "w = WorkerSettings(a['handler'], limit=a['limit'], peek_delay=0.1);"
+        "w = WorkerSettings(a['handler'], limit=a['limit'], concurrency=a['concurrency'], peek_delay=0.1);"
         "s = Settings(engine=a['engine'], url=a['url'], queues=(QueueSettings(a['queue'], worker=w),),"
         "supervisor=SupervisorSettings(stop_timeout=a['stop_timeout']));"
         # no `if __name__ == '__main__'`: workers must not run the caller's program
@@ -224,8 +226,9 @@ def supervisor_process(
             "engine": shop.target.settings.engine,
             "url": shop.target.url,
             "queue": shop.name,
-            "handler": f"tests.support.handlers:{handler}",
+            "handler": f"{module}:{handler}",
             "limit": limit,
+            "concurrency": concurrency,
             "stop_timeout": stop_timeout,
         }
     )

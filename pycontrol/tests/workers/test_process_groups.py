@@ -15,7 +15,17 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="Windows has n
 
 
 def pids(path):
-    return [int(file.name.rpartition(".")[2]) for file in path.parent.glob(f"{path.name}.*")]
+    """Return the processes in which handlers wait for a file."""
+    return sorted({int(file.name.rpartition(".")[2].partition("-")[0]) for file in path.parent.glob(f"{path.name}.*")})
+
+
+#: workers that are processes, tasks of one process, and threads of one
+KINDS = {
+    "processes": {"handler": "wait_for_file"},
+    "tasks": {"handler": "wait_for_file", "module": "tests.support.async_handlers", "concurrency": 3},
+    "threads": {"handler": "wait_for_file_in_thread", "module": "tests.support.async_handlers", "concurrency": 3},
+}
+kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 
 
 def fork_server_of(pid: int) -> psutil.Process:
@@ -52,12 +62,13 @@ def _group_of(pid: int) -> int | None:
         return None
 
 
+@kinds
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_a_handler_ends_its_work_after_a_signal_for_the_whole_group(shop, tmp_path, number):
+def test_a_handler_ends_its_work_after_a_signal_for_the_whole_group(shop, tmp_path, number, kind):
     gate = tmp_path / "gate"
     shop.send(3, str(gate).encode())
 
-    with in_a_group(shop, "wait_for_file", limit=1) as process:
+    with in_a_group(shop, limit=1, **kind) as process:
         eventually(lambda: running(gate) == 1, "a handler")
         (worker,) = [psutil.Process(pid) for pid in pids(gate)]
         server = fork_server_of(worker.pid)
@@ -80,11 +91,12 @@ def test_a_handler_ends_its_work_after_a_signal_for_the_whole_group(shop, tmp_pa
     assert {message.headers.get("rowpost.failure") for message in shop.queue.browse(10)} == {None}
 
 
-def test_a_handler_that_does_not_end_is_interrupted_at_stop_timeout_after_a_signal_for_the_group(shop, tmp_path):
+@kinds
+def test_a_handler_that_does_not_end_is_interrupted_at_stop_timeout_after_a_signal_for_the_group(shop, tmp_path, kind):
     gate = tmp_path / "gate"
     shop.send(1, str(gate).encode())
 
-    with in_a_group(shop, "wait_for_file", limit=1, stop_timeout=0.5) as process:
+    with in_a_group(shop, limit=1, stop_timeout=0.5, **kind) as process:
         eventually(lambda: running(gate) == 1, "a handler")
         (worker,) = [psutil.Process(pid) for pid in pids(gate)]
         os.killpg(process.pid, signal.SIGTERM)
@@ -93,7 +105,7 @@ def test_a_handler_that_does_not_end_is_interrupted_at_stop_timeout_after_a_sign
         rest = process.stdout.read()
 
     assert code == 0
-    assert "reason='interrupted'" in rest
+    assert f"reason='{'killed' if 'thread' in kind['handler'] else 'interrupted'}'" in rest
     eventually(lambda: shop.depth() == 1, "the message is back")
     assert shop.handled() == 0
 
@@ -136,11 +148,12 @@ def test_workers_outlive_a_killed_fork_server_and_no_other_takes_their_place(sho
     assert shop.handled_twice() == 0
 
 
-def test_the_workers_of_a_killed_group_end_at_stop_timeout(shop, tmp_path):
+@kinds
+def test_the_workers_of_a_killed_group_end_at_stop_timeout(shop, tmp_path, kind):
     gate = tmp_path / "gate"
     shop.send(1, str(gate).encode())
 
-    with in_a_group(shop, "wait_for_file", limit=1, stop_timeout=0.5) as process:
+    with in_a_group(shop, limit=1, stop_timeout=0.5, **kind) as process:
         eventually(lambda: running(gate) == 1, "a handler")
         (worker,) = [psutil.Process(pid) for pid in pids(gate)]
         os.killpg(process.pid, signal.SIGKILL)

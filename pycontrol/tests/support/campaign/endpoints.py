@@ -1,5 +1,6 @@
 """The endpoints of the sites, one for each mode. Each handler writes the order's number and sends it to Billing."""
 
+import asyncio
 import os
 import random
 from datetime import timedelta
@@ -19,12 +20,16 @@ __all__ = [
     "outbox",
     "receive_only",
     "sends_atomic_with_receive",
+    "tasks",
+    "threads",
     "transaction_scope",
 ]
 
 #: the URL of the other database: the participant of transaction_scope
 SHOP_URL = "CAMPAIGN_SHOP_URL"
-MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope", "outbox")
+#: the transaction modes, an outbox, and processes with several messages in the mode sends_atomic_with_receive
+MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope", "outbox", "tasks", "threads")
+SLOTS = 3
 PASSING_SHARE = 0.05
 
 
@@ -49,7 +54,14 @@ def decide(failure: Failure) -> Decision | timedelta:
     return timedelta(milliseconds=100) if failure.attempts % 3 == 0 else Decision.RETRY
 
 
-def endpoint_of(mode: str) -> Endpoint:
+def _fail_now_and_then(number: int) -> None:
+    if is_hopeless(number):
+        raise Hopeless(f"order {number}")
+    if random.random() < PASSING_SHARE:
+        raise Passing(f"order {number}")
+
+
+def endpoint_of(mode: str, **options) -> Endpoint:
     with_outbox = mode == "outbox"
     endpoint = Endpoint(
         "Sales",
@@ -57,6 +69,7 @@ def endpoint_of(mode: str) -> Endpoint:
         outbox="shop" if with_outbox else None,
         participants={"shop": os.environ.get(SHOP_URL, "")} if mode == "transaction_scope" else {},
         recoverability=Recoverability(policy=decide),
+        **options,
     )
 
     @endpoint.handles(TYPE, Order)
@@ -66,10 +79,20 @@ def endpoint_of(mode: str) -> Endpoint:
             write(context.enlist(name), order.number)
         context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
         if mode != "none":  # which does not undo what a handler wrote
-            if is_hopeless(order.number):
-                raise Hopeless(f"order {order.number}")
-            if random.random() < PASSING_SHARE:
-                raise Passing(f"order {order.number}")
+            _fail_now_and_then(order.number)
+
+    return endpoint
+
+
+def endpoint_of_tasks() -> Endpoint:
+    endpoint = Endpoint("Sales", recoverability=Recoverability(policy=decide), concurrency=SLOTS)
+
+    @endpoint.handles(TYPE, Order)
+    async def handle(order, context):
+        await context.connection.execute("INSERT INTO business (number) VALUES (%s)", (order.number,))
+        await asyncio.sleep(0.001)
+        context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
+        _fail_now_and_then(order.number)
 
     return endpoint
 
@@ -79,3 +102,5 @@ receive_only = endpoint_of("receive_only")
 sends_atomic_with_receive = endpoint_of("sends_atomic_with_receive")
 transaction_scope = endpoint_of("transaction_scope")
 outbox = endpoint_of("outbox")
+tasks = endpoint_of_tasks()
+threads = endpoint_of("sends_atomic_with_receive", concurrency=SLOTS)
