@@ -206,10 +206,12 @@ def supervisor_process(
     group: bool = False,
     module: str = "tests.support.handlers",
     concurrency: int = 1,
+    wrapper: tuple[str, ...] = (),
 ):
     """Run a supervisor in a separate process, as the command line does; it is killed at the end if it still runs.
 
     `path` are folders that the process and its workers import from first. With `group`, it has a process group of its own.
+    `wrapper` is a command that starts it.
     """
     program = (
         "import sys, json; from dataclasses import replace; from rowpost.settings.environment import *;"
@@ -233,9 +235,10 @@ def supervisor_process(
         }
     )
     python_path = os.pathsep.join([*map(str, path), *filter(None, sys.path)])
-    start = subprocess.Popen if path else FORK_SERVER.start
+    apart = bool(path or wrapper)
+    start = subprocess.Popen if apart else FORK_SERVER.start
     process = start(
-        [*([sys.executable] if path else []), "-c", program, arguments],
+        [*wrapper, *([sys.executable] if apart else []), "-c", program, arguments],
         env={**os.environ, "PYTHONPATH": python_path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

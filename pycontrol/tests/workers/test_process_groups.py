@@ -1,6 +1,7 @@
 """Signals for the whole process group, a fork server that is killed, and what handlers start. Real processes."""
 
 import os
+import shutil
 import signal
 import subprocess
 from contextlib import contextmanager, suppress
@@ -146,6 +147,42 @@ def test_workers_outlive_a_killed_fork_server_and_no_other_takes_their_place(sho
     assert "Failed" not in rest
     assert "MovedToError" not in rest
     assert shop.handled_twice() == 0
+
+
+OWN_PIDS = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def can_have_own_pids() -> bool:
+    """Whether this user may start a process in a PID namespace, as containers do."""
+    return bool(shutil.which("unshare")) and subprocess.run([*OWN_PIDS, "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not can_have_own_pids(), reason="this user may not make a PID namespace with unshare")
+@pytest.mark.parametrize("signals", [1, 2], ids=["once", "twice"])
+@kinds
+def test_a_supervisor_that_is_process_1_stops_in_order(shop, tmp_path, kind, signals):
+    gate = tmp_path / "gate"
+    shop.send(3, str(gate).encode())
+
+    with supervisor_process(shop, limit=2, wrapper=OWN_PIDS, **kind) as process:
+        eventually(lambda: running(gate) == 2, "two handlers")
+        (first,) = psutil.Process(process.pid).children()
+        for _ in range(signals):
+            first.send_signal(signal.SIGTERM)
+            said = process.stdout.readline()
+            while f"now={signals == 2 and _ == 1}" not in said:
+                said = process.stdout.readline()
+        if signals == 1:
+            gate.touch()
+        code = process.wait(30)
+        rest = process.stdout.read()
+
+    assert code == 0, rest
+    assert "Traceback" not in rest
+    assert "WorkerDied" not in rest
+    assert (shop.handled(), shop.errors()) == (2 if signals == 1 else 0, [])
+    eventually(lambda: shop.depth() == 3 - shop.handled(), "the other messages are in the queue")
+    assert {message.headers.get("rowpost.failure") for message in shop.queue.browse(10)} == {None}
 
 
 @kinds
