@@ -94,7 +94,7 @@ class _Turn:
                 self._cancel()
             while (call := self._calls.get()) is not None:
                 call()
-        except HandlerInterrupted:  # by a signal, in the main thread
+        except BaseException:  # by a signal, in the main thread
             self._cancel()
             self._wait(GRACE_S)
             raise

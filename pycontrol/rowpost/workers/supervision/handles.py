@@ -134,8 +134,10 @@ class WorkerHandles(dict[int, WorkerHandle]):
         self._last_number = self._deaths = 0
         self.next_start_at = float("-inf")
 
-    def start(self, count: int, now: float, *, receive: bool, round: int, suspects: Sequence[int] = ()) -> None:
-        """Start workers, unless it is too early after one that died.
+    def start(
+        self, count: int, now: float, *, receive: bool, round: int, suspects: Sequence[int] = ()
+    ) -> list[WorkerHandle]:
+        """Start workers, unless it is too early after one that died. Return them.
 
         Args:
             count: how many.
@@ -143,8 +145,9 @@ class WorkerHandles(dict[int, WorkerHandle]):
             round: the number of their command to receive, 0 for none.
             suspects: messages that the worker, which is alone in its process, tries first.
         """
+        started: list[WorkerHandle] = []
         if now < self.next_start_at:
-            return
+            return started
         for _ in range(count):
             self._last_number += 1
             number = self._last_number
@@ -153,8 +156,10 @@ class WorkerHandles(dict[int, WorkerHandle]):
             except OSError as error:  # the system is out of processes or file descriptors
                 self._emit(Trouble(queue=self._queue, error=f"Failed to start a worker for {self._queue}: {error}"))
                 self.delay(now)
-                return
+                break
             self[number] = WorkerHandle(number, process, WorkerState.STARTING, now, now, round=round)
+            started.append(self[number])
+        return started
 
     def delay(self, now: float) -> float:
         """Let the next worker start later, because one has died. Return the seconds until then."""
@@ -171,11 +176,6 @@ class WorkerHandles(dict[int, WorkerHandle]):
     def all(self) -> list[WorkerHandle]:
         """All workers; a copy, safe to read from another thread."""
         return list(self.values())
-
-    @property
-    def newest(self) -> WorkerHandle | None:
-        """The worker that was started last; None if it has ended."""
-        return self.get(self._last_number)
 
     @property
     def staying(self) -> list[WorkerHandle]:

@@ -332,8 +332,8 @@ class WorkerPool:
             if not self._quarantine.is_tried_by(handle):
                 handle.request_exit("quarantine")
         if not any(self._quarantine.is_tried_by(handle) for handle in self.handles):
-            self._handles.start(1, now, receive=True, round=1, suspects=self._quarantine.suspects)
-            self._quarantine.begin(self._handles.newest)
+            for handle in self._handles.start(1, now, receive=True, round=1, suspects=self._quarantine.suspects):
+                self._quarantine.begin(handle)
 
     def _occupy(self, target: int, now: float) -> None:
         """Command idle workers to receive before starting new ones."""

@@ -39,7 +39,7 @@ class Quarantine:
         if count > 1:
             self._emit(events.Quarantined(queue=self._queue, pid=pid, count=count))
 
-    def begin(self, by: WorkerHandle | None) -> None:
+    def begin(self, by: WorkerHandle) -> None:
         """Note which worker tries the suspects."""
         self._by = by
 

@@ -187,9 +187,14 @@ class Worker:
     def _try_suspect(self, row_version: int) -> list[Outcome]:
         """Handle a message that may kill the process, which has no other one meanwhile."""
         size, self._batches.size = self._batches.size, batch_size(OFF, 0.0)
-        outcomes = self._batches.process(row_version - 1)
-        self._batches.size = size
-        if outcomes[0].kind is not Kind.FAILED or outcomes[0].row_version != row_version:  # else it is retried at once
+        try:
+            outcomes = self._batches.process(row_version - 1)
+        finally:
+            self._batches.size = size
+        again = outcomes[0].kind is Kind.DEADLOCKED or (
+            outcomes[0].kind is Kind.FAILED and outcomes[0].row_version == row_version
+        )
+        if not again:
             self._suspects.pop(0)
             self.send(Tried(row_version))
         return [each for each in outcomes if each.kind is not Kind.EMPTY]
