@@ -8,7 +8,15 @@ from rowpost.errors import DatabaseUnavailable, Deadlock, LockTimeout, SettingsE
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.workers import events
 from rowpost.workers.answers import Answer
-from rowpost.workers.protocol import Exit, HandlerRefused, Receive, ReceiveFailed, ReceiveRecovered, WorkerProgress
+from rowpost.workers.protocol import (
+    Exit,
+    HandlerRefused,
+    Receive,
+    ReceiveFailed,
+    ReceiveRecovered,
+    Tried,
+    WorkerProgress,
+)
 from rowpost.workers.supervision.handles import respawn_delay
 from tests.support.pool_history import History, idle_history
 
@@ -478,3 +486,85 @@ def test_a_locked_queue_is_reported_once_until_a_peek_succeeds():
     history.at(5.0)
     history.pool.on_answer(locked, 5.0)
     assert len(history.seen(events.Trouble)) == 2
+
+
+# ------------------------------------------------------------------ processes with several messages
+def died_with_two():
+    """Return a pool of three workers; workers 1 and 2, of one process, died with messages in flight."""
+    history = idle_history(limit=3)
+    history.peeks(3, now=1.0)
+    history.ready(2, 3, now=1.0)
+    for worker, row_version in zip(history.processes, (7, 5), strict=False):
+        worker.lost, worker.in_flight, worker.is_last = 2, (uuid4(), row_version), row_version == 5
+    for handle in history.pool.handles[:2]:
+        history.pool.on_exit(handle, -9, 1.1)
+    history.at(2.0)
+    return history
+
+
+def test_messages_of_a_process_that_died_with_several_are_tried_alone_and_not_counted():
+    history = died_with_two()
+
+    alone = history.processes[3].assignment
+    assert (history.crashes, alone.suspects, alone.receive) == ([], (5, 7), True)
+    assert history.commands(3) == [Receive(1), Exit()]
+    assert len(history.processes) == 4
+    assert [event.count for event in history.seen(events.Quarantined)] == [2]
+    assert len(history.seen(events.WorkerDied)) == 1
+
+
+def test_nothing_else_is_received_until_all_suspects_were_tried():
+    history = died_with_two()
+    history.ready(4, now=2.0)
+    history.dies(3, 0, now=2.1)
+    history.reports(4, Tried(5), 2.2)
+    history.peeks(100, now=2.3)
+    before = len(history.processes)
+
+    history.reports(4, Tried(7), 2.4)
+    history.peeks(100, now=2.5)
+
+    assert (before, len(history.processes)) == (4, 6)
+
+
+def test_a_suspect_that_is_found_later_is_tried_by_another_worker():
+    history = died_with_two()
+    history.ready(4, now=2.0)
+    history.processes[2].lost, history.processes[2].in_flight = 2, (uuid4(), 9)
+    history.dies(3, -9, now=2.1)
+    history.reports(4, Tried(5), 2.2)
+    before = len(history.processes)
+
+    history.reports(4, Tried(7), 2.3)
+    history.at(9.0)
+
+    assert before == 4
+    assert history.commands(4)[-1] == Exit()
+    assert history.processes[-1].assignment.suspects == (9,)
+
+
+def test_a_death_of_the_one_that_is_tried_alone_counts():
+    history = died_with_two()
+    history.ready(4, now=2.0)
+    worker = history.processes[3]
+    worker.in_flight = (uuid4(), 5)
+
+    history.dies(4, -9, now=2.1)
+    history.at(4.0)
+
+    (crash,) = history.crashes
+    assert crash.row_version == 5
+    assert history.processes[-1].assignment.suspects == (5, 7)  # until the answer says what became of it
+
+
+def test_a_suspect_that_was_moved_to_the_error_queue_is_none_any_more():
+    history = died_with_two()
+    history.ready(4, now=2.0)
+    history.processes[3].in_flight = (uuid4(), 5)
+    history.dies(4, -9, now=2.1)
+    (crash,) = history.crashes
+
+    history.pool.on_answer(Answer("Sales", crash=crash, outcome=Outcome(Kind.MOVED_TO_ERROR, 5, uuid4(), 1, "x")), 2.2)
+    history.at(4.0)
+
+    assert history.processes[-1].assignment.suspects == (7,)

@@ -209,10 +209,10 @@ class WorkerPool:
         died = not (exitcode == 0 or handle.reason)
         if process.in_flight is not None and handle.reason not in (KILLED, INTERRUPTED):
             row_id, row_version = process.in_flight
-            if died and process.lost > 1:
+            overdue = handle.reason == OVERDUE
+            if process.lost > 1 and exitcode != 0 and not overdue:
                 self._quarantine.add(row_version)
             else:
-                overdue = handle.reason == OVERDUE
                 self._count_crash(Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, overdue))
         if not process.is_last:
             return

@@ -24,6 +24,8 @@ class Quarantine:
         self._queue, self._emit = queue, emit
         self._row_versions: set[int] = set()
         self._by: WorkerHandle | None = None
+        #: what that worker was given
+        self._given: set[int] = set()
 
     @property
     def suspects(self) -> list[int]:
@@ -40,12 +42,12 @@ class Quarantine:
             self._emit(events.Quarantined(queue=self._queue, pid=pid, count=count))
 
     def begin(self, by: WorkerHandle) -> None:
-        """Note which worker tries the suspects."""
-        self._by = by
+        """Note which worker tries the suspects that are known by now."""
+        self._by, self._given = by, set(self._row_versions)
 
     def is_tried_by(self, handle: WorkerHandle) -> bool:
-        """Return whether a worker tries the suspects."""
-        return handle is self._by
+        """Return whether a worker tries suspects, and has not tried all that it was given."""
+        return handle is self._by and not self._given.isdisjoint(self._row_versions)
 
     def tried(self, row_version: int, by: WorkerHandle) -> None:
         """Note that a message was handled alone, and its process lives."""
