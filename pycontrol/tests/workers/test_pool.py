@@ -507,7 +507,7 @@ def test_messages_of_a_process_that_died_with_several_are_tried_alone_and_not_co
 
     alone = history.processes[3].assignment
     assert (history.crashes, alone.suspects, alone.receive) == ([], (5, 7), True)
-    assert history.commands(3) == [Receive(1), Exit()]
+    assert history.commands(3) == [Exit()]
     assert len(history.processes) == 4
     assert [event.count for event in history.seen(events.Quarantined)] == [2]
     assert len(history.seen(events.WorkerDied)) == 1
