@@ -16,6 +16,7 @@ SET NOCOUNT ON;
 
 DELETE s FROM dbo.Sample AS s;
 DELETE d FROM dbo.[Sample.Delayed] AS d;
+DELETE l FROM dbo.[Sample.Leased] AS l;
 DELETE s FROM dbo.SampleSaga AS s;
 DELETE r FROM dbo.SampleRouting AS r;
 DELETE r FROM dbo.SubscriptionRouting AS r;

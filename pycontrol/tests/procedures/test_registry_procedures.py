@@ -150,13 +150,15 @@ def test_a_name_that_looks_like_a_registered_one_is_told_with_it(database, typed
     assert ("There is a queue 'Caf\u00e9', whose name differs" in str(error.value)) == told
 
 
-@pytest.mark.parametrize(("kind", "delayed"), [("own", True), ("own", False), ("external", False)])
-def test_check_queue_names_every_template_of_the_contract_that_a_queue_lacks(database, kind, delayed):
-    database.call("register_queue", **entry("Bare", kind=kind, delayed=delayed))
+@pytest.mark.parametrize(
+    ("kind", "delayed", "lease"), [("own", True, True), ("own", False, False), ("external", False, False)]
+)
+def test_check_queue_names_every_template_of_the_contract_that_a_queue_lacks(database, kind, delayed, lease):
+    database.call("register_queue", **entry("Bare", kind=kind, delayed=delayed, lease=lease))
 
     missing = [row[2] for row in database.call("check_queue", queue_name="Bare") if row[1] == "procedure_missing"]
 
-    templates = load_contract().templates(kind, delayed)
+    templates = load_contract().templates(kind, delayed, lease=lease)
     assert sorted(missing) == sorted(f"The procedure {each.name} of this queue is missing." for each in templates)
 
 

@@ -21,6 +21,7 @@ BEGIN
             q.queue_key,
             q.kind,
             q.delayed,
+            q.lease,
             format('%I.%I', q.schema_name, q.table_name) AS table_name,
             to_regclass(format('%I.%I', q.schema_name, q.table_name)) AS table_id
         FROM rowpost.queue AS q
@@ -231,7 +232,8 @@ BEGIN
             VALUES
                 {queue_procedures}
         ) AS p (name, queues)
-        WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed))
+        WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed)
+               OR (p.queues = 'lease' AND q.lease))
           AND to_regproc(format('rowpost.%I', p.name || ':' || q.queue_key)) IS NULL
     )
     SELECT f.queue_name, f.finding, f.detail, f.remedy
