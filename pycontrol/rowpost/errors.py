@@ -57,11 +57,12 @@ __all__ = [
     "InvalidOutboxEndpoint", "InvalidQueueName", "InvalidReport", "InvalidSagaState", "InvalidSubscription",
     "InvalidTimeToBeReceived", "JobKeyUsed", "LeaseLost", "LockRefused", "LockTimeout", "LoginRefused",
     "MessageCorrupt", "MessageError", "MessageNotDeserialized", "MessageNotFound", "NoHandler", "NoReply",
-    "NotAQueueTable", "NotASagaTable", "OperationNotFound", "OperationTaken", "ParticipantFailed", "PasswordUnavailable",
-    "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused", "RowpostError",
-    "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing",
-    "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken",
-    "SubscriptionRefused", "UnexpectedReply", "Unrecoverable", "UnsupportedServer", "ValueTooLong",
+    "NotAQueueTable", "NotASagaTable", "OperationNotFound", "OperationTaken", "ParticipantFailed",
+    "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted",
+    "ReplyRefused", "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired",
+    "SagaNotDeployed", "SchemaMissing", "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed",
+    "SparkUnavailable", "SpoolTaken", "SubscriptionRefused", "UnexpectedReply", "Unrecoverable",
+    "UnsupportedServer", "ValueTooLong",
 ]  # fmt: skip
 
 

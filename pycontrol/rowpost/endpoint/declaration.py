@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
+from math import ceil
 from typing import Any
 
 from rowpost.endpoint.options import EndpointOptions
@@ -18,6 +19,7 @@ from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.declaration import Outbox
+from rowpost.pipeline.lease import LEASE_SECONDS
 from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
@@ -71,6 +73,16 @@ class EndpointDeclaration:
         self.checks: list[CustomCheck] = []
         self._subscriptions: set[str] = set()
         self._expected: dict[str, type] = {}
+
+    @property
+    def leases(self) -> bool:
+        """Whether the endpoint leases its messages, `receive="lease"`."""
+        return self.options.receive == "lease"
+
+    @property
+    def lease_seconds(self) -> int:
+        """The time of a lease, rounded up."""
+        return LEASE_SECONDS if self.options.lease_time is None else ceil(self.options.lease_time.total_seconds())
 
     def __repr__(self) -> str:
         return f"Endpoint({self.name!r})"
@@ -155,9 +167,15 @@ class EndpointDeclaration:
         """Host a saga: its methods handle their messages in this endpoint. Also used as a decorator of the class.
 
         Raises:
-            SettingsError: its table belongs to another saga, the endpoint's mode cannot keep its state, or the saga
-                subscribes to a command.
+            SettingsError: its table belongs to another saga, the endpoint's mode cannot keep its state, the endpoint
+                leases its messages, or the saga subscribes to a command.
         """
+        if self.leases:
+            raise SettingsError(
+                f"{self.name} cannot host the saga {saga.__name__}: with receive='lease' no transaction keeps the "
+                "saga's instance locked while a handler works. Host it in an endpoint without receive='lease', and "
+                "send it the result."
+            )
         for handler, topic in self._sagas.host(saga):
             if topic is not None:
                 self._subscribe(topic, handler.cls)

@@ -7,6 +7,8 @@ block of `with STOP`, which surrounds handlers and policies. So no commit and no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 __all__ = ["FORCED", "GRACE_S", "REQUESTED", "STOP", "HandlerInterrupted", "ProcessStop"]
@@ -48,6 +50,16 @@ class ProcessStop:
         if self._interruptible and self.memory[-1] == FORCED:
             self._interruptible = False
             raise HandlerInterrupted("The process of this handler is stopped by force.")
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Interrupt nothing within the block; a forced stop takes effect at its end."""
+        before, self._interruptible = self._interruptible, False
+        try:
+            yield
+        finally:
+            self._interruptible = before
+        self.interrupt()
 
     def __enter__(self) -> None:
         self._interruptible = True

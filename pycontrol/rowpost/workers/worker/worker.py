@@ -21,6 +21,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from rowpost.database.connection import Connection, connect
+from rowpost.database.pool import Connections
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.endpoint.telemetry import RunningTelemetry, start_telemetry
@@ -28,6 +29,7 @@ from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
 from rowpost.pipeline.batch_size import BatchSize, batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.histograms import TypedStopwatch
+from rowpost.pipeline.lease import Leasing
 from rowpost.pipeline.measurements import Recorder
 from rowpost.pipeline.modes import others_of
 from rowpost.pipeline.pipeline import Pipeline
@@ -99,6 +101,8 @@ class Worker:
         self._telemetry: RunningTelemetry  # set by run()
         self._pipeline: Pipeline | None = None
         self._batches: Batches  # set with the pipeline
+        #: for an endpoint that leases its messages
+        self._leasing: Leasing | None = None
         #: how the messages of a session that the server has ended are handled on the next connection
         self._lost_size: BatchSize | None = None
         self._breaker = assignment.breaker
@@ -157,6 +161,8 @@ class Worker:
                 self._record_failure(error)
         self._report(busy=False)
         self._disconnect()
+        if self._leasing is not None:
+            self._leasing.close()
         self._telemetry.close()  # last: nothing waits for the collector any more
 
     def _turn(self) -> None:
@@ -279,7 +285,12 @@ class Worker:
             self._high_water_mark = SharedHighWaterMark()
         self._cursor = ReceiveCursor(self._high_water_mark)
         self._connection_worked = False
-        database = self._connect()
+        leasing = None
+        if self._endpoint.leases:
+            leasing = self._leasing = self._leasing or Leasing(
+                Connections(self._connect), assignment.queue, self._endpoint.lease_seconds
+            )
+        database = self._connect() if leasing is None else leasing.connection()
         if self._subscribes:
             self._endpoint.subscribe(database, assignment.settings.subscription_table)
             self._subscribes = False
@@ -295,6 +306,7 @@ class Worker:
             others=others_of(assignment.settings),
             exclusive=assignment.exclusive,
             observers=[each for each in observers if each is not None],
+            leasing=leasing,
         )
         own = self._endpoint.options.batch
         size = batch_size(assignment.batch if own is None else own, assignment.batch_time)
