@@ -43,8 +43,8 @@ def _with_leases(database: Connection, queues: list[str]) -> list[str]:
 def make_lease_returner(settings: Settings, emit: events.Emit) -> Work:
     """Return the task of a process: for all queues that have a worker and a table of leases.
 
-    The recoverability of the queue's endpoint decides about the messages. It is imported at the first expired lease, or
-    earlier. If it cannot be imported here, the defaults decide.
+    The recoverability of the queue's endpoint decides about the messages. If the endpoint cannot be imported here, the
+    defaults decide.
     """
     workers = {queue.name: queue.worker for queue in settings.queues if queue.worker is not None and queue.lease}
 
