@@ -536,7 +536,7 @@ def test_leased_messages_are_shown_with_their_owner_and_progress(client, databas
     sql.run("DELETE FROM rowpost.supervisor")
     database.call("end_lease", "Sales", token=row[5])
 
-    shown = "40 %, &lt;script&gt;alert(1)&lt;/script&gt;"
+    shown = f"40 %, {SCRIPT}"
     assert [text in queue for text in ("host-9/777/1", str(row[0]), shown)] == [True] * 3
     assert shown in workers
     assert [each["workers"][0]["progress_percent"] for each in documents] == [40]

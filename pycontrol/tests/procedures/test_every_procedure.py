@@ -113,7 +113,7 @@ def content(database, target, queue, call, saga_table):
     """Everything that the procedures could change."""
     sales = describe_queue(QueueSettings("Sales"), target.settings.engine).placeholders(database.dialect)
     routing = 'public."SubscriptionRouting"' if target.settings.engine == "postgresql" else "dbo.SubscriptionRouting"
-    names = "journal version queue saga failure decision lease outbox outbox_operations dispatch purge"
+    names = "journal version queue saga failure decision queue_ownership outbox outbox_operations dispatch purge"
     names += " spool spooled_message ledger staged_message job job_part"
     own = (f"rowpost.{name}" for name in names.split())
     tables = (*own, routing, sales["queue_table"], sales["delayed_table"], sales["leased_table"], saga_table)

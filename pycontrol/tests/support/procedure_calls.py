@@ -79,7 +79,7 @@ CALLS = {
         "list_queues": {},
         "check_queue": {"queue_name": "Sales"},
         "acquire_queue": {"queue_name": "Sales"},
-        "renew_lease": {"queue_name": "Sales", "seconds": 10},
+        "renew_ownership": {"queue_name": "Sales", "seconds": 10},
         "control_queue": {"queue_name": "Sales", "is_paused": True},
         "list_controls": {},
         "report_supervisor": {

@@ -28,7 +28,7 @@ IF LEN(CONCAT(@owner, N'.')) NOT BETWEEN 2 AND 201
 
 DECLARE @above bigint = ISNULL(@after_row_version, -9223372036854775808);
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
-DECLARE @taken TABLE (token uniqueidentifier NOT NULL PRIMARY KEY, RowVersion bigint NOT NULL);
+DECLARE @taken TABLE (RowVersion bigint NOT NULL PRIMARY KEY, token uniqueidentifier NOT NULL);
 
 INSERT INTO {leased_table} (token, Id, CorrelationId, ReplyToAddress, Expires, Headers, Body, RowVersion, owner, leased_at, due)
 OUTPUT inserted.token, inserted.RowVersion INTO @taken (token, RowVersion)
@@ -53,6 +53,7 @@ FROM
 ) AS o
 OPTION (MAXDOP 1, OPTIMIZE FOR (@count = 1, @above = 0));
 
+-- rule bounded_change: the rows that were inserted above, at most 500.
 DELETE q
 FROM {queue_table} AS q WITH (ROWLOCK, FORCESEEK)
 INNER JOIN @taken AS t ON q.RowVersion = t.RowVersion

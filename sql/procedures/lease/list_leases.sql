@@ -17,6 +17,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 1000
     THROW 51003, N'The number of leases to list must be between 1 and 1000.', 1;
 
+-- rule ordered_top: the table has a row for each handler that works.
 SELECT TOP (@count)
     l.Id AS id,
     l.RowVersion AS row_version,

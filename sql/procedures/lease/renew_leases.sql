@@ -45,6 +45,7 @@ FROM
 WHERE r.token IS NOT NULL
 GROUP BY r.token;
 
+-- rule bounded_change: the leases of one process, a row for each handler that works.
 -- rule output_into: the tokens of this one statement; a trigger on a table of leases is not supported.
 UPDATE l
 SET l.due = @due,

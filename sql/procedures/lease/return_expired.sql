@@ -24,6 +24,7 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @back TABLE (token uniqueidentifier NOT NULL PRIMARY KEY);
 
+-- rule ordered_top: the table has a row for each handler that works.
 IF @row_version IS NULL
     INSERT INTO @back (token)
     SELECT TOP (@count) l.token
@@ -50,8 +51,9 @@ OPTION (MAXDOP 1);
 
 SET IDENTITY_INSERT {queue_table} OFF;
 
+-- rule bounded_change: the rows that were inserted above, at most 500.
 -- rule output_into: a returned message would be written and read twice more; a trigger on a table of leases is not supported.
-DELETE l
+DELETE q
 OUTPUT
     deleted.Id AS id,
     deleted.RowVersion AS row_version,
@@ -59,7 +61,7 @@ OUTPUT
     deleted.Headers AS headers,
     deleted.Body AS body,
     deleted.owner
-FROM {leased_table} AS l WITH (ROWLOCK)
-INNER JOIN @back AS b ON l.token = b.token
+FROM {leased_table} AS q WITH (ROWLOCK)
+INNER JOIN @back AS b ON q.token = b.token
 OPTION (MAXDOP 1);
 GO

@@ -247,10 +247,10 @@ FROM
     SELECT
         q.queue_name,
         N'orphaned',
-        CONCAT(N'The process that owns the queue let its lease end at ', CONVERT(nvarchar(19), l.ends_at, 120), N' UTC.'),
+        CONCAT(N'The ownership of the process that has the queue ended at ', CONVERT(nvarchar(19), l.ends_at, 120), N' UTC.'),
         CONCAT(N'rowpost queue drop ', q.queue_name)
     FROM queues AS q
-    INNER JOIN rowpost.lease AS l
+    INNER JOIN rowpost.queue_ownership AS l
         ON q.queue_key = l.queue_key AND l.ends_at < SYSUTCDATETIME()
     UNION ALL
     SELECT

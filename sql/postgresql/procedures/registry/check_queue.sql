@@ -152,10 +152,10 @@ BEGIN
         SELECT
             q.queue_name,
             'orphaned',
-            format('The process that owns the queue let its lease end at %s UTC.', to_char(l.ends_at, 'YYYY-MM-DD HH24:MI:SS')),
+            format('The ownership of the process that has the queue ended at %s UTC.', to_char(l.ends_at, 'YYYY-MM-DD HH24:MI:SS')),
             format('rowpost queue drop %s', q.queue_name)
         FROM queues AS q
-        JOIN rowpost.lease AS l ON l.queue_key = q.queue_key AND l.ends_at < clock_timestamp() AT TIME ZONE 'UTC'
+        JOIN rowpost.queue_ownership AS l ON l.queue_key = q.queue_key AND l.ends_at < clock_timestamp() AT TIME ZONE 'UTC'
         UNION ALL
         SELECT
             q.queue_name,
