@@ -11,9 +11,9 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
-from rowpost.endpoint.options import EndpointOptions
+from rowpost.endpoint.options import EndpointOptions, check_receive
 from rowpost.errors import InvalidMessage, SettingsError, UnexpectedReply
 from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
@@ -80,6 +80,15 @@ class EndpointDeclaration:
         return self.options.receive == "lease"
 
     @property
+    def needs_leases(self) -> bool:
+        """Whether the endpoint leases its messages, or those of some types."""
+        return self.leases or self._handlers.leases_some
+
+    def leases_message(self, message: Message) -> bool:
+        """Return whether a message is to be leased, although the endpoint does not lease all of them."""
+        return self._handlers.leases(message)
+
+    @property
     def lease_seconds(self) -> int:
         """The time of a lease, rounded up."""
         return LEASE_SECONDS if self.options.lease_time is None else ceil(self.options.lease_time.total_seconds())
@@ -87,18 +96,28 @@ class EndpointDeclaration:
     def __repr__(self) -> str:
         return f"Endpoint({self.name!r})"
 
-    def handles(self, type_name: str, cls: type = bytes, *, subscribe: bool = False) -> Callable[[Handle], Handle]:
+    def handles(
+        self,
+        type_name: str,
+        cls: type = bytes,
+        *,
+        subscribe: bool = False,
+        receive: Literal["transaction", "lease"] | None = None,
+    ) -> Callable[[Handle], Handle]:
         """Declare a handler for a message type. Used as a decorator.
 
         Args:
             type_name: full name of the type in headers, without assembly and version.
             cls: the class that bodies are decoded to; `bytes` passes the raw body.
             subscribe: the type is another endpoint's event. The endpoint subscribes to it when it starts.
+            receive: "lease" leases the messages of this type, although the endpoint's others are handled in a
+                transaction. None: as the endpoint does. If a type has several handlers, one of them suffices.
 
         Raises:
             SettingsError: the name is no text, the function does not take a message and a context, or is async or a
-                generator, which is never run, or `subscribe` is given for a command.
+                generator, which is never run, `subscribe` is given for a command, or the endpoint cannot lease.
         """
+        check_receive(self.options, receive, f"the type {type_name}", sagas=bool(self._sagas.tables))
         if not isinstance(type_name, str):
             raise SettingsError(
                 f"handles() of {self.name} takes the full name of a message type first, as a text, and then the class."
@@ -108,7 +127,7 @@ class EndpointDeclaration:
             check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
             if subscribe:
                 self._subscribe(type_name, cls)
-            self._handlers.add(RegisteredHandler(type_name, cls, function))
+            self._handlers.add(RegisteredHandler(type_name, cls, function, leased=receive == "lease"))
             return function
 
         return declare
@@ -170,7 +189,7 @@ class EndpointDeclaration:
             SettingsError: its table belongs to another saga, the endpoint's mode cannot keep its state, the endpoint
                 leases its messages, or the saga subscribes to a command.
         """
-        if self.leases:
+        if self.needs_leases:
             raise SettingsError(
                 f"{self.name} cannot host the saga {saga.__name__}: with receive='lease' no transaction keeps the "
                 "saga's instance locked while a handler works. Host it in an endpoint without receive='lease', and "

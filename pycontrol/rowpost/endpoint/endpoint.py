@@ -146,7 +146,7 @@ class Endpoint(EndpointDeclaration):
         """Return a pipeline that handles messages of the endpoint's queue, or of its instance's, in this process."""
         observers = [] if self._observer is None else [self._observer.pipeline(self.name, self.instance or "")]
         connect = database.open_second
-        if not self.leases:
+        if not self.needs_leases:
             return Pipeline(database, queue, self, reconnect=connect, others=others, observers=observers)
         if connect is None:
             raise SettingsError(
@@ -155,7 +155,8 @@ class Endpoint(EndpointDeclaration):
             )
         leasing = Leasing(Connections(connect), queue, self.lease_seconds)
         self._leasing.append(leasing)
-        return Pipeline(leasing.connection(), queue, self, reconnect=connect, observers=observers, leasing=leasing)
+        receiving = leasing.connection() if self.leases else database
+        return Pipeline(receiving, queue, self, reconnect=connect, observers=observers, leasing=leasing)
 
     def process_next(self, pipeline: Pipeline) -> Outcome:
         """Move due delayed messages of a pipeline's queue, and return those of expired leases. Then receive and handle

@@ -171,7 +171,7 @@ def check_leases(settings: Settings, database: Connection) -> None:
     Raises:
         SettingsError: a setting of the queue's worker contradicts it, or the queue has no table of leases.
     """
-    leasing = [(queue, endpoint) for queue, endpoint in endpoints_of(settings) if endpoint.leases]
+    leasing = [(queue, endpoint) for queue, endpoint in endpoints_of(settings) if endpoint.needs_leases]
     with_leases = queues_with_leases(database) if leasing else set()
     for queue, endpoint in leasing:
         worker = queue.worker
@@ -222,7 +222,7 @@ def with_needs(settings: Settings) -> Settings:
     Raises:
         SettingsError: two sagas share a table, or the environment's file declares it with another correlation.
     """
-    leasing = {queue.name for queue, endpoint in endpoints_of(settings) if endpoint.leases}
+    leasing = {queue.name for queue, endpoint in endpoints_of(settings) if endpoint.needs_leases}
     more = tuple(QueueSettings(name, delayed=False) for name in undeclared_queues(settings))
     features = {name for _, endpoint in endpoints_of(settings) for name in features_of(endpoint)}
     named = f"{settings.environment} (run --install)"

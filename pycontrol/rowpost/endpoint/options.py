@@ -26,7 +26,7 @@ from rowpost.transactions.scope import MODES
 from rowpost.wire.headers import W3C_TRACE
 from rowpost.wire.serialization import Serializer
 
-__all__ = ["EndpointOptions", "takes_options"]
+__all__ = ["EndpointOptions", "check_receive", "takes_options"]
 
 _Options = ParamSpec("_Options")
 #: how messages may be received
@@ -182,33 +182,7 @@ class EndpointOptions:
             raise SettingsError(
                 f"The endpoint {self.name!r} cannot have the lease_time {time}: use a time from one second to one day."
             )
-        if self.receive != "lease":
-            if time is not None:
-                raise SettingsError(
-                    f"The endpoint {self.name!r} has a lease_time and no leases. Add receive='lease', or leave it out."
-                )
-            return
-        refused = (
-            (self.outbox is not None, "an outbox", "its handlers work in a transaction of the business database"),
-            (
-                self.transaction_mode != "sends_atomic_with_receive",
-                f"the transaction mode {self.transaction_mode}",
-                "a lease ends in one transaction with what its handler writes and sends",
-            ),
-            (isinstance(self.batch, int), f"batch={self.batch}", "each message has a lease and a commit of its own"),
-            (self.send_only, "send_only=True", "there is no queue to receive from"),
-            (
-                self.instance is not None,
-                f"instance={self.instance!r}",
-                "messages of the instance's own queue are handled in a transaction",
-            ),
-        )
-        for used, what, why in refused:
-            if used:
-                raise SettingsError(
-                    f"The endpoint {self.name!r} cannot have receive='lease' and {what}: {why}. Leave out one of the "
-                    "two."
-                )
+        check_receive(self, self.receive, "all its messages")
 
     def _check_functions(self) -> None:
         functions: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
@@ -219,6 +193,49 @@ class EndpointOptions:
         for what, function, takes in functions:
             if callable(function):
                 check_runs(function, SettingsError, f"{what} of {self.name}", takes=takes)
+
+
+def check_receive(options: EndpointOptions, receive: str | None, what: str, *, sagas: bool = False) -> None:
+    """Check that an endpoint can receive messages in a way.
+
+    Args:
+        options: the endpoint's.
+        receive: how; None: as the endpoint does.
+        what: names the messages.
+        sagas: whether the endpoint hosts sagas.
+
+    Raises:
+        SettingsError: there is no such way, or a lease contradicts another option.
+    """
+    if receive not in (None, *RECEIVES) or (receive == "transaction" and options.receive == "lease"):
+        raise SettingsError(
+            f"The endpoint {options.name!r} cannot have receive={receive!r} for {what}. Use one of: "
+            f"{', '.join(RECEIVES)}; of an endpoint with receive='lease' all messages are leased."
+        )
+    if receive != "lease":
+        return
+    refused = (
+        (options.outbox is not None, "an outbox", "its handlers work in a transaction of the business database"),
+        (
+            options.transaction_mode != "sends_atomic_with_receive",
+            f"the transaction mode {options.transaction_mode}",
+            "a lease ends in one transaction with what its handler writes and sends",
+        ),
+        (isinstance(options.batch, int), f"batch={options.batch}", "each message has a lease and a commit of its own"),
+        (options.send_only, "send_only=True", "there is no queue to receive from"),
+        (
+            options.instance is not None,
+            f"instance={options.instance!r}",
+            "messages of the instance's own queue are handled in a transaction",
+        ),
+        (sagas, "sagas", "no transaction keeps a saga's instance locked while a handler works"),
+    )
+    for used, other, why in refused:
+        if used:
+            raise SettingsError(
+                f"The endpoint {options.name!r} cannot have receive='lease' for {what}, and {other}: {why}. Leave out "
+                "one of the two."
+            )
 
 
 def takes_options(

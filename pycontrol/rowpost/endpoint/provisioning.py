@@ -49,11 +49,11 @@ def prepare(endpoint: EndpointDeclaration, database: Connection) -> None:
         f"endpoint {endpoint.name}", database.engine, default_schema=default_schema, features=features_of(endpoint)
     )
     own = () if endpoint.send_only else (endpoint.queue, endpoint.instance_queue)
-    queues = [QueueSettings(name, lease=endpoint.leases) for name in own if name is not None]
+    queues = [QueueSettings(name, lease=endpoint.needs_leases) for name in own if name is not None]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
     wanted = {queue_name(settings, queue.name): queue for queue in queues}
     missing = set(wanted) - deployed_queues(database)
-    if endpoint.leases:
+    if endpoint.needs_leases:
         missing |= {queue_name(settings, endpoint.queue)} - queues_with_leases(database)
     if missing or not _is_current(database) or not _has_sagas(endpoint, database):
         apply(database, plan(replace(settings, queues=tuple(wanted.values()), sagas=endpoint.sagas)))

@@ -12,7 +12,7 @@ If the handler fails, one transaction puts the message back into its queue and c
 If a process is killed, stopped or cut off, its lease expires, and somebody else takes the message. The row of the lease
 is the fence: who has lost it finds no row with its token, and commits nothing.
 
-`Leasing` is what all pipelines of a process share that lease from one queue.
+`LeasedByType` leases the messages of some types only. `Leasing` is what all pipelines of a process share that lease from one queue.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import count
 from typing import Any
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from rowpost.database.borrowed import BorrowedConnection
@@ -43,6 +44,7 @@ from rowpost.errors import (
 )
 from rowpost.handling.processor import Caused, Receiver
 from rowpost.pipeline.renewer import LeaseRenewer
+from rowpost.pipeline.within_transaction import SendsAtomicWithReceive
 from rowpost.recoverability.leases import LeaseRetries
 from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
 from rowpost.recoverability.policy import in_words
@@ -53,7 +55,7 @@ from rowpost.transactions.leases import NO_CONNECTION, Lease, LeaseScope
 from rowpost.wire.message import Message, MessageRow
 from rowpost.wire.outgoing import Call, Outgoing
 
-__all__ = ["LEASE_SECONDS", "Leased", "Leasing", "owner_of"]
+__all__ = ["LEASE_SECONDS", "Leased", "LeasedByType", "Leasing", "owner_of"]
 
 logger = logging.getLogger("rowpost")
 
@@ -148,6 +150,11 @@ class Leased:
         for row in rows:
             self._lease = Lease(row[5])
         return [row[:5] for row in rows]
+
+    def handle_as(self, message: Message, token: UUID) -> Outcome:
+        """Handle a message that was leased by somebody else."""
+        self._lease = Lease(token)
+        return self.handle(message)
 
     def handle(self, message: Message) -> Outcome:
         """Run the handler of the leased message, and commit; or treat the failed attempt."""
@@ -330,3 +337,44 @@ class Leased:
     def settle(self) -> None: ...
     def recover(self) -> None: ...
     def close(self) -> None: ...
+
+
+class LeasedByType(SendsAtomicWithReceive):
+    """The mode of an endpoint of which some handlers have `receive="lease"`.
+
+    A message is received in a transaction. If one of its handlers wants it leased, the transaction is rolled back, and
+    the message moves to the table of leases. The connection on which it was received stays open meanwhile, without a
+    transaction.
+
+    Args:
+        receiver: what the pipeline and the mode share.
+        leasing: what the pipelines of the process share.
+    """
+
+    def __init__(self, receiver: Receiver, leasing: Leasing) -> None:
+        super().__init__(receiver)
+        self._leasing, self._owner = leasing, leasing.owner()
+        self._leased = Leased(replace(receiver, database=leasing.connection()), leasing)
+
+    def handle(self, message: Message) -> Outcome:
+        """Handle a received message in its transaction, or by a lease."""
+        receiver, database = self._receiver, self._receiver.database
+        if not receiver.processor.leases_message(message):
+            return super().handle(message)
+        database.rollback()
+        rows = database.call_atomically(
+            "lease_message",
+            self._leasing.queue,
+            row_version=message.row_version,
+            owner=self._owner,
+            seconds=self._leasing.seconds,
+        )
+        if not rows:  # another worker has received it
+            return DEADLOCKED
+        outcome = self._leased.handle_as(message, rows[0].token)
+        self.handler_seconds = self._leased.handler_seconds
+        return outcome
+
+    def return_expired(self) -> None:
+        """Treat the messages of the queue whose leases have expired as failed attempts."""
+        self._leased.return_expired()

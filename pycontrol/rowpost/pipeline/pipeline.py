@@ -26,7 +26,7 @@ from rowpost.database.dialects.protocol import Begin
 from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import Deadlock, HandlerBrokeTransaction, MessageCorrupt
 from rowpost.handling.processor import Caused, Processor, Receiver
-from rowpost.pipeline.lease import Leased, Leasing
+from rowpost.pipeline.lease import Leased, LeasedByType, Leasing
 from rowpost.pipeline.modes import Mode, OtherDatabases, choose_mode
 from rowpost.pipeline.observer import Begun, Observer, Observers
 from rowpost.pipeline.timings import measure
@@ -57,7 +57,8 @@ class Pipeline:
         others: the URLs of the environment's other databases; None for none.
         exclusive: only one session at a time receives from the queue. For the others it counts as empty.
         observers: what observes the messages.
-        leasing: for an endpoint that leases its messages; `database` is its connection then.
+        leasing: for an endpoint that leases its messages, or those of some types. If it leases all of them, `database`
+            is the connection of `leasing`.
     """
 
     def __init__(
@@ -90,9 +91,9 @@ class Pipeline:
         if leasing is None:
             self._mode = mode = choose_mode(self._receiver, others or OtherDatabases())
         else:
-            self._mode = mode = Leased(self._receiver, leasing)
+            self._mode = mode = (Leased if processor.leases else LeasedByType)(self._receiver, leasing)
         #: whether several messages may share a transaction
-        self.allows_batches = isinstance(mode, SendsAtomicWithReceive)
+        self.allows_batches = isinstance(mode, SendsAtomicWithReceive) and not isinstance(mode, LeasedByType)
         self._attempt: Callable[[Message], Caused | Outcome] = mode.handle
         if isinstance(mode, SendsAtomicWithReceive):
             self._attempt = partial(mode.attempt, row=RowState.RETURNED, batched=True)
@@ -201,7 +202,7 @@ class Pipeline:
 
     def return_expired(self) -> None:
         """Treat messages whose leases have expired as failed attempts, as a supervisor's task does."""
-        if isinstance(self._mode, Leased):
+        if isinstance(self._mode, Leased | LeasedByType):
             self._mode.return_expired()
 
     @property

@@ -644,3 +644,58 @@ def test_a_shared_connection_is_refused(desk):
 
     with pytest.raises(SettingsError, match="connections of its own"):
         Endpoint("Sales", receive="lease").process_one(Connection.share(desk.database.raw_connection))
+
+
+# ------------------------------------------------------------------ leases of some types
+@pytest.fixture
+def mixed(desk):
+    """An endpoint whose orders are leased and whose notes are not; both write into the table `business`."""
+    endpoint = Endpoint("Sales", recoverability=AT_ONCE)
+    seen = []
+
+    @endpoint.handles(TYPE, Order, receive="lease")
+    def handle(order, context):
+        seen.append(("leased", len(desk.leases)))
+        if order.number < 0:
+            raise ValueError("no")
+        with context.commit() as connection:
+            write(connection, order.number)
+
+    @endpoint.handles("Shop.Messages.Note")
+    def note(body, context):
+        seen.append(("in a transaction", len(desk.leases)))
+        write(context.connection, 9)
+
+    pipeline = endpoint.pipeline(desk.database, "Sales")
+    yield pipeline, seen
+    pipeline.retries.close_second()
+    endpoint.close()
+
+
+def test_messages_of_one_type_are_leased_and_the_others_are_not(desk, mixed):
+    pipeline, seen = mixed
+    desk.send(1)
+    desk.queue.send(b"{}", {"NServiceBus.EnclosedMessageTypes": "Shop.Messages.Note"})
+
+    kinds = [pipeline.process_one().kind for _ in range(3)]
+
+    assert kinds == [Kind.HANDLED, Kind.HANDLED, Kind.EMPTY]
+    assert seen == [("leased", 1), ("in a transaction", 0)]
+    assert (desk.business, desk.leases, desk.queue.peek()) == ([1, 9], [], 0)
+    assert not pipeline.allows_batches
+
+
+def test_a_failed_attempt_at_a_leased_type_is_treated_as_any_other(desk, mixed):
+    pipeline, _ = mixed
+    desk.send(-1)
+
+    assert pipeline.process_one().kind is Kind.MOVED_TO_ERROR
+    assert (desk.leases, desk.queue.peek(), len(desk.bodies("error"))) == ([], 0, 1)
+
+
+def test_a_message_of_a_type_that_nobody_handles_fails_as_in_any_endpoint(desk, mixed):
+    pipeline, _ = mixed
+    desk.queue.send(b"{}", {"NServiceBus.EnclosedMessageTypes": "Shop.Messages.Unknown"})
+
+    assert pipeline.process_one().kind is Kind.MOVED_TO_ERROR
+    assert (desk.leases, len(desk.bodies("error"))) == ([], 1)

@@ -286,11 +286,11 @@ class Worker:
         self._cursor = ReceiveCursor(self._high_water_mark)
         self._connection_worked = False
         leasing = None
-        if self._endpoint.leases:
+        if self._endpoint.needs_leases:
             leasing = self._leasing = self._leasing or Leasing(
                 Connections(self._connect), assignment.queue, self._endpoint.lease_seconds
             )
-        database = self._connect() if leasing is None else leasing.connection()
+        database = leasing.connection() if leasing is not None and self._endpoint.leases else self._connect()
         if self._subscribes:
             self._endpoint.subscribe(database, assignment.settings.subscription_table)
             self._subscribes = False
