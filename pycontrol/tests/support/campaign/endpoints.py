@@ -15,6 +15,7 @@ __all__ = [
     "MODES",
     "SHOP_URL",
     "is_hopeless",
+    "lease",
     "none",
     "outbox",
     "receive_only",
@@ -24,7 +25,7 @@ __all__ = [
 
 #: the URL of the other database: the participant of transaction_scope
 SHOP_URL = "CAMPAIGN_SHOP_URL"
-MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope", "outbox")
+MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope", "outbox", "lease")
 PASSING_SHARE = 0.05
 
 
@@ -50,10 +51,12 @@ def decide(failure: Failure) -> Decision | timedelta:
 
 
 def endpoint_of(mode: str) -> Endpoint:
-    with_outbox = mode == "outbox"
+    with_outbox, leased = mode == "outbox", mode == "lease"
     endpoint = Endpoint(
         "Sales",
-        transaction_mode="receive_only" if with_outbox else mode,
+        transaction_mode={"outbox": "receive_only", "lease": "sends_atomic_with_receive"}.get(mode, mode),
+        receive="lease" if leased else "transaction",
+        lease_time=timedelta(seconds=1) if leased else None,
         outbox="shop" if with_outbox else None,
         participants={"shop": os.environ.get(SHOP_URL, "")} if mode == "transaction_scope" else {},
         recoverability=Recoverability(policy=decide),
@@ -61,7 +64,14 @@ def endpoint_of(mode: str) -> Endpoint:
 
     @endpoint.handles(TYPE, Order)
     def handle(order, context):
-        write(context.connection, order.number)
+        if leased:
+            with context.commit() as connection:
+                work(order, context, connection)
+        else:
+            work(order, context, context.connection)
+
+    def work(order, context, connection):
+        write(connection, order.number)
         for name in endpoint.participants:
             write(context.enlist(name), order.number)
         context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
@@ -79,3 +89,4 @@ receive_only = endpoint_of("receive_only")
 sends_atomic_with_receive = endpoint_of("sends_atomic_with_receive")
 transaction_scope = endpoint_of("transaction_scope")
 outbox = endpoint_of("outbox")
+lease = endpoint_of("lease")

@@ -59,7 +59,7 @@ class Ledger:
         return found
 
     def _doubled(self, mode: str) -> dict[str, set[int]]:
-        exact = mode in ("sends_atomic_with_receive", "transaction_scope", "outbox")
+        exact = mode in ("sends_atomic_with_receive", "transaction_scope", "outbox", "lease")
         # A handled message may be in the error queue: with an outbox, if its workers died before the queue's commit, and in the mode none, if
         # its messages could not be sent.
         apart = mode not in ("outbox", "none")
