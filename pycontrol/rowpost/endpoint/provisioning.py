@@ -22,8 +22,8 @@ from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Address, pa
 from rowpost.wire.outgoing import Call
 
 __all__ = [
-    "deployed_queues", "features_of", "in_table", "open_temporary", "prepare", "queue_name", "registered_sagas",
-    "subscribe", "subscribe_queues",
+    "deployed_queues", "features_of", "in_table", "open_temporary", "prepare", "queue_name", "queues_with_leases",
+    "registered_sagas", "subscribe", "subscribe_queues",
 ]  # fmt: skip
 
 

@@ -41,10 +41,9 @@ from rowpost.wire.message import BrowsedMessage
 
 __all__ = [
     "check_queues", "control_document", "conversation_document", "decisions", "delayed_messages",
-    "deployment", "failed_detail", "failed_group", "failed_groups", "failed_page", "failed_summary", "in_flight",
-    "life_document", "messages", "one_message", "operation_document", "operation_page", "outbox_figures",
-    "preview_document",
-    "supervisors", "verification",
+    "deployment", "failed_detail", "failed_group", "failed_groups", "failed_page", "failed_summary", "handled_queues",
+    "in_flight", "leased", "life_document", "messages", "one_message", "operation_document", "operation_page",
+    "outbox_figures", "preview_document", "supervisors", "verification",
 ]  # fmt: skip
 
 MESSAGES, DELAYED, FAILED, ROWS, OPERATIONS, MOST_OPERATIONS = 50, 20, 50, 500, 50, 1_000

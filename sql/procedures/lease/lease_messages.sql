@@ -10,9 +10,9 @@ AS
 /*
 Moves the oldest messages that no other session has locked to the table of leases, and returns them with their tokens.
 Atomicity: in the caller's transaction. As soon as that commits, the caller holds the messages without a transaction.
-Locking:   skips rows that others lock (READPAST) and never waits; locks only the rows that it moves.
-Order:     the oldest by RowVersion, as receive_messages; returns them in no order.
-Expired messages are returned with expired = 1; the receiver drops them.
+Locking:   skips rows that others lock (READPAST); locks only the rows that it moves.
+Order:     the oldest first, as receive_messages; returns them in no order.
+Expired messages are leased too; the receiver drops them.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

@@ -8,10 +8,10 @@ CREATE OR ALTER PROCEDURE rowpost.[return_expired:{queue_key}]
 WITH EXECUTE AS 'rowpost_internal'
 AS
 /*
-Moves messages whose leases have expired back to their places in the queue, and returns them. Of a process that has ended, it
-moves a message by its row version, and does not wait until its lease expires.
+Moves messages whose leases have expired, or whose owner has ended, back to their places in the queue, and returns them.
+Of a process that has ended, it moves a message by its row version, although its lease is not due.
 Atomicity: in the caller's transaction. A rollback leaves the messages leased.
-Locking:   skips rows that others lock (READPAST) and never waits.
+Locking:   skips rows that others lock (READPAST); locks only the rows that it moves.
 Order:     the longest expired first; returns them in no order. The messages get their row versions back.
 Rights:    runs as a user of its own, because row versions are written to the queue's table.
 */

@@ -12,7 +12,7 @@ AS $rowpost$
 /*
 Moves one message by its row version to the table of leases, and returns its token; nothing if it is gone or another session has locked it.
 Atomicity: in the caller's transaction. As soon as that commits, the caller holds the message without a transaction.
-Locking:   skips the row if another session has locked it, and never waits.
+Locking:   skips the row if another session has locked it.
 Order:     at most one row.
 */
 DECLARE

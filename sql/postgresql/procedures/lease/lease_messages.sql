@@ -13,9 +13,9 @@ AS $rowpost$
 /*
 Moves the oldest messages that no other session has locked to the table of leases, and returns them with their tokens.
 Atomicity: in the caller's transaction. As soon as that commits, the caller holds the messages without a transaction.
-Locking:   skips rows that others lock (SKIP LOCKED) and never waits; locks only the rows that it moves.
-Order:     the oldest by seq, as receive_messages; returns them in no order.
-Expired messages are returned with expired = true; the receiver drops them.
+Locking:   skips rows that others lock (SKIP LOCKED); locks only the rows that it moves.
+Order:     the oldest first, as receive_messages; returns them in no order.
+Expired messages are leased too; the receiver drops them.
 */
 DECLARE
     v_above CONSTANT bigint := coalesce(p_after_row_version, -9223372036854775808);

@@ -9,10 +9,10 @@ SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
 AS $rowpost$
 /*
-Moves messages whose leases have expired back to their places in the queue, and returns them. Of a process that has ended, it
-moves a message by its row version, and does not wait until its lease expires.
+Moves messages whose leases have expired, or whose owner has ended, back to their places in the queue, and returns them.
+Of a process that has ended, it moves a message by its row version, although its lease is not due.
 Atomicity: in the caller's transaction. A rollback leaves the messages leased.
-Locking:   skips rows that others lock (SKIP LOCKED) and never waits.
+Locking:   skips rows that others lock (SKIP LOCKED); locks only the rows that it moves.
 Order:     the longest expired first; returns them in no order. The messages get their row versions back.
 Rights:    runs as the owner, as all procedures of a queue do.
 */
