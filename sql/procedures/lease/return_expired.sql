@@ -40,16 +40,19 @@ ELSE
       AND LEFT(l.owner, LEN(CONCAT(@owner, N'.')) - 1) = @owner
     OPTION (MAXDOP 1);
 
-SET IDENTITY_INSERT {queue_table} ON;
+IF EXISTS (SELECT 1 FROM @back AS b)
+BEGIN
+    SET IDENTITY_INSERT {queue_table} ON;
 
--- The deployment makes it without the comment signs, if the table has Recoverable without a default.
-INSERT INTO {queue_table} (Id, CorrelationId, ReplyToAddress, Expires, Headers, Body, RowVersion /*, Recoverable */)
-SELECT l.Id, l.CorrelationId, l.ReplyToAddress, l.Expires, l.Headers, l.Body, l.RowVersion /*, 1 */
-FROM {leased_table} AS l
-INNER JOIN @back AS b ON l.token = b.token
-OPTION (MAXDOP 1);
+    -- The deployment makes it without the comment signs, if the table has Recoverable without a default.
+    INSERT INTO {queue_table} (Id, CorrelationId, ReplyToAddress, Expires, Headers, Body, RowVersion /*, Recoverable */)
+    SELECT l.Id, l.CorrelationId, l.ReplyToAddress, l.Expires, l.Headers, l.Body, l.RowVersion /*, 1 */
+    FROM {leased_table} AS l
+    INNER JOIN @back AS b ON l.token = b.token
+    OPTION (MAXDOP 1);
 
-SET IDENTITY_INSERT {queue_table} OFF;
+    SET IDENTITY_INSERT {queue_table} OFF;
+END;
 
 -- rule bounded_change: the rows that were inserted above, at most 500.
 -- rule output_into: a returned message would be written and read twice more; a trigger on a table of leases is not supported.
