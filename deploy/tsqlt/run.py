@@ -261,7 +261,7 @@ def sample_settings(url: str) -> Settings:
     """Return the environment in which the classes run: the sample queue, the sample saga, a second table of subscriptions."""
     return Settings(
         engine="sqlserver", url=url, default_schema="dbo", subscription_table=SAMPLE_SUBSCRIPTIONS,
-        queues=(QueueSettings(SAMPLE),), sagas=(SAMPLE_SAGA,),
+        queues=(QueueSettings(SAMPLE, lease=True),), sagas=(SAMPLE_SAGA,),
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@
           ├── SchemaTooNew 8             ├── AlreadyHandled 20
           ├── AlreadyDispatched 21       ├── InvalidMessageId 22
           ├── InvalidOutboxEndpoint 23   ├── SubscriptionRefused 25
+          ├── LeaseLost 35
           └── SpoolTaken 30, JobKeyUsed 31, InvalidJobKey 32, InvalidReport 33, ValueTooLong 34
 
 A message says what happened, to which queue, and what to do. A test compares the catalogue's numbers with
@@ -54,13 +55,14 @@ __all__ = [
     "HandlerBrokeTransaction", "HandlerEnded", "HandlerNotFound", "InvalidCorrelation", "InvalidCount",
     "InvalidDelay", "InvalidJobKey", "InvalidMessage", "InvalidMessageId", "InvalidMessages",
     "InvalidOutboxEndpoint", "InvalidQueueName", "InvalidReport", "InvalidSagaState", "InvalidSubscription",
-    "InvalidTimeToBeReceived", "JobKeyUsed", "LockRefused", "LockTimeout", "LoginRefused", "MessageCorrupt",
-    "MessageError", "MessageNotDeserialized", "MessageNotFound", "NoHandler", "NoReply", "NotAQueueTable",
-    "NotASagaTable", "OperationNotFound", "OperationTaken", "ParticipantFailed", "PasswordUnavailable",
-    "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused", "RowpostError",
-    "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing",
-    "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken",
-    "SubscriptionRefused", "UnexpectedReply", "Unrecoverable", "UnsupportedServer", "ValueTooLong",
+    "InvalidTimeToBeReceived", "JobKeyUsed", "LeaseLost", "LockRefused", "LockTimeout", "LoginRefused",
+    "MessageCorrupt", "MessageError", "MessageNotDeserialized", "MessageNotFound", "NoHandler", "NoReply",
+    "NotAQueueTable", "NotASagaTable", "OperationNotFound", "OperationTaken", "ParticipantFailed",
+    "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted",
+    "ReplyRefused", "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired",
+    "SagaNotDeployed", "SchemaMissing", "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed",
+    "SparkUnavailable", "SpoolTaken", "SubscriptionRefused", "UnexpectedReply", "Unrecoverable",
+    "UnsupportedServer", "ValueTooLong",
 ]  # fmt: skip
 
 
@@ -383,7 +385,7 @@ class InvalidJobKey(CatalogueError):
 
 
 class InvalidReport(CatalogueError):
-    """A supervisor's report that is not of the contract's form, or longer than a million characters."""
+    """A supervisor's report, or a list of leases to renew, that is not of the contract's form, or too long."""
 
     code = 33
 
@@ -392,6 +394,15 @@ class ValueTooLong(CatalogueError):
     """A text that is longer than the column that stores it."""
 
     code = 34
+
+
+class LeaseLost(CatalogueError):
+    """The lease of a message has expired, and the message is in its queue again, or another worker has it.
+
+    Nothing of the attempt is committed.
+    """
+
+    code = 35
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

@@ -323,7 +323,9 @@ def target(request: pytest.FixtureRequest, deployed_database: Callable[..., str]
     """An engine with rowpost deployed and the queues Sales, Billing, error and audit."""
     label = request.param
     engine = "sqlserver" if label == "sqlserver" else "postgresql"
-    queues = tuple(QueueSettings(schema.named(name)) for name in (QUEUE, "Billing", "error", "audit"))
+    queues = tuple(
+        QueueSettings(schema.named(name), lease=name == QUEUE) for name in (QUEUE, "Billing", "error", "audit")
+    )
     own = request.config.getoption("--schema")
     settings = Settings(engine=engine, default_schema=own or DEFAULT_SCHEMA[engine], queues=queues)
     settings = replace(settings, supervisor=replace(settings.supervisor, error_queue=schema.named("error")))

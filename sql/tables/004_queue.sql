@@ -13,6 +13,7 @@ IF OBJECT_ID(N'rowpost.queue', N'U') IS NULL
         body_string bit NOT NULL,
         [clustered] bit NOT NULL,
         delayed bit NOT NULL,
+        lease bit NOT NULL,
         CONSTRAINT queue_pk PRIMARY KEY CLUSTERED (queue_key),
         CONSTRAINT queue_name_key UNIQUE (queue_name),
         CONSTRAINT queue_address_key UNIQUE (address),

@@ -16,6 +16,7 @@ SET NOCOUNT ON;
 
 DELETE s FROM dbo.Sample AS s;
 DELETE d FROM dbo.[Sample.Delayed] AS d;
+DELETE l FROM dbo.[Sample.Leased] AS l;
 DELETE s FROM dbo.SampleSaga AS s;
 DELETE r FROM dbo.SampleRouting AS r;
 DELETE r FROM dbo.SubscriptionRouting AS r;
@@ -24,7 +25,7 @@ DELETE s FROM rowpost.saga AS s WHERE s.saga_key <> N'SampleSaga';
 DELETE t FROM rowpost.subscription_table AS t WHERE t.table_key <> N'SampleRouting';
 DELETE f FROM rowpost.failure AS f;
 DELETE d FROM rowpost.decision AS d;
-DELETE l FROM rowpost.lease AS l;
+DELETE l FROM rowpost.queue_ownership AS l;
 DELETE o FROM rowpost.outbox_operations AS o;
 DELETE o FROM rowpost.outbox AS o;
 DELETE d FROM rowpost.dispatch AS d;

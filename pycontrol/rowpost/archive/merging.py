@@ -65,7 +65,7 @@ def _filled(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
 def merge(table: ArchiveTable, groups: Iterable[Sequence[DataFile]]) -> None:
     """Replace each group of files by one file with the same rows.
 
-    A group that another job has changed is skipped. The caller holds the lease.
+    A group that another job has changed is skipped. The caller holds the lock.
     """
     for group in groups:
         files = [(file.path, file.queue, file.day) for file in group]

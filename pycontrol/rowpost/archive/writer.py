@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from rowpost.archive.columns import ESSENTIAL
 from rowpost.archive.identity import StreamBatch, is_new, recorded_after
-from rowpost.archive.lease import lease
+from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.merging import AUTOMATIC_FILES, merge, small_files
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable
@@ -82,7 +82,7 @@ class TableWriter:
         if not groups:
             return
         try:
-            with lease(self.table.folder, "archive", wait_s=0):
+            with maintenance_lock(self.table.folder, "archive", wait_s=0):
                 merge(self.table, groups)
                 if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
                     self.table.vacuum()

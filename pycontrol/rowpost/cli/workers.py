@@ -7,7 +7,8 @@ from collections import Counter
 from rowpost.cli.formats import format_seconds
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.operations.reading import supervisors
+from rowpost.operations.reading import handled_queues, supervisors
+from rowpost.transport.leases import LeasedMessage, progress_of_rows
 from rowpost.transport.supervisors import ReportedWorker, SupervisorPresence, supervisors_of
 
 __all__ = ["workers"]
@@ -25,6 +26,7 @@ def workers(session: Session) -> None:
             session.document(supervisors(database).supervisors)
             return
         found = supervisors_of(database)
+        leased = progress_of_rows(database, handled_queues(found))
     printed: Counter[str] = Counter()
     for each in found:
         seen = (
@@ -48,9 +50,10 @@ def workers(session: Session) -> None:
                 "1,000,000 characters together."
             )
             continue
-        rows = [_row(each, worker) for worker in each.workers[: PRINTED - printed[each.login]]]
+        rows = [_row(each, worker, leased) for worker in each.workers[: PRINTED - printed[each.login]]]
         printed[each.login] += len(rows)
-        table(session.out, ("queue", "worker", "state", "for", "message", "handled for"), rows, right=("worker",))
+        columns = ("queue", "worker", "state", "for", "message", "handled for", *(["progress"] if leased else []))
+        table(session.out, columns, rows, right=("worker",))
         if len(rows) < len(each.workers):
             session.note(
                 f"{len(each.workers) - len(rows):,} more workers of this supervisor are not printed. To list them, add "
@@ -60,7 +63,9 @@ def workers(session: Session) -> None:
         session.note("No supervisor has reported in the last day. To start one, run: rowpost run")
 
 
-def _row(supervisor: SupervisorPresence, worker: ReportedWorker) -> tuple[object, ...]:
+def _row(
+    supervisor: SupervisorPresence, worker: ReportedWorker, leased: dict[str, LeasedMessage]
+) -> tuple[object, ...]:
     handled = "" if worker.message_seconds is None else format_seconds(worker.message_seconds + supervisor.silent)
     return (
         worker.queue,
@@ -69,4 +74,5 @@ def _row(supervisor: SupervisorPresence, worker: ReportedWorker) -> tuple[object
         format_seconds(worker.seconds + supervisor.silent),
         worker.message or "",
         handled,
+        *([held.progress if (held := leased.get(worker.message or "")) else ""] if leased else []),
     )

@@ -44,6 +44,7 @@ def queue(visit: Visit) -> Response:
             else None
         )
         in_flight = reading.in_flight(database, name)
+        leased = reading.leased(database, name)
     history = visit.site.monitor.history(name)
     enqueued, dequeued = charts.rates(history)
     return visit.page(
@@ -55,6 +56,7 @@ def queue(visit: Visit) -> Response:
         may_control=visit.may(Right.CONTROL),
         delayed=later,
         in_flight=in_flight,
+        leased=leased,
         may_reschedule=visit.may(Right.CHANGE_DELAYED, name),
         is_error=name == visit.site.settings.supervisor.error_queue,
         minutes=(history[-1].at - history[0].at) / 60 if history else 0,

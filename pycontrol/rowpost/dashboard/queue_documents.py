@@ -15,7 +15,7 @@ __all__ = ["queue_document", "queue_page"]
 
 QUEUES = 200
 #: the figures of a queue that is measured, null for the others
-_MEASURED = ("oldest_age_ms", "expired", "table_bytes", "index_bytes", "dead_rows")
+_MEASURED = ("oldest_age_ms", "expired", "table_bytes", "index_bytes", "dead_rows", "leased")
 
 
 def queue_document(state: MeasuredQueue, settings: Settings) -> QueueDocument:

@@ -320,6 +320,14 @@ class Connection:
             self._second = self._open_second()
         return self._second
 
+    @contextmanager
+    def aside(self) -> Iterator[Connection]:
+        """Lend a connection for a block that works outside of this connection's transaction.
+
+        Raises DatabaseError: as `second_connection`.
+        """
+        yield self.second_connection()
+
     def local(self, address: Address) -> Address:
         """Return an address as this database knows it: without its own catalog, and without the default schema."""
         found: Address = self._remembered("local", address, self._local)

@@ -28,7 +28,7 @@ __all__ = [
 #: the feature of all that every deployment has
 CORE = "core"
 #: the features that single queues have, and not a whole database
-FEATURES_OF_QUEUES = frozenset({"delayed", "wake_up"})
+FEATURES_OF_QUEUES = frozenset({"delayed", "lease", "wake_up"})
 
 T = TypeVar("T")
 # msgspec analyses a class when it first meets it, and the process crashes if two threads do so at once.
@@ -55,7 +55,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     purpose: str
     scope: Literal["queue", "saga", "database"]
-    queues: Literal["own", "all", "delayed"] = "own"
+    queues: Literal["own", "all", "delayed", "lease"] = "own"
     sagas: Literal["own", "transitional"] = "own"
     side: Side
     acts_for: str | None = None
@@ -77,8 +77,8 @@ class Procedure(_Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
         name: its name.
         purpose: what it does, in one sentence.
         scope: "queue" or "saga" (rendered once for each of them), or "database".
-        queues: which queues get a procedure of scope "queue": "own", "all" (external ones too) or "delayed" (own queues
-            that have a table of delayed messages).
+        queues: which queues get a procedure of scope "queue": "own", "all" (external ones too), "delayed" (own queues
+            that have a table of delayed messages) or "lease" (own queues that have a table of leases).
         sagas: which sagas get a procedure of scope "saga": "own" (all of them) or "transitional" (those that move to
             another correlation).
         side: what it is for: receive, send, operate, read, content (bodies and states of sagas) or deploy.
@@ -186,7 +186,7 @@ class Contract(msgspec.Struct, frozen=True, dict=True):
         return tuple(p for p in self.procedures if p.scope == "saga" and p.sagas in groups)
 
     def templates(
-        self, kind: str = "own", delayed: bool = True, features: Collection[str] | None = None
+        self, kind: str = "own", delayed: bool = True, features: Collection[str] | None = None, *, lease: bool = True
     ) -> tuple[Procedure, ...]:
         """Return the procedures of one queue.
 
@@ -195,9 +195,12 @@ class Contract(msgspec.Struct, frozen=True, dict=True):
                 messages.
             delayed: whether the queue has a table of delayed messages.
             features: only procedures of these; None for all.
+            lease: whether the queue has a table of leases.
         """
-        groups = {"all"} if kind == "external" else {"all", "own", "delayed"} if delayed else {"all", "own"}
-        known = self.features if features is None else {*features, "delayed"}
+        groups = {"all"}
+        if kind != "external":
+            groups |= {"own"} | ({"delayed"} if delayed else set()) | ({"lease"} if lease else set())
+        known = self.features if features is None else {*features, "delayed", "lease"}
         return tuple(
             p
             for p in self.procedures

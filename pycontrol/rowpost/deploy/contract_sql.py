@@ -111,7 +111,7 @@ def name_recoverable(batch: str, table: str, elsewhere: bool) -> str:
 
 
 def template_rows(procedures: Iterable[Procedure]) -> str:
-    """Spell the rows of a VALUES list: each template's name, and which queues have it (all, own or delayed)."""
+    """Spell the rows of a VALUES list: each template's name, and which queues have it (all, own, delayed or lease)."""
     return ",\n".join(f"('{each.name}', '{each.queues}')" for each in procedures)
 
 

@@ -119,26 +119,30 @@ class QueueEntry(_Entry):
     body_string: bool
     clustered: bool
     delayed: bool
+    lease: bool = False
     wake_up: bool = field(default=False, compare=False)
 
     def placeholders(self, dialect: Dialect) -> dict[str, str]:
         """Return the values of the placeholders in its templates."""
         return {
             "queue_table": _quoted(dialect, self.catalog_name, self.schema_name, self.table_name),
-            "delayed_table": _quoted(dialect, self.schema_name, self._delayed_table(dialect)),
+            "delayed_table": _quoted(dialect, self.schema_name, self._side_table(dialect, "Delayed")),
+            "leased_table": _quoted(dialect, self.schema_name, self._side_table(dialect, "Leased")),
             "queue_key": self.key,
             "queue_name": self.name,
             "schema_name": self.schema_name,
             "table_name": self.table_name,
         }
 
-    def _delayed_table(self, dialect: Dialect) -> str:
-        """Return the name that the NServiceBus transport gives the table; with the queue's key if that is too long."""
-        name = f"{self.table_name}.Delayed"
+    def _side_table(self, dialect: Dialect, suffix: str) -> str:
+        """Return the name of a table beside the queue's, as the NServiceBus transport names that of delayed messages;
+        with the queue's key if that is too long.
+        """
+        name = f"{self.table_name}.{suffix}"
         try:
             Address(name).qualified(dialect.name)
         except InvalidQueueName:
-            return f"{self.key}.Delayed"
+            return f"{self.key}.{suffix}"
         return name
 
     def objects(self, dialect: Dialect, names: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -148,13 +152,14 @@ class QueueEntry(_Entry):
         made = {
             "create": ("table", names["queue_table"], self.kind != "external"),
             "create_delayed": ("table", names["delayed_table"], self.delayed),
+            "create_leased": ("table", names["leased_table"], self.lease),
             "create_trigger": ("trigger", f"rowpost.{dialect.quote(f'notify_inserts:{self.key}')}", self.wake_up),
         }
         return {script: (kind, name) for script, (kind, name, wanted) in made.items() if wanted}
 
     def procedures(self, contract: Contract, features: Collection[str]) -> tuple[Procedure, ...]:
         """Return the procedures of the contract that it has."""
-        return contract.templates(self.kind, self.delayed, features)
+        return contract.templates(self.kind, self.delayed, features, lease=self.lease)
 
 
 @dataclass(frozen=True)
@@ -245,6 +250,7 @@ def describe_queue(queue: QueueSettings, engine: str, *, wake_up: bool = False) 
         body_string=queue.body_string,
         clustered=queue.clustered,
         delayed=queue.delayed and own,
+        lease=queue.lease and own,
         wake_up=wake_up and own,
     )
 

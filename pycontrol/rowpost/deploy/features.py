@@ -79,6 +79,7 @@ def settle(plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> S
         if here.judge(DeclaredFeature(feature), f"the feature {feature}", f"add {feature} to `features:`")
     }  # fmt: skip
     entries = [here.judge_option("delayed", entry, registered.get(entry.title)) for entry in plan.entries]
+    entries = [here.judge_option("lease", entry, registered.get(entry.title)) for entry in entries]
     titles = {entry.title for entry in entries}
     entries += [entry for title, entry in registered.items() if title not in titles]
     for entry in entries:
@@ -112,7 +113,8 @@ class _Server:
         self.left: list[str] = []
 
     def judge_option(self, option: str, wanted: Entry, registered: Entry | None) -> Entry:
-        """Decide about what a queue is declared without: `delayed`, its delayed table, or `wake_up`, its trigger.
+        """Decide about what a queue is declared without: `delayed`, its delayed table, `lease`, its table of leases, or
+        `wake_up`, its trigger.
 
         Return the entry as it is deployed.
         """
@@ -125,6 +127,7 @@ class _Server:
             return wanted
         noun, line = {
             "delayed": ("delayed table", f"write `delayed: true` at the queue {wanted.name}"),
+            "lease": ("table of leases", f"write `lease: true` at the queue {wanted.name}"),
             "wake_up": ("trigger", "write `supervisor: {wake_up: everybody}`"),
         }[option]
         stays: dict[str, Any] = {option: True}

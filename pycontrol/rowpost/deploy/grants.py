@@ -77,11 +77,13 @@ class _Deployed:
     Attributes:
         features: those whose procedures the queues have.
         without_delayed: queues that have no procedures for delayed messages.
+        with_lease: queues that have procedures for leases.
         moving: sagas that have a procedure for a second correlation.
     """
 
     features: Collection[str]
     without_delayed: Collection[str]
+    with_lease: Collection[str]
     moving: Collection[str]
 
 
@@ -90,6 +92,7 @@ def grant_statements(settings: Settings, login: str, **access: Unpack[LoginAcces
     deployed = _Deployed(
         features=declared_features(settings, load_scripts(settings.engine)),
         without_delayed={queue.name for queue in settings.queues if not queue.delayed or queue.kind == "external"},
+        with_lease={queue.name for queue in settings.queues if queue.lease},
         moving={saga.name for saga in settings.sagas if saga.transitional},
     )
     return _spell(settings.engine, login, access, deployed)
@@ -101,6 +104,7 @@ def grant(database: Connection, login: str, **access: Unpack[LoginAccess]) -> li
     deployed = _Deployed(
         features=deployed_features(load_scripts(database.engine), (row.script_name for row in state.journal)),
         without_delayed={queue.name for queue in state.queues if not queue.delayed},
+        with_lease={queue.name for queue in state.queues if queue.lease},
         moving={saga.name for saga in state.sagas if saga.transitional_name},
     )
     statements = _spell(database.engine, login, access, deployed)
@@ -116,7 +120,11 @@ def _spell(engine: str, login: str, access: LoginAccess, deployed: _Deployed) ->
         (procedure, name)
         for side, queues in (("receive", access.get("receive_from", ())), ("send", access.get("send_to", ())))
         for name in queues
-        for procedure in contract.templates(delayed=name not in deployed.without_delayed, features=deployed.features)
+        for procedure in contract.templates(
+            delayed=name not in deployed.without_delayed,
+            features=deployed.features,
+            lease=name in deployed.with_lease,
+        )
         if procedure.side == side
     ]
     wanted += [(contract.find("purge_queue", "queue"), name) for name in access.get("purge", ())]

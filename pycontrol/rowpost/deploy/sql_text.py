@@ -58,7 +58,15 @@ PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*)\}")
 FRAGMENT = re.compile(r"^([ \t]*)\{([a-z][a-z_]*)\}[ \t]*$", re.MULTILINE)
 # Already quoted by the dialect, or a type's name: they may stand in bare code.
 QUOTED_PLACEHOLDERS = frozenset(
-    {"correlation_type", "delayed_table", "queue_table", "saga_table", "subscription_table", "transitional_type"}
+    {
+        "correlation_type",
+        "delayed_table",
+        "leased_table",
+        "queue_table",
+        "saga_table",
+        "subscription_table",
+        "transitional_type",
+    }
 )
 
 

@@ -49,6 +49,8 @@ _NUMBERED = ("seq", "RowVersion")  # the server must fill them
 _ID = {"postgresql": ("uuid",), "sqlserver": ("uniqueidentifier",)}
 _EXPIRES = {"postgresql": ("timestamp without time zone",), "sqlserver": ("datetime", "datetime2")}
 _DUE = {"postgresql": ("timestamp with time zone",), "sqlserver": ("datetime", "datetime2")}
+#: what each lease fills
+_LEASED = ("Owner", "LeasedAt", "Due", "owner", "leased_at", "due")
 _JSON = {"postgresql": ("jsonb",), "sqlserver": ("nvarchar", "varchar")}
 _SAGA: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Id": _ID,
@@ -65,6 +67,9 @@ def _columns(engine: str) -> dict[str, _Columns]:
     if engine == "postgresql":
         queue = table({"id": _ID, "expires": _EXPIRES, "headers": _TEXT, "body": _BYTES, "seq": _NUMBER})
         delayed = table({"headers": _TEXT, "body": _BYTES, "due": _DUE})
+        leased = table(
+            {"token": _ID, "id": _ID, "expires": _EXPIRES, "headers": _TEXT, "body": _BYTES, "seq": _NUMBER}, *_LEASED
+        )
         subscription = table({"queueaddress": _TEXT, "endpoint": _TEXT, "topic": _TEXT})
     else:
         # an INSERT names Recoverable if it has no default
@@ -72,11 +77,16 @@ def _columns(engine: str) -> dict[str, _Columns]:
             {"Id": _ID, "Expires": _EXPIRES, "Headers": _TEXT, "Body": _BYTES, "RowVersion": _NUMBER}, "Recoverable"
         )
         delayed = table({"Headers": _TEXT, "Body": _BYTES, "Due": _DUE, "RowVersion": _NUMBER})
+        leased = table(
+            {"Token": _ID, "Id": _ID, "Expires": _EXPIRES, "Headers": _TEXT, "Body": _BYTES, "RowVersion": _NUMBER},
+            *_LEASED,
+        )
         subscription = table({"QueueAddress": _TEXT, "Endpoint": _TEXT, "Topic": _TEXT})
     saga = table(_SAGA, "PersistenceVersion", "SagaTypeVersion")
     return {
         "queue/create.sql": queue,
         "queue/create_delayed.sql": delayed,
+        "queue/create_leased.sql": leased,
         "subscription/create.sql": subscription,
         "saga/create.sql": saga,
     }
@@ -167,6 +177,7 @@ def _use(step: ScriptStep) -> str:
     return {
         "queue/create.sql": "messages",
         "queue/create_delayed.sql": "delayed messages",
+        "queue/create_leased.sql": "leased messages",
         "saga/create.sql": "sagas",
     }.get(_kind(step), "subscriptions")
 

@@ -19,7 +19,8 @@ The first request creates the queues if the login may do so. Otherwise create th
     rowpost queue create Shop.Web.web1 --no-delayed
     rowpost queue grant --login web --receive-from Shop.Web.web1 --send-to Sales
 
-While the receiver runs, it renews a lease on its queue. `rowpost queue check` lists queues whose lease has expired.
+While the receiver runs, it renews its ownership of the queue. `rowpost queue check` lists queues whose ownership has
+ended.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.002, 0.05
 #: seconds between two polls while no request waits, and after an error
 IDLE_PAUSE_SECONDS, ERROR_PAUSE_SECONDS = 1.0, 1.0
 RECEIVE_BATCH = 50
-#: seconds after which a queue counts as orphaned if its lease was not renewed
-LEASE_SECONDS = 600
+#: seconds after which a queue counts as orphaned if its ownership was not renewed
+OWNERSHIP_SECONDS = 600
 RENEW_EVERY_SECONDS = 60.0
 #: seconds that a request waits until this process owns the queue of replies; an earlier process may still be ending
 OWN_WITHIN_SECONDS = 10.0
@@ -425,7 +426,7 @@ class Callbacks:
     def _renew(self, database: Connection) -> None:
         now = time.monotonic()
         if now - self._renewed_at >= RENEW_EVERY_SECONDS:
-            database.call_atomically("renew_lease", queue_name=self.queue, seconds=LEASE_SECONDS)
+            database.call_atomically("renew_ownership", queue_name=self.queue, seconds=OWNERSHIP_SECONDS)
             self._renewed_at = now
 
 

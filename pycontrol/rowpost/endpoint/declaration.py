@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from math import ceil
+from typing import Any, Literal
 
-from rowpost.endpoint.options import EndpointOptions
+from rowpost.endpoint.options import EndpointOptions, check_receive
 from rowpost.errors import InvalidMessage, SettingsError, UnexpectedReply
 from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
 from rowpost.handling.event_loop import is_async
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.declaration import Outbox
+from rowpost.pipeline.lease import LEASE_SECONDS
 from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
@@ -73,21 +75,51 @@ class EndpointDeclaration:
         self._subscriptions: set[str] = set()
         self._expected: dict[str, type] = {}
 
+    @property
+    def leases(self) -> bool:
+        """Whether the endpoint leases its messages, `receive="lease"`."""
+        return self.options.receive == "lease"
+
+    @property
+    def needs_leases(self) -> bool:
+        """Whether the endpoint leases its messages, or those of some types."""
+        return self.leases or self._handlers.leases_some
+
+    def leases_message(self, message: Message) -> bool:
+        """Return whether a message is to be leased, although the endpoint does not lease all of them."""
+        return self._handlers.leases(message)
+
+    @property
+    def lease_seconds(self) -> int:
+        """The time of a lease, rounded up."""
+        return LEASE_SECONDS if self.options.lease_time is None else ceil(self.options.lease_time.total_seconds())
+
     def __repr__(self) -> str:
         return f"Endpoint({self.name!r})"
 
-    def handles(self, type_name: str, cls: type = bytes, *, subscribe: bool = False) -> Callable[[Handle], Handle]:
+    def handles(
+        self,
+        type_name: str,
+        cls: type = bytes,
+        *,
+        subscribe: bool = False,
+        receive: Literal["transaction", "lease"] | None = None,
+    ) -> Callable[[Handle], Handle]:
         """Declare a handler for a message type. Used as a decorator.
 
         Args:
             type_name: full name of the type in headers, without assembly and version.
             cls: the class that bodies are decoded to; `bytes` passes the raw body.
             subscribe: the type is another endpoint's event. The endpoint subscribes to it when it starts.
+            receive: "lease" leases the messages of this type, although the endpoint's others are handled in a
+                transaction. None: as the endpoint does. If a type has several handlers, one of them suffices.
 
         Raises:
             SettingsError: the name is no text, the function does not take a message and a context, or is a generator,
-                which is never run, it is async in the mode `transaction_scope`, or `subscribe` is given for a command.
+                which is never run, it is async in the mode `transaction_scope`, `subscribe` is given for a command, or
+                the endpoint cannot lease.
         """
+        check_receive(self.options, receive, f"the type {type_name}", sagas=bool(self._sagas.tables))
         if not isinstance(type_name, str):
             raise SettingsError(
                 f"handles() of {self.name} takes the full name of a message type first, as a text, and then the class."
@@ -97,7 +129,7 @@ class EndpointDeclaration:
             self._check_handler(function)
             if subscribe:
                 self._subscribe(type_name, cls)
-            self._handlers.add(RegisteredHandler(type_name, cls, function))
+            self._handlers.add(RegisteredHandler(type_name, cls, function, leased=receive == "lease"))
             return function
 
         return declare
@@ -164,9 +196,15 @@ class EndpointDeclaration:
         """Host a saga: its methods handle their messages in this endpoint. Also used as a decorator of the class.
 
         Raises:
-            SettingsError: its table belongs to another saga, the endpoint's mode cannot keep its state, or the saga
-                subscribes to a command.
+            SettingsError: its table belongs to another saga, the endpoint's mode cannot keep its state, the endpoint
+                leases its messages, or the saga subscribes to a command.
         """
+        if self.needs_leases:
+            raise SettingsError(
+                f"{self.name} cannot host the saga {saga.__name__}: with receive='lease' no transaction keeps the "
+                "saga's instance locked while a handler works. Host it in an endpoint without receive='lease', and "
+                "send it the result."
+            )
         for handler, topic in self._sagas.host(saga):
             if topic is not None:
                 self._subscribe(topic, handler.cls)

@@ -20,28 +20,32 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
+from rowpost.database.pool import Connections
 from rowpost.endpoint.callbacks import Callbacks, opener
 from rowpost.endpoint.declaration import EndpointDeclaration
 from rowpost.endpoint.opening import Opening
 from rowpost.endpoint.options import EndpointOptions, takes_options
 from rowpost.endpoint.provisioning import open_temporary, prepare, subscribe
 from rowpost.endpoint.session import Sessions
-from rowpost.errors import SubscriptionRefused
+from rowpost.errors import SettingsError, SubscriptionRefused
 from rowpost.handling.audit import acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
 from rowpost.handling.observer import SendObserver
 from rowpost.handling.processor import Caused, control_message
 from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused, take_subscription
+from rowpost.pipeline.lease import Leasing
 from rowpost.pipeline.modes import OtherDatabases, others_of
 from rowpost.pipeline.observer import EndpointObserver
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Discard, Outcome
 from rowpost.settings.environment import Settings
 from rowpost.settings.service_control import ServiceControlSettings
+from rowpost.transactions.leases import LeaseScope
 from rowpost.transactions.scope import MODES, Scope
 from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
@@ -63,6 +67,7 @@ class Endpoint(EndpointDeclaration):
     #: made when they are needed first
     _embedded: Connection | None = None
     _pipeline: Pipeline | None = None
+    _piped: Connection | None = None
     _callbacks: Callbacks | None = None
     _sessions: Sessions | None = None
 
@@ -74,6 +79,8 @@ class Endpoint(EndpointDeclaration):
         self._observer: EndpointObserver | None = None
         self._directory = Directory()
         self._lock = threading.RLock()
+        #: of the pipelines of this process that no worker has made
+        self._leasing: list[Leasing] = []
 
     # -------------------------------------------------------------- what a program calls
     def open(self, connection: Any = None, *, queues: Settings | Connection | None = None) -> Opening:
@@ -133,20 +140,36 @@ class Endpoint(EndpointDeclaration):
         """
         with self._lock:
             database = database or self._own_database()
-            if self._pipeline is None or self._pipeline.database is not database:
-                self._pipeline = self.pipeline(database, self.queue)
-            return self.process_next(self._pipeline)
+            pipeline = self._pipeline
+            if pipeline is None or database is not (self._piped if self.leases else pipeline.database):
+                pipeline = self._pipeline = self.pipeline(database, self.queue)
+                self._piped = database
+            return self.process_next(pipeline)
 
     def pipeline(self, database: Connection, queue: str, others: OtherDatabases | None = None) -> Pipeline:
         """Return a pipeline that handles messages of the endpoint's queue, or of its instance's, in this process."""
         observers = [] if self._observer is None else [self._observer.pipeline(self.name, self.instance or "")]
-        return Pipeline(database, queue, self, reconnect=database.open_second, others=others, observers=observers)
+        connect = database.open_second
+        if not self.needs_leases:
+            return Pipeline(database, queue, self, reconnect=connect, others=others, observers=observers)
+        if connect is None:
+            raise SettingsError(
+                f"{self.name} has receive='lease', which needs connections of its own, and rowpost cannot open any "
+                "beside a shared one. Pass a Connection of connect()."
+            )
+        leasing = Leasing(Connections(connect), queue, self.lease_seconds)
+        self._leasing.append(leasing)
+        receiving = leasing.connection() if self.leases else database
+        return Pipeline(receiving, queue, self, reconnect=connect, observers=observers, leasing=leasing)
 
     def process_next(self, pipeline: Pipeline) -> Outcome:
-        """Move due delayed messages of a pipeline's queue, then receive and handle at most one message."""
+        """Move due delayed messages of a pipeline's queue, and return those of expired leases. Then receive and handle
+        at most one message.
+        """
         database, queue = pipeline.database, pipeline.queue
         if self._directory.find(database, queue).delays:
             move_due(database, queue, error_queue=self.error_queue, directory=self._directory, host=self.host)
+        pipeline.return_expired()
         return pipeline.process_one()
 
     def callbacks(self, where: Settings | Connection | None = None) -> Callbacks:
@@ -210,8 +233,9 @@ class Endpoint(EndpointDeclaration):
     def close(self) -> None:
         """Stop the receiver of replies, and close the connections that `process_one` and `open` opened."""
         with self._lock:
-            opened = (self._callbacks, self._sessions, self._embedded)
+            opened = (self._callbacks, self._sessions, *self._leasing, self._embedded)
             self._callbacks = self._embedded = self._pipeline = None
+            self._leasing = []
         for each in opened:  # without the lock, because a handler that ends first may need it
             if each is not None:
                 each.close()
@@ -238,29 +262,47 @@ class Endpoint(EndpointDeclaration):
             MessageNotDeserialized: the body cannot be decoded to a handler's class.
             Exception: whatever a handler raises.
         """
-        audit_queue, headers = self.audit_queue, message.headers
-        started = None if audit_queue is None else datetime.now(UTC)
+        headers = message.headers
+        started = None if self.audit_queue is None else datetime.now(UTC)
         destination = headers.get(FORWARD_DESTINATION)
         if destination:  # of a delayed message: NServiceBus's mover may have brought it here on its way
             destination = super().resolve(destination)
             own = [database.local(parse_address(each)) for each in (self.queue, self.instance_queue) if each]
             if database.local(parse_address(destination)) not in own:
                 return Caused([forwarded(message, headers, destination)])
+        closing = partial(self._closing, message, headers, started)
         if headers.get(CONTROL_MESSAGE) == "True":
             caused = Caused([], self._control(headers, database))
         else:
+            if isinstance(scope, LeaseScope):
+                scope.closing = closing
             caused = self._run(message, database, scope)
-        outgoing = caused.outgoing
+            if isinstance(scope, LeaseScope) and scope.committed:
+                return caused
+        caused.outgoing += closing(caused.audit_headers or {})
+        return caused
+
+    def _closing(
+        self,
+        message: Message,
+        headers: Mapping[str, str | None],
+        started: datetime | None,
+        audit_headers: Mapping[str, str | None],
+    ) -> list[Outgoing]:
+        """Return what is sent at the end of a message beside what its handlers sent."""
+        outgoing: list[Outgoing] = []
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
             outgoing += self.acknowledge(headers)
-        if audit_queue is not None and started is not None:
+        if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             if self.not_audited is None or not self.not_audited(original):
-                copied = {**original, **(caused.audit_headers or {})}
                 outgoing.append(
-                    audited(message, audit_queue, self.host, started, copied, self.options.audit_time_to_be_received)
-                )
-        return caused
+                    audited(
+                        message, self.audit_queue, self.host, started, {**original, **audit_headers},
+                        self.options.audit_time_to_be_received,
+                    )
+                )  # fmt: skip
+        return outgoing
 
     def _run(self, message: Message, database: Connection, scope: Scope | None) -> Caused:
         """Run the handlers, and return what they caused."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from rowpost.database.connection import Connection
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.provisioning import features_of, queue_name, registered_sagas
+from rowpost.endpoint.provisioning import features_of, queue_name, queues_with_leases, registered_sagas
 from rowpost.endpoint.resolve import resolve_endpoint, resolve_handler
 from rowpost.errors import HandlerNotFound, SagaNotDeployed, SettingsError
 from rowpost.recoverability.policy import Host
@@ -24,6 +24,7 @@ from rowpost.settings.compat import compat_of
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings, with_partitions
 
 __all__ = [
+    "check_leases",
     "check_outboxes",
     "check_sagas",
     "endpoints_of",
@@ -164,6 +165,35 @@ def check_outboxes(settings: Settings) -> bool:
     return bool(outboxes)
 
 
+def check_leases(settings: Settings, database: Connection) -> None:
+    """Check that the queues of endpoints that lease their messages can do that.
+
+    Raises:
+        SettingsError: a setting of the queue's worker contradicts it, or the queue has no table of leases.
+    """
+    leasing = [(queue, endpoint) for queue, endpoint in endpoints_of(settings) if endpoint.needs_leases]
+    with_leases = queues_with_leases(database) if leasing else set()
+    for queue, endpoint in leasing:
+        worker = queue.worker
+        if worker is not None and (worker.exclusive or isinstance(worker.batch, int)):
+            what = "exclusive: true" if worker.exclusive else f"batch: {worker.batch}"
+            why = (
+                "the next message would be handled while the first one is leased"
+                if worker.exclusive
+                else "each message has a lease and a commit of its own"
+            )
+            raise SettingsError(
+                f"The queue {queue.name!r} cannot have `{what}`, or partitions, because {endpoint.name} has "
+                f"receive='lease': {why}. Remove one of the two."
+            )
+        if queue.name not in with_leases:
+            raise SettingsError(
+                f"The queue {queue.name!r} has no table of leases, which {endpoint.name} needs because it has "
+                f"receive='lease': write `{queue.name}: {{lease: true}}` below `queues:` in the environment's file and "
+                "run rowpost apply. In development, rowpost run --install creates it."
+            )
+
+
 def needed_queues(settings: Settings) -> tuple[str, ...]:
     """Return the queues that must exist before the workers start: the input, error and audit queues.
 
@@ -192,6 +222,7 @@ def with_needs(settings: Settings) -> Settings:
     Raises:
         SettingsError: two sagas share a table, or the environment's file declares it with another correlation.
     """
+    leasing = {queue.name for queue, endpoint in endpoints_of(settings) if endpoint.needs_leases}
     more = tuple(QueueSettings(name, delayed=False) for name in undeclared_queues(settings))
     features = {name for _, endpoint in endpoints_of(settings) for name in features_of(endpoint)}
     named = f"{settings.environment} (run --install)"
@@ -199,7 +230,9 @@ def with_needs(settings: Settings) -> Settings:
         replace(
             settings,
             environment=named,
-            queues=(*settings.queues, *more),
+            queues=tuple(
+                replace(each, lease=True) if each.name in leasing else each for each in (*settings.queues, *more)
+            ),
             features=tuple({*settings.features, *features}),
         )
     )

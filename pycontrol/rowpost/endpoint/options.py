@@ -26,9 +26,11 @@ from rowpost.transactions.scope import MODES
 from rowpost.wire.headers import W3C_TRACE
 from rowpost.wire.serialization import Serializer
 
-__all__ = ["EndpointOptions", "takes_options"]
+__all__ = ["EndpointOptions", "check_receive", "takes_options"]
 
 _Options = ParamSpec("_Options")
+#: how messages may be received
+RECEIVES = ("transaction", "lease")
 
 #: how the names begin of headers that mean something to NServiceBus and ServiceControl
 _RESERVED = ("NServiceBus.", "ServiceControl.", "$.diagnostics.")
@@ -52,6 +54,10 @@ class EndpointOptions:
         name: the name of the endpoint and its queue, also in subscriptions and diagnostics. With a schema, as in
             `Billing@[nsb]`, it is the queue's: the endpoint's name is `Billing`.
         transaction_mode: one of MODES.
+        receive: "lease" for handlers that take long: no transaction is open and no connection is held while a handler
+            works, see `pipeline.lease`. Needs the mode `sends_atomic_with_receive`, and `lease: true` at the queue.
+        lease_time: with "lease": so long after a process was killed, stopped or cut off, another one takes its message;
+            None for a minute.
         participants: for mode `transaction_scope`: URLs by name of databases that may take part, `${VARIABLE}` for
             secrets. On SQL Server: names of databases, see `transactions.scope`. The environment's participants are
             added.
@@ -97,6 +103,8 @@ class EndpointOptions:
     name: str
     _: KW_ONLY
     transaction_mode: str = "sends_atomic_with_receive"
+    receive: Literal["transaction", "lease"] = "transaction"
+    lease_time: timedelta | None = None
     participants: Mapping[str, str] | None = None
     outbox: Outbox | str | None = None
     error_queue: str = "error"
@@ -121,7 +129,11 @@ class EndpointOptions:
 
     def __post_init__(self) -> None:
         name, mode = self.name, self.transaction_mode
-        for what, given, known in (("mode", mode, MODES), ("strategy", self.strategy or "peek", STRATEGIES)):
+        for what, given, known in (
+            ("mode", mode, MODES),
+            ("strategy", self.strategy or "peek", STRATEGIES),
+            ("receive", self.receive, RECEIVES),
+        ):
             if given not in known:
                 raise SettingsError(
                     f"The endpoint {name!r} cannot have the {what} {given!r}: there is no such {what}. Use one of: "
@@ -168,7 +180,17 @@ class EndpointOptions:
                     f"The endpoint {name!r} cannot add the header {header!r} to all its messages: rowpost writes it "
                     "for each message. Use a name of your own, such as Shop.Tenant."
                 )
+        self._check_lease()
         self._check_functions()
+
+    def _check_lease(self) -> None:
+        """Refuse what a lease cannot do."""
+        time = self.lease_time
+        if time is not None and not timedelta(seconds=1) <= time <= timedelta(days=1):
+            raise SettingsError(
+                f"The endpoint {self.name!r} cannot have the lease_time {time}: use a time from one second to one day."
+            )
+        check_receive(self, self.receive, "all its messages")
 
     def _check_functions(self) -> None:
         functions: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
@@ -179,6 +201,49 @@ class EndpointOptions:
         for what, function, takes in functions:
             if callable(function):
                 check_runs(function, SettingsError, f"{what} of {self.name}", takes=takes)
+
+
+def check_receive(options: EndpointOptions, receive: str | None, what: str, *, sagas: bool = False) -> None:
+    """Check that an endpoint can receive messages in a way.
+
+    Args:
+        options: the endpoint's.
+        receive: how; None: as the endpoint does.
+        what: names the messages.
+        sagas: whether the endpoint hosts sagas.
+
+    Raises:
+        SettingsError: there is no such way, or a lease contradicts another option.
+    """
+    if receive not in (None, *RECEIVES) or (receive == "transaction" and options.receive == "lease"):
+        raise SettingsError(
+            f"The endpoint {options.name!r} cannot have receive={receive!r} for {what}. Use one of: "
+            f"{', '.join(RECEIVES)}; of an endpoint with receive='lease' all messages are leased."
+        )
+    if receive != "lease":
+        return
+    refused = (
+        (options.outbox is not None, "an outbox", "its handlers work in a transaction of the business database"),
+        (
+            options.transaction_mode != "sends_atomic_with_receive",
+            f"the transaction mode {options.transaction_mode}",
+            "a lease ends in one transaction with what its handler writes and sends",
+        ),
+        (isinstance(options.batch, int), f"batch={options.batch}", "each message has a lease and a commit of its own"),
+        (options.send_only, "send_only=True", "there is no queue to receive from"),
+        (
+            options.instance is not None,
+            f"instance={options.instance!r}",
+            "messages of the instance's own queue are handled in a transaction",
+        ),
+        (sagas, "sagas", "no transaction keeps a saga's instance locked while a handler works"),
+    )
+    for used, other, why in refused:
+        if used:
+            raise SettingsError(
+                f"The endpoint {options.name!r} cannot have receive='lease' for {what}, and {other}: {why}. Leave out "
+                "one of the two."
+            )
 
 
 def takes_options(

@@ -22,8 +22,8 @@ from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Address, pa
 from rowpost.wire.outgoing import Call
 
 __all__ = [
-    "deployed_queues", "features_of", "in_table", "open_temporary", "prepare", "queue_name", "registered_sagas",
-    "subscribe", "subscribe_queues",
+    "deployed_queues", "features_of", "in_table", "open_temporary", "prepare", "queue_name", "queues_with_leases",
+    "registered_sagas", "subscribe", "subscribe_queues",
 ]  # fmt: skip
 
 
@@ -49,10 +49,12 @@ def prepare(endpoint: EndpointDeclaration, database: Connection) -> None:
         f"endpoint {endpoint.name}", database.engine, default_schema=default_schema, features=features_of(endpoint)
     )
     own = () if endpoint.send_only else (endpoint.queue, endpoint.instance_queue)
-    queues = [QueueSettings(name) for name in own if name is not None]
+    queues = [QueueSettings(name, lease=endpoint.needs_leases) for name in own if name is not None]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
     wanted = {queue_name(settings, queue.name): queue for queue in queues}
     missing = set(wanted) - deployed_queues(database)
+    if endpoint.needs_leases:
+        missing |= {queue_name(settings, endpoint.queue)} - queues_with_leases(database)
     if missing or not _is_current(database) or not _has_sagas(endpoint, database):
         apply(database, plan(replace(settings, queues=tuple(wanted.values()), sagas=endpoint.sagas)))
     if not endpoint.send_only:
@@ -125,6 +127,14 @@ def deployed_queues(database: Connection) -> set[str]:
     """Return the names of the queues that are registered; none if no schema is deployed."""
     try:
         return {row[0] for row in database.call("list_queues")}
+    except SchemaMissing:
+        return set()
+
+
+def queues_with_leases(database: Connection) -> set[str]:
+    """Return the names of the queues that have a table of leases; none if no schema is deployed."""
+    try:
+        return {row.queue_name for row in database.call("list_queues") if row.lease}
     except SchemaMissing:
         return set()
 

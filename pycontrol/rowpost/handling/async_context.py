@@ -6,7 +6,8 @@ calls; whatever is sent with `immediate=True` is awaited, and so are SQL and req
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack, overload
 
@@ -166,6 +167,26 @@ class AsyncContext(AsyncBus):
     def stopping(self) -> bool:
         """Whether the process is to stop. See `Context.stopping`."""
         return self._context.stopping
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        """Say how far this handler is. See `Context.progress`."""
+        self._context.progress(fraction, text)
+
+    @asynccontextmanager
+    async def commit(self) -> AsyncIterator[Any]:
+        """Commit the message, and what the block writes, in one transaction at the end of the block.
+
+        Yields the connection for SQL on an event loop. See `Context.commit`.
+        """
+        block = self._context.committing(async_connection)
+        connection = await in_thread(block.__enter__)
+        try:
+            yield connection
+        except BaseException as error:
+            if not await in_thread(block.__exit__, type(error), error, error.__traceback__):
+                raise
+        else:
+            await in_thread(block.__exit__, None, None, None)
 
     def discard(self, reason: str, *, expected: bool = False) -> None:
         """Record that this handler has no use for the message. See `Context.discard`."""

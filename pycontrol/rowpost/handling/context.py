@@ -7,10 +7,12 @@ endpoints write.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from rowpost.database.connection import Connection
@@ -30,6 +32,7 @@ from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.stopping import STOP
 from rowpost.transactions.guard import used_late
+from rowpost.transactions.leases import LeaseScope, Lend
 from rowpost.transactions.scope import Scope
 from rowpost.transport.duplicates import check_same
 from rowpost.wire.address import parse_address
@@ -275,7 +278,8 @@ class Bus:
             self._add(addressed)
         else:
             check_flag("immediate", immediate)
-            self.endpoint.dispatch(self.database.second_connection(), [[addressed]], begin=True, commit=True)
+            with self.database.aside() as second:
+                self.endpoint.dispatch(second, [[addressed]], begin=True, commit=True)
         return str(headers[MESSAGE_ID])
 
     def _add_headers(
@@ -408,7 +412,8 @@ class Context(Bus):
     def connection(self) -> Any:
         """The driver's connection for business data, which commits together with the message.
 
-        With an outbox it is the connection to the business database.
+        With an outbox it is the connection to the business database. With `receive="lease"` there is one within
+        `commit` only; here it raises SettingsError.
         """
         return self.business_database.driver_connection
 
@@ -435,8 +440,51 @@ class Context(Bus):
 
     @property
     def stopping(self) -> bool:
-        """Whether the process is to stop: a long handler should end soon, or it is interrupted after `stop_timeout`."""
-        return STOP.requested
+        """Whether a long handler should end soon: the process is to stop, and interrupts it after `stop_timeout`; or
+        the lease of its message is lost, so that nothing of it can be committed.
+        """
+        return STOP.requested or (isinstance(self.scope, LeaseScope) and self.scope.lease.lost)
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        """Say how far this handler is, for people who look at `rowpost workers` or at the message.
+
+        The next renewal of the message's lease stores it. Without `receive="lease"` nothing is stored.
+
+        Args:
+            fraction: from 0 to 1.
+            text: what it works on; the first 200 characters are stored.
+
+        Raises:
+            InvalidMessage: the fraction is no number from 0 to 1, or the text is no text.
+        """
+        if isinstance(self.scope, LeaseScope):
+            self.scope.lease.progress(fraction, text)
+
+    @contextmanager
+    def commit(self) -> Iterator[Any]:
+        """Commit the message, and what the block writes, in one transaction at the end of the block.
+
+        Yields the driver's connection. The transaction has removed the message by its lease, so that nobody else
+        commits it. What was sent so far, also within the block, is sent at its end. After it, sending is refused. If
+        the block raises, nothing is committed, and the message is still leased.
+
+        Raises:
+            LeaseLost: the lease has expired, and somebody else handles the message. Nothing is committed.
+            SettingsError: the message was not received with `receive="lease"`.
+            HandlerEnded: the message is committed already.
+        """
+        with self.committing(attrgetter("driver_connection")) as connection:
+            yield connection
+
+    def committing(self, lend: Lend) -> AbstractContextManager[Any]:
+        """Return the block of `commit`. See `LeaseScope`."""
+        scope = self.scope
+        if not isinstance(scope, LeaseScope):
+            raise SettingsError(
+                "context.commit() is for messages that are received with receive='lease'. Here the message commits "
+                "when its handler returns. Use context.connection."
+            )
+        return scope.commit(lambda: [*self.outgoing, *scope.closing(self.audit_headers)], lend)
 
     def discard(self, reason: str, *, expected: bool = False) -> None:
         """Record that this handler has no use for the message. What the handler did and sent commits all the same.
@@ -525,7 +573,20 @@ class Context(Bus):
     def _used_late(self, endpoint: str) -> HandlerEnded:
         return used_late("The context", self.incoming, endpoint)
 
+    def _add(self, addressed: AddressedMessage) -> None:
+        self._check_open()
+        super()._add(addressed)
+
+    def _check_open(self) -> None:
+        """Refuse to send what nothing would commit. Raises HandlerEnded."""
+        if isinstance(self.scope, LeaseScope) and self.scope.committed:
+            raise HandlerEnded(
+                f"Nothing can be sent any more for the message {self.message_id}: context.commit() has committed it. "
+                "Send before the end of its block."
+            )
+
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
+        self._check_open()
         headers = super()._headers(message, intent)
         incoming = self._incoming_headers
         headers[RELATED_TO] = related = self.incoming.message_id

@@ -157,11 +157,13 @@ def name_of(function: Any) -> str:
 class RegisteredHandler:
     """One handler: its message type, the class that bodies are decoded to, and the function.
 
+    `leased`: messages of the type are leased, although the endpoint's others are not.
+
     A handler of all types has the type "", until `HandlerRegistry.find` has found the type of a message.
     """
 
-    def __init__(self, type_name: str, cls: type, function: Handle) -> None:
-        self.type_name, self.cls, self.function = type_name, cls, function
+    def __init__(self, type_name: str, cls: type, function: Handle, *, leased: bool = False) -> None:
+        self.type_name, self.cls, self.function, self.leased = type_name, cls, function, leased
         self.name = name_of(function)
         self._is_async = is_async(function)
         self._warned = False
@@ -177,7 +179,7 @@ class RegisteredHandler:
             if cls is self.cls:
                 break
             if self.cls in getattr(cls, "__mro__", ()):
-                return RegisteredHandler(name, cls, self.function)
+                return RegisteredHandler(name, cls, self.function, leased=self.leased)
         return self if type_key(self.type_name) in map(type_key, names) else None
 
     @property
@@ -314,6 +316,18 @@ class HandlerRegistry:
         """
         for handler in self.find(message):
             yield handler, self.decode(message, handler.cls)
+
+    @property
+    def leases_some(self) -> bool:
+        """Whether a handler wants its messages leased."""
+        return any(each.leased for each in self._all)
+
+    def leases(self, message: Message) -> bool:
+        """Return whether a handler of a message wants it leased."""
+        try:
+            return any(each.leased for each in self.find(message))
+        except NoHandler:
+            return False
 
     def find(self, message: Message) -> list[RegisteredHandler]:
         """Return the handlers of all types that the message encloses, in the order of their registration.

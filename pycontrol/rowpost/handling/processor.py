@@ -73,12 +73,19 @@ class Processor(Protocol):
     error_queue: str
     host: Host
 
+    @property
+    def leases(self) -> bool:
+        """Whether all messages are leased."""
+
     def handle(self, message: Message, database: Connection, scope: Scope) -> Caused:
         """Run the handlers of a message; return what they caused. Nothing is sent yet.
 
         Raises:
             Exception: whatever a handler raises.
         """
+
+    def leases_message(self, message: Message) -> bool:
+        """Return whether a message is to be leased, although the endpoint does not lease all of them."""
 
     def acknowledge(self, headers: Mapping[str, str | None]) -> Sequence[Outgoing]:
         """Return what tells ServiceControl that a message with these headers was handled, if it has retried it."""

@@ -74,6 +74,7 @@ class QueueDocument(Document, frozen=True):
     index_bytes: int | None
     dead_rows: int | None
     has_delayed: bool
+    leased: int | None = None
     problem: str | None = None
     control: ControlDocument | None = None
     description: str | None = None
@@ -337,7 +338,10 @@ class SagaInstances(Document, frozen=True):
 
 
 class WorkerDocument(Document, frozen=True):
-    """A worker process at its supervisor's last report. `message`: id of the row that its handler had."""
+    """A worker process at its supervisor's last report. `message`: id of the row that its handler had.
+
+    `progress_percent` and `progress_text` are what the handler of a leased message has said now; null if nothing.
+    """
 
     queue: str
     process_id: int
@@ -345,6 +349,8 @@ class WorkerDocument(Document, frozen=True):
     seconds: float
     message: str | None
     message_seconds: float | None
+    progress_percent: int | None = None
+    progress_text: str | None = None
 
 
 class SupervisorDocument(Document, frozen=True):

@@ -26,6 +26,7 @@ from rowpost.settings.environment import Settings
 from rowpost.transport.delayed_messages import DelayedMessage, DelayedMessages
 from rowpost.transport.directory import local_or_as_given
 from rowpost.transport.failed_message import FailedMessage
+from rowpost.transport.leases import LeasedMessage, leased_messages
 from rowpost.transport.message_search import LOOK_THROUGH, FoundMessage, row_id, search
 from rowpost.transport.supervisors import supervisors_of
 from rowpost.wire.conversation import ConversationStep
@@ -142,12 +143,27 @@ def message_life(
     queues = _own_queues(database)
     found = search(database, [row.queue_name for row in queues], wanted, look_through=look_through)
     unseen = list(found.unseen)
+    held = [
+        each for each in _leased(database, queues, unseen) if wanted in each.headers.values() or _holds(each, wanted)
+    ]
     later = [each for each in _delayed(database, queues, unseen) if wanted in each[1].headers.values()]
     own = [each for each in found.messages if _is(each, wanted)]
-    message_id = next((each.headers.get(MESSAGE_ID) or wanted for each in own), wanted)
-    headers: Headers = next(
-        (each.headers for each in own), next((each.headers for _, each in later if each.message_id == wanted), {})
+    message_id = next(
+        (each.headers.get(MESSAGE_ID) or wanted for each in own),
+        next((each.message_id for each in held if _holds(each, wanted)), wanted),
     )
+    headers: Headers = next(
+        (each.headers for each in own),
+        next(
+            (each.headers for each in held if _holds(each, wanted)),
+            next((each.headers for _, each in later if each.message_id == wanted), {}),
+        ),
+    )
+    rows = {
+        wanted.lower(),
+        *(str(each.message.id) for each in own),
+        *(each.id for each in held if _holds(each, wanted)),
+    }
     facts = [
         *_sent(headers),
         *(_of_row(database, each, settings) for each in own),
@@ -161,8 +177,13 @@ def message_life(
             for queue, each in later
             if message_id in (each.message_id, each.headers.get(RELATED_TO))
         ),
-        *_attempts(database, own, wanted, unseen),
-        *_in_flight(database, own, wanted, unseen),
+        *(
+            _of_lease(each, message_id)
+            for each in held
+            if message_id in (each.message_id, each.headers.get(RELATED_TO))
+        ),
+        *_attempts(database, rows, unseen),
+        *_in_flight(database, rows, unseen),
         *_outboxes(settings, _endpoints(own, queues), message_id, unseen),
         *_sagas(database, own),
     ]
@@ -196,6 +217,11 @@ def conversation(
         for queue, each in _delayed(database, queues, unseen)
         if each.headers.get(CONVERSATION_ID) == conversation_id
     ]
+    steps += [
+        _step(each.queue, each.headers, "in flight")
+        for each in _leased(database, queues, unseen)
+        if each.headers.get(CONVERSATION_ID) == conversation_id
+    ]
     ordered = sorted(steps, key=lambda step: (step.time_sent is None, step.time_sent))
     return Conversation(conversation_id, tuple(ordered), tuple(found.unfinished), tuple(dict.fromkeys(unseen)))
 
@@ -214,6 +240,31 @@ def _delayed(database: Connection, queues: Iterable[Any], unseen: list[str]) -> 
                 unseen.append(f"{row.queue_name}, delayed messages")
                 continue
             yield from ((row.queue_name, each) for each in found)
+
+
+def _leased(database: Connection, queues: Iterable[Any], unseen: list[str]) -> Iterator[LeasedMessage]:
+    for row in queues:
+        if row.lease:
+            try:
+                yield from leased_messages(database, row.queue_name)
+            except (PermissionDenied, QueueNotFound):
+                unseen.append(f"{row.queue_name}, leased messages")
+
+
+def _holds(leased: LeasedMessage, wanted: str) -> bool:
+    return leased.message_id == wanted or leased.id == wanted.lower()
+
+
+def _of_lease(leased: LeasedMessage, message_id: str) -> Fact:
+    if leased.message_id != message_id:
+        return _caused(leased.queue, leased.headers)
+    progress = f"; {leased.progress}" if leased.progress else ""
+    return Fact(
+        FactKind.IN_FLIGHT,
+        leased.queue,
+        f"leased by {leased.owner} then, until {leased.due:%Y-%m-%d %H:%M:%S} UTC unless renewed{progress}",
+        leased.since,
+    )
 
 
 def _is(found: FoundMessage, wanted: str) -> bool:
@@ -284,10 +335,9 @@ def _of_delayed(queue: str, delayed: DelayedMessage, message_id: str) -> Fact:
 
 
 # ---------------------------------------------------------------------------------------------- other tables
-def _attempts(database: Connection, own: Iterable[FoundMessage], wanted: str, unseen: list[str]) -> Iterator[Fact]:
-    rows = {each.message.id for each in own} | ({row} if (row := row_id(wanted)) is not None else set())
+def _attempts(database: Connection, rows: Iterable[str], unseen: list[str]) -> Iterator[Fact]:
     try:
-        for row in rows:
+        for row in filter(None, map(row_id, sorted(rows))):
             for failure in database.call("list_failures", id=row):
                 yield Fact(
                     FactKind.ATTEMPTS,
@@ -299,8 +349,7 @@ def _attempts(database: Connection, own: Iterable[FoundMessage], wanted: str, un
         unseen.append("failed attempts")
 
 
-def _in_flight(database: Connection, own: Iterable[FoundMessage], wanted: str, unseen: list[str]) -> Iterator[Fact]:
-    rows = {str(each.message.id) for each in own} | {wanted.lower()}
+def _in_flight(database: Connection, rows: set[str], unseen: list[str]) -> Iterator[Fact]:
     try:
         supervisors = supervisors_of(database)
     except PermissionDenied:

@@ -31,6 +31,7 @@ from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.failure_groups import Group, Scan, scan
+from rowpost.transport.leases import LeasedMessage, progress_of_rows
 from rowpost.transport.queue import Queue
 from rowpost.transport.supervisors import ReportedWorker, SupervisorPresence, supervisors_of
 from rowpost.version import __version__
@@ -40,10 +41,9 @@ from rowpost.wire.message import BrowsedMessage
 
 __all__ = [
     "check_queues", "control_document", "conversation_document", "decisions", "delayed_messages",
-    "deployment", "failed_detail", "failed_group", "failed_groups", "failed_page", "failed_summary", "in_flight",
-    "life_document", "messages", "one_message", "operation_document", "operation_page", "outbox_figures",
-    "preview_document",
-    "supervisors", "verification",
+    "deployment", "failed_detail", "failed_group", "failed_groups", "failed_page", "failed_summary", "handled_queues",
+    "in_flight", "leased", "life_document", "messages", "one_message", "operation_document", "operation_page",
+    "outbox_figures", "preview_document", "supervisors", "verification",
 ]  # fmt: skip
 
 MESSAGES, DELAYED, FAILED, ROWS, OPERATIONS, MOST_OPERATIONS = 50, 20, 50, 500, 50, 1_000
@@ -126,11 +126,18 @@ def in_flight(database: Connection, name: str) -> list[tuple[SupervisorPresence,
 
 def supervisors(database: Connection) -> made.Supervisors:
     """Return the supervisors of all hosts with their workers. Raises PermissionDenied."""
-    return made.Supervisors([_supervisor(each) for each in supervisors_of(database)])
+    found = supervisors_of(database)
+    leased = progress_of_rows(database, handled_queues(found))
+    return made.Supervisors([_supervisor(each, leased) for each in found])
 
 
-def _supervisor(each: SupervisorPresence) -> made.SupervisorDocument:
-    workers = [made.document_of(made.WorkerDocument, worker) for worker in each.workers]
+def handled_queues(found: Iterable[SupervisorPresence]) -> set[str]:
+    """Return the queues of which workers handle a message."""
+    return {worker.queue for each in found for worker in each.workers if worker.message}
+
+
+def _supervisor(each: SupervisorPresence, leased: dict[str, LeasedMessage]) -> made.SupervisorDocument:
+    workers = [_worker(worker, leased.get(worker.message or "")) for worker in each.workers]
     return made.document_of(
         made.SupervisorDocument,
         each,
@@ -139,6 +146,22 @@ def _supervisor(each: SupervisorPresence) -> made.SupervisorDocument:
         queues=list(each.queues),
         workers=workers,
     )
+
+
+def _worker(worker: ReportedWorker, leased: LeasedMessage | None) -> made.WorkerDocument:
+    if leased is None:
+        return made.document_of(made.WorkerDocument, worker, progress_percent=None, progress_text=None)
+    return made.document_of(
+        made.WorkerDocument,
+        worker,
+        progress_percent=leased.progress_percent,
+        progress_text=leased.progress_text or None,
+    )
+
+
+def leased(database: Connection, name: str) -> list[LeasedMessage]:
+    """Return the leased messages of a queue; none if it has no table of leases, or the login may not see them."""
+    return list(progress_of_rows(database, [name]).values())
 
 
 # ---------------------------------------------------------------------------------------------- failed messages

@@ -7,6 +7,7 @@
     SendsAtomicWithReceive   sends_atomic_with_receive   one transaction for the removal, the handler's SQL and what is sent
     TransactionScope         transaction_scope           the same, and other databases commit with it (two-phase commit)
     OutboxProcessing         receive_only with an outbox: `outbox.processing`
+    Leased                   receive="lease": no transaction while the handler works: `pipeline.lease`
 
 The modes with a receiving transaction share `within_transaction.WithinTransaction`.
 """  # noqa: E501

@@ -26,10 +26,12 @@ from rowpost.database.dialects.protocol import Begin
 from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import Deadlock, HandlerBrokeTransaction, MessageCorrupt
 from rowpost.handling.processor import Caused, Processor, Receiver
-from rowpost.pipeline.modes import OtherDatabases, choose_mode
+from rowpost.pipeline.lease import Leased, LeasedByType, Leasing
+from rowpost.pipeline.modes import Mode, OtherDatabases, choose_mode
 from rowpost.pipeline.observer import Begun, Observer, Observers
 from rowpost.pipeline.timings import measure
 from rowpost.pipeline.within_transaction import SendsAtomicWithReceive
+from rowpost.recoverability.leases import LeaseRetries
 from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, InterruptedAttempt, Kind, Outcome, RowState
 from rowpost.recoverability.retries import Retries
 from rowpost.transactions.guard import broken_transaction
@@ -55,6 +57,8 @@ class Pipeline:
         others: the URLs of the environment's other databases; None for none.
         exclusive: only one session at a time receives from the queue. For the others it counts as empty.
         observers: what observes the messages.
+        leasing: for an endpoint that leases its messages, or those of some types. If it leases all of them, `database`
+            is the connection of `leasing`.
     """
 
     def __init__(
@@ -67,11 +71,12 @@ class Pipeline:
         others: OtherDatabases | None = None,
         exclusive: bool = False,
         observers: Iterable[Observer] = (),
+        leasing: Leasing | None = None,
     ) -> None:
         self.queue = queue
         self.processor = processor
         self._observers = Observers(observers)
-        self.retries = Retries(
+        self.retries = (Retries if leasing is None else LeaseRetries)(
             queue,
             queue_key(parse_address(queue), database.engine),
             address=database.canonical(parse_address(queue)),
@@ -82,9 +87,13 @@ class Pipeline:
             observers=self._observers.failed,
         )
         self._receiver = Receiver(database, queue, processor, self.retries, reconnect, self._observers.steps)
-        self._mode = mode = choose_mode(self._receiver, others or OtherDatabases())
+        self._mode: Mode
+        if leasing is None:
+            self._mode = mode = choose_mode(self._receiver, others or OtherDatabases())
+        else:
+            self._mode = mode = (Leased if processor.leases else LeasedByType)(self._receiver, leasing)
         #: whether several messages may share a transaction
-        self.allows_batches = isinstance(mode, SendsAtomicWithReceive)
+        self.allows_batches = isinstance(mode, SendsAtomicWithReceive) and not isinstance(mode, LeasedByType)
         self._attempt: Callable[[Message], Caused | Outcome] = mode.handle
         if isinstance(mode, SendsAtomicWithReceive):
             self._attempt = partial(mode.attempt, row=RowState.RETURNED, batched=True)
@@ -138,6 +147,8 @@ class Pipeline:
         try:
             headers = message.headers
         except MessageCorrupt as error:
+            if isinstance(mode, Leased):
+                return mode.move_corrupt(message, error)
             return self.retries.move_corrupt(database, message, error, mode.row)
         started = time.time()
         outcome = self._observed(mode.handle, message)
@@ -170,9 +181,12 @@ class Pipeline:
 
     def _receive(self, count: int, after_row_version: int | None, begin: Begin) -> list[MessageRow]:
         started = time.perf_counter()
-        rows = self.database.call(
-            "receive_messages", self.queue, begin=begin, count=count, after_row_version=after_row_version
-        )
+        if isinstance(self._mode, Leased):
+            rows = self._mode.receive(count, after_row_version)
+        else:
+            rows = self.database.call(
+                "receive_messages", self.queue, begin=begin, count=count, after_row_version=after_row_version
+            )
         self.receive_seconds = time.perf_counter() - started
         return rows
 
@@ -185,6 +199,11 @@ class Pipeline:
         self.retries.close_second()
         self._mode.settle()
         return EMPTY
+
+    def return_expired(self) -> None:
+        """Treat messages whose leases have expired as failed attempts, as a supervisor's task does."""
+        if isinstance(self._mode, Leased | LeasedByType):
+            self._mode.return_expired()
 
     @property
     def interrupted(self) -> InterruptedAttempt | None:

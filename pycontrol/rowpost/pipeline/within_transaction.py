@@ -8,6 +8,7 @@ no exception leaves it open.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 
@@ -26,7 +27,12 @@ from rowpost.transactions.scope import OneDatabase, Scope
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Outgoing
 
-__all__ = ["ReceiveOnly", "SendsAtomicWithReceive", "WithinTransaction"]
+__all__ = ["LONG_SECONDS", "ReceiveOnly", "SendsAtomicWithReceive", "WithinTransaction"]
+
+logger = logging.getLogger("rowpost")
+
+#: a handler that holds its transaction for longer is warned of
+LONG_SECONDS = 30.0
 
 
 class WithinTransaction:
@@ -89,6 +95,8 @@ class WithinTransaction:
             roll_back(database)
             raise
         self.handler_seconds = time.perf_counter() - started
+        if self.handler_seconds > LONG_SECONDS:
+            self._warn(message)
         lost = self._handler_ended(batched)
         for step in receiver.steps:
             step("handled")
@@ -118,6 +126,17 @@ class WithinTransaction:
             step("committed")
         self._after_commit()
         return Outcome.done(message, caused.discard)
+
+    def _warn(self, message: Message) -> None:
+        """Warn of a handler that has held its transaction for long."""
+        logger.warning(
+            "The handler of message %s of queue %r has held its transaction for %.0f s. Meanwhile, dead rows that are "
+            "newer than it stay in every table of the database. Give the endpoint receive='lease', which holds no "
+            "transaction while a handler works.",
+            message.message_id,
+            self._receiver.queue,
+            self.handler_seconds,
+        )
 
     # -------------------------------------------------------------- what differs by mode
     def _before_send(self, database: Connection, outgoing: list[Outgoing]) -> list[Outgoing]:

@@ -10,7 +10,7 @@ commit and no move of a message is interrupted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -67,6 +67,16 @@ class ProcessStop:
             self._interruptible = False
             raise HandlerInterrupted("The process of this handler is stopped by force.")
 
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Interrupt nothing within the block; a forced stop takes effect at its end."""
+        before, self._interruptible = self._interruptible, False
+        try:
+            yield
+        finally:
+            self._interruptible = before
+        self.interrupt()
+
     def enter(self) -> None:
         """Note that a handler or a policy runs, which may be interrupted. Raises HandlerInterrupted."""
         self._interruptible = True
@@ -109,6 +119,10 @@ class CurrentStop:
             yield
         finally:
             _of_slot.reset(token)
+
+    def suspended(self) -> AbstractContextManager[None]:
+        """Interrupt nothing within a block; a forced stop takes effect at its end."""
+        return _of_slot.get().suspended()
 
     def __enter__(self) -> None:
         _of_slot.get().enter()

@@ -33,6 +33,7 @@ class QueueSettings(Descriptor):
         clustered: whether a new table's index on the row version is clustered (SQL Server).
         delayed: whether the queue has a table of delayed messages. In a file, the error queue and `audit` have none
             unless they say so.
+        lease: whether the queue has a table of leases, for an endpoint with `receive="lease"`.
         worker: who handles the messages; None if no worker of this environment does.
         partitions: names of the queues among which the messages are split.
         partition_by: what selects the partition: a header's name, or a function as `module:function`.
@@ -43,6 +44,7 @@ class QueueSettings(Descriptor):
     body_string: bool = False
     clustered: bool = True
     delayed: bool = True
+    lease: bool = False
     worker: WorkerSettings | None = None
     partitions: tuple[str, ...] = ()
     partition_by: str = ""

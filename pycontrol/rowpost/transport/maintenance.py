@@ -32,6 +32,7 @@ class Metrics:
     """Figures of a queue. None means that the engine does not know the value without a scan.
 
     `enqueued` and `dequeued` count since the server's statistics were reset; `expired` counts up to 1,000.
+    `leased`: messages that handlers hold by a lease; None for a queue without a table of leases.
     `measured_at` is in UTC.
     """
 
@@ -44,6 +45,7 @@ class Metrics:
     index_bytes: int | None
     dead_rows: int | None
     measured_at: datetime
+    leased: int | None = None
 
     def rates(self, earlier: Metrics) -> tuple[float | None, float | None]:
         """Return the messages enqueued and dequeued per second since an earlier measurement; None if the engine does

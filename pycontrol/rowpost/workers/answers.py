@@ -17,6 +17,7 @@ class Crash:
     """A worker process that died, by `exitcode`, with a message in flight.
 
     `crash_policy` is its endpoint's, None if the worker never reported one. `overdue`: it was killed at its time limit.
+    `counts`: this is a failed attempt; if not, a message that the process has leased comes back to its queue.
     """
 
     queue: str
@@ -26,6 +27,7 @@ class Crash:
     row_version: int
     crash_policy: CrashPolicy | None = None
     overdue: bool = False
+    counts: bool = True
 
     @property
     def error(self) -> OSError:

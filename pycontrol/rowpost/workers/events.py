@@ -25,6 +25,7 @@ __all__ = [
     "ExpiredPurged",
     "Failed",
     "Handled",
+    "LeaseExpired",
     "LimitChanged",
     "Logged",
     "Maintained",
@@ -233,6 +234,23 @@ class Failed(Event, level=logging.WARNING, text="message {0.known_as} failed, at
     def known_as(self) -> object:
         """The id with which `rowpost errors show` finds the message."""
         return self.message_id or self.id
+
+
+class LeaseExpired(
+    Event,
+    level=logging.WARNING,
+    text=(
+        "the lease of {0.owner} on message {0.id} expired: its process was killed, stopped or cut off; the message "
+        "is taken from it"
+    ),
+):
+    """A process did not renew the lease of a message in time. An event of the failed attempt follows.
+
+    `owner` is the host, the process and the slot that held it.
+    """
+
+    owner: str
+    id: UUID | None
 
 
 class MovedToError(

@@ -95,6 +95,45 @@ def test_a_login_that_reports_very_many_workers_does_not_fill_the_list(shop: Pro
     assert "are left out. Newer reports of its login have 1,000,000 characters together." in listed.err
 
 
+def test_a_leased_message_is_counted_shown_with_its_worker_and_keeps_its_queue(shop: Program):
+    created = shop("queue", "create", "Reports", "--lease")
+    with connect_url(shop.engine, shop.variables["SHOP_URL"]) as database:
+        for _ in range(2):
+            database.call("send_message", "Reports", headers="")
+        row = database.call_atomically("lease_messages", "Reports", count=1, owner="host/7/1", seconds=60)[0]
+        renewed = json.dumps([{"token": str(row[5]), "percent": 40, "text": "page 4"}])
+        database.call("renew_leases", "Reports", leases=renewed, seconds=60)
+        worker = {
+            "queue": "Reports",
+            "process_id": 7,
+            "state": "busy",
+            "seconds": 1.0,
+            "message": str(row[0]),
+            "message_seconds": 1.0,
+        }
+        supervisor = {"host_name": "host", "process_id": 1, "environment": "e", "rowpost_version": "1"}
+        database.call(
+            "report_supervisor", supervisor_id=UUID(int=77), queues='["Reports"]', workers=json.dumps([worker]), **supervisor
+        )  # fmt: skip
+
+        measured = shop("queue", "metrics", "Reports")
+        listed, documents = shop("workers"), shop("workers", "--json").json
+        purged = shop("queue", "purge", "Reports", "--yes")
+        refused = shop("queue", "drop", "Reports", "--yes")
+        database.call("end_lease", "Reports", token=row[5])
+        database.call(
+            "report_supervisor", supervisor_id=UUID(int=77), queues="[]", workers="[]", ended=True, **supervisor
+        )  # fmt: skip
+    dropped = shop("queue", "drop", "Reports", "--yes")
+
+    assert (created.code, "leased" in measured.out, purged.code) == (0, True, 0)
+    assert "40 %, page 4" in listed.out
+    assert [each["workers"][0]["progress_percent"] for each in documents if each["host"] == "host"] == [40]
+    assert refused.code != 0
+    assert "host/7/1 holds the message" in refused.err
+    assert dropped.code == 0
+
+
 def test_workers_of_a_running_supervisor_are_listed_and_paused(shop: Program):
     with shop.started("run", "--json") as run:
         found = eventually(

@@ -15,7 +15,7 @@ from tests.support.workers import eventually
 __all__ = ["rowpost"]
 
 PEEK = "procedures/queue/peek_queue.sql"
-LEASE = "tables/008_lease.sql"
+OWNERSHIP = "tables/008_queue_ownership.sql"
 
 
 @pytest.fixture
@@ -223,11 +223,11 @@ def test_apply_to_a_saved_release_goes_back_when_somebody_says_yes_and_apply_com
 
 
 def test_tables_do_not_go_back_without_a_script_of_their_own(rowpost: Program, earlier):
-    refused = rowpost("apply", "--to", earlier(without=LEASE), "--tables", "--yes")
+    refused = rowpost("apply", "--to", earlier(without=OWNERSHIP), "--tables", "--yes")
     aimless = rowpost("apply", "--tables")
 
     assert (refused.code, aimless.code) == (7, 2)
-    assert LEASE in refused.err
+    assert OWNERSHIP in refused.err
     assert "--to" in aimless.err
     assert rowpost("verify").code == 0
 

@@ -517,6 +517,31 @@ def test_messages_in_hand_are_shown_with_their_host(client, database, sql):
     ]
 
 
+def test_leased_messages_are_shown_with_their_owner_and_progress(client, database, sql):
+    sql.empty("Sales")
+    Queue("Sales", database).send(b"x")
+    row = database.call_atomically("lease_messages", "Sales", count=1, owner="host-9/777/1", seconds=60)[0]
+    renewed = json.dumps([{"token": str(row[5]), "percent": 40, "text": SCRIPT}])
+    database.call("renew_leases", "Sales", leases=renewed, seconds=60)
+    worker = {
+        "queue": "Sales", "process_id": 777, "state": "busy", "seconds": 4.0, "message": str(row[0]), "message_seconds": 3.0
+    }  # fmt: skip
+    database.call(
+        "report_supervisor", supervisor_id=uuid4(), host_name="host-9", process_id=1, environment="e", rowpost_version="1", queues='["Sales"]',
+        workers=json.dumps([worker]),
+    )  # fmt: skip
+
+    queue, workers = client.text("/queue/Sales"), client.text("/workers")
+    documents = client.get("/api/v1/supervisors").json()["supervisors"]
+    sql.run("DELETE FROM rowpost.supervisor")
+    database.call("end_lease", "Sales", token=row[5])
+
+    shown = f"40 %, {SCRIPT}"
+    assert [text in queue for text in ("host-9/777/1", str(row[0]), shown)] == [True] * 3
+    assert shown in workers
+    assert [each["workers"][0]["progress_percent"] for each in documents] == [40]
+
+
 @pytest.mark.parametrize(
     ("queues", "workers"),
     [

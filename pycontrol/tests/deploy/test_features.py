@@ -106,7 +106,7 @@ def test_every_table_and_every_feature_is_in_the_contract():
     contract = load_contract()
     saga = SagaSettings("P", "A", transitional="B", transitional_type="string")
 
-    scripts = {name.removeprefix("tables/") for name in names(offline("postgresql", sagas=(saga,), subscription_table="Subscribers", supervisor=SupervisorSettings(wake_up="everybody"), queues=(QueueSettings("Sales"),)))
+    scripts = {name.removeprefix("tables/") for name in names(offline("postgresql", sagas=(saga,), subscription_table="Subscribers", supervisor=SupervisorSettings(wake_up="everybody"), queues=(QueueSettings("Sales", lease=True),)))
                if name.startswith("tables/") and not name.endswith("grants")}  # fmt: skip
 
     assert scripts == set(contract.tables)
@@ -293,6 +293,37 @@ def test_a_delayed_table_with_messages_stays(shop, database):
     assert not [name for name in result.dropped if name.endswith(":Sales")]
     assert database.call("watch_queue", "Sales", count=1)[0].next_due_ms > 0
     assert verify(database, declaring(shop, queues=without_delayed(shop))) == []
+
+
+def leasing(shop, *, lease):
+    return tuple(replace(queue, lease=lease and queue.name == "Sales") for queue in shop.settings.queues)
+
+
+def test_a_table_of_leases_comes_and_goes_with_its_procedures_if_it_is_empty(shop, database):
+    apply(database, declaring(shop, queues=leasing(shop, lease=True)))
+    (before,) = database.call("queue_metrics", "Sales")
+    made = {name for name, feature in objects(database) if feature == "lease"}
+
+    result = apply(database, declaring(shop, queues=leasing(shop, lease=False)))
+
+    assert before.leased == 0
+    assert {name for name in result.dropped if name.endswith(":Sales")} == made
+    assert len(made) == 8
+    assert verify(database, declaring(shop, queues=leasing(shop, lease=False))) == []
+    assert database.call("queue_metrics", "Sales")[0].leased is None
+
+
+def test_a_table_of_leases_with_messages_stays(shop, database):
+    wanted, without = (declaring(shop, queues=leasing(shop, lease=lease)) for lease in (True, False))
+    apply(database, wanted)
+    database.call("send_message", "Sales", headers="")
+    leased = database.call_atomically("lease_messages", "Sales", count=1, owner="h/1/1", seconds=60)[0]
+
+    result = apply(database, without)
+
+    assert [kept.subject for kept in result.kept] == ["the table of leases of the queue Sales"]
+    assert verify(database, without) == []
+    database.call("end_lease", "Sales", token=leased[5])
 
 
 def test_a_queue_made_by_hand_stays_with_its_delayed_table(shop, database):

@@ -246,4 +246,4 @@ def test_a_grant_for_a_queue_that_is_not_there_grants_nothing_at_all(deployed, l
         grant(deployed, name, receive_from=["Nothing"])
 
     with login.open(name) as endpoint, pytest.raises(PermissionDenied):  # no member of the role either
-        endpoint.call("renew_lease", queue_name="Sales", seconds=1)
+        endpoint.call("renew_ownership", queue_name="Sales", seconds=1)

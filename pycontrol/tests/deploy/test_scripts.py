@@ -20,6 +20,7 @@ NASTY = {
     "sqlserver": {
         "queue_table": "[dbo].[it's ]]odd]",
         "delayed_table": "[dbo].[it's ]]odd.Delayed]",
+        "leased_table": "[dbo].[it's ]]odd.Leased]",
         "queue_key": "it's ]odd",
         "queue_name": "it's ]odd",
         "schema_name": "dbo",
@@ -28,6 +29,7 @@ NASTY = {
     "postgresql": {
         "queue_table": '"public"."it\'s ""odd"',
         "delayed_table": '"public"."it\'s ""odd.Delayed"',
+        "leased_table": '"public"."it\'s ""odd.Leased"',
         "queue_key": "it's \"odd",
         "queue_name": "it's \"odd",
         "schema_name": "public",

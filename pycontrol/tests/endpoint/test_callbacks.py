@@ -499,12 +499,12 @@ def test_who_may_not_make_the_queue_is_told_who_can(web, target, sql, database):
 @pytest.mark.engine_schema("spells the key of a queue in the engine's own schema")
 def test_an_orphaned_queue_is_found_and_removed(web, database, sql):
     web.callbacks().start()
-    eventually(lambda: sql.run("SELECT 1 FROM rowpost.lease WHERE queue_key = 'Web.web1'"), "the lease")
+    eventually(lambda: sql.run("SELECT 1 FROM rowpost.queue_ownership WHERE queue_key = 'Web.web1'"), "the ownership")
     alive = database.call("check_queue", queue_name="Web.web1")
     web.close()
 
     past = "now() - interval '1 hour'" if database.engine == "postgresql" else "DATEADD(HOUR, -1, SYSUTCDATETIME())"
-    sql.run(f"UPDATE rowpost.lease SET ends_at = {past} WHERE queue_key = 'Web.web1'")
+    sql.run(f"UPDATE rowpost.queue_ownership SET ends_at = {past} WHERE queue_key = 'Web.web1'")
     findings = database.call("check_queue")
     registry.drop_queue(database, "Web.web1")
 
@@ -513,7 +513,7 @@ def test_an_orphaned_queue_is_found_and_removed(web, database, sql):
         ("Web.web1", "orphaned", "rowpost queue drop Web.web1")
     ]
     assert database.call("check_queue") == []
-    assert sql.run("SELECT 1 FROM rowpost.lease") == []
+    assert sql.run("SELECT 1 FROM rowpost.queue_ownership") == []
 
 
 def test_one_thread_receives_however_many_wait(web, database):

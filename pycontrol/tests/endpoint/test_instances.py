@@ -72,7 +72,7 @@ painter = make_painter()
 def queues(make_queue, sql, handled_table):  # noqa: F811
     yield [make_queue("Painter"), make_queue("Painter.XYZ")]
     sql.drop_queue("Painter.XYZ.replies")
-    sql.run("DELETE FROM rowpost.lease")
+    sql.run("DELETE FROM rowpost.queue_ownership")
 
 
 @pytest.fixture

@@ -70,6 +70,24 @@ def fail(message, context):
     raise ValueError("no such order")
 
 
+def test_a_leased_message_is_in_flight_with_its_owner_and_progress(shop, database):
+    sent = shop.send()
+    (row,) = Queue("Sales", database).browse(2)
+    leased = database.call_atomically("lease_messages", "Sales", count=1, owner="host/7/1", seconds=60)[0]
+    renewed = json.dumps([{"token": str(leased[5]), "percent": 40, "text": "page 4"}])
+    database.call("renew_leases", "Sales", leases=renewed, seconds=60)
+
+    by_message, by_row = shop.life(sent), shop.life(str(row.id))
+    steps = conversation(database, by_message.conversation_id).steps
+    database.call("end_lease", "Sales", token=leased[5])
+
+    assert facts(by_message) == [("sent", "Web"), ("in flight", "Sales")]
+    assert "leased by host/7/1 then" in by_message.facts[1].text
+    assert by_message.facts[1].text.endswith("; 40 %, page 4")
+    assert (by_row.message_id, by_row.facts) == (sent, by_message.facts)
+    assert [(each.message_id, each.state) for each in steps] == [(sent, "in flight")]
+
+
 def test_a_message_that_waits_is_found_by_its_id_and_by_its_rows(shop, database):
     sent = shop.send()
     (row,) = Queue("Sales", database).browse(2)

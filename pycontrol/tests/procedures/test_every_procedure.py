@@ -47,6 +47,7 @@ REFUSED_EVERYWHERE = {
         ("database", "report_supervisor", place): (InvalidReport, "must have a JSON array")
         for place in ("queues", "workers")
     },
+    ("queue", "renew_leases", "leases"): (InvalidReport, "must be a JSON array"),
     ("queue", "confirm_spool", "owner"): (SpoolTaken, "taken over the spool"),
     ("queue", "drop_spool", "owner"): (SpoolTaken, "belongs to another stream"),
     ("database", "seal_job", "job_key"): (JobKeyUsed, "There is no job"),
@@ -92,6 +93,9 @@ def call(database, target, queue, sql, saga_table):
             arguments["schema_name"] = target.settings.default_schema
         if arguments.get("row_version") == "the first":
             arguments["row_version"] = queue.browse()[0].row_version
+        if arguments.get("token") == "of the lease":
+            queue.send(b"leased")
+            arguments["token"] = database.call("lease_messages", "Sales", **CALLS["queue"]["lease_messages"])[0][5]
         return database.call(name, {"queue": "Sales", "saga": SAGA.name}.get(scope), **arguments)
 
     sql.run(f"DELETE FROM {saga_table}")
@@ -109,10 +113,10 @@ def content(database, target, queue, call, saga_table):
     """Everything that the procedures could change."""
     sales = describe_queue(QueueSettings("Sales"), target.settings.engine).placeholders(database.dialect)
     routing = 'public."SubscriptionRouting"' if target.settings.engine == "postgresql" else "dbo.SubscriptionRouting"
-    names = "journal version queue saga failure decision lease outbox outbox_operations dispatch purge"
+    names = "journal version queue saga failure decision queue_ownership outbox outbox_operations dispatch purge"
     names += " spool spooled_message ledger staged_message job job_part"
     own = (f"rowpost.{name}" for name in names.split())
-    tables = (*own, routing, sales["queue_table"], sales["delayed_table"], saga_table)
+    tables = (*own, routing, sales["queue_table"], sales["delayed_table"], sales["leased_table"], saga_table)
     probe = probe_for(database, babelfish=target.babelfish)
 
     def read():

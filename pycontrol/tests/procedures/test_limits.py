@@ -99,9 +99,7 @@ def prepared(database, target, queue, sql):
         apply(deployer, plan(replace(target.settings, sagas=(SAGA,))))
     queue.send(b"x")
     probe = probe_for(database, babelfish=target.babelfish)
-    names = (
-        "version queue saga failure decision lease outbox outbox_operations dispatch spool ledger staged_message job"
-    )
+    names = "version queue saga failure decision queue_ownership outbox outbox_operations dispatch spool ledger staged_message job"
     names += " job_part queue_control operation_log declared_feature subscription_table taken_subscription"
 
     def content() -> dict[str, list[str]]:

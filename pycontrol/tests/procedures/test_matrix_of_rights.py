@@ -20,7 +20,7 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.queue import Queue
 from tests.support.logins import logins
-from tests.support.procedure_calls import CALLS, SAGA
+from tests.support.procedure_calls import CALLS, ID, SAGA
 
 OWN, FOREIGN = "MatrixOwn", "MatrixForeign"
 SAGAS = {OWN: replace(SAGA, name="MatrixOwnSaga"), FOREIGN: replace(SAGA, name="MatrixForeignSaga")}
@@ -49,7 +49,9 @@ def deployed(target):
             database,
             plan(
                 replace(
-                    target.settings, queues=(QueueSettings(OWN), QueueSettings(FOREIGN)), sagas=tuple(SAGAS.values())
+                    target.settings,
+                    queues=tuple(QueueSettings(name, lease=True) for name in (OWN, FOREIGN)),
+                    sagas=tuple(SAGAS.values()),
                 )
             ),
         )
@@ -102,6 +104,8 @@ def arguments_for(procedure, queue, target):
         arguments |= {"table_name": queue, "schema_name": target.settings.default_schema}
     if arguments.get("row_version") == "the first":
         arguments["row_version"] = 1
+    if arguments.get("token") == "of the lease":
+        arguments["token"] = ID
     return arguments
 
 

@@ -114,7 +114,7 @@ def test_an_unregistered_queue_is_gone_with_its_failures_and_keeps_its_messages(
 def test_what_is_not_registered_cannot_be_unregistered_or_leased(database):
     for call in (
         lambda: database.call("unregister_queue", queue_name="Nowhere"),
-        lambda: database.call("renew_lease", queue_name="Nowhere", seconds=10),
+        lambda: database.call("renew_ownership", queue_name="Nowhere", seconds=10),
     ):
         with pytest.raises(QueueNotFound), database.transaction():
             call()
@@ -123,15 +123,15 @@ def test_what_is_not_registered_cannot_be_unregistered_or_leased(database):
 @pytest.mark.parametrize("seconds", [None, 0, -1, 86_401])
 def test_a_lease_lasts_from_a_second_to_a_day(database, seconds):
     with pytest.raises(InvalidCount):
-        database.call("renew_lease", queue_name="Sales", seconds=seconds)
+        database.call("renew_ownership", queue_name="Sales", seconds=seconds)
 
 
 def test_a_queue_has_one_lease_that_ends_the_given_seconds_from_now_and_is_orphaned_then(database):
-    database.call("renew_lease", queue_name="Sales", seconds=10)
-    database.call("renew_lease", queue_name="Sales", seconds=600)
+    database.call("renew_ownership", queue_name="Sales", seconds=10)
+    database.call("renew_ownership", queue_name="Sales", seconds=600)
 
     alive = database.call("check_queue", queue_name="Sales")
-    text = "UPDATE rowpost.lease SET ends_at = '2024-01-01' WHERE queue_key = 'Sales'"
+    text = "UPDATE rowpost.queue_ownership SET ends_at = '2024-01-01' WHERE queue_key = 'Sales'"
     database.dialect.script(database.driver_connection, text)
     lapsed = database.call("check_queue", queue_name="Sales")
 
@@ -150,13 +150,15 @@ def test_a_name_that_looks_like_a_registered_one_is_told_with_it(database, typed
     assert ("There is a queue 'Caf\u00e9', whose name differs" in str(error.value)) == told
 
 
-@pytest.mark.parametrize(("kind", "delayed"), [("own", True), ("own", False), ("external", False)])
-def test_check_queue_names_every_template_of_the_contract_that_a_queue_lacks(database, kind, delayed):
-    database.call("register_queue", **entry("Bare", kind=kind, delayed=delayed))
+@pytest.mark.parametrize(
+    ("kind", "delayed", "lease"), [("own", True, True), ("own", False, False), ("external", False, False)]
+)
+def test_check_queue_names_every_template_of_the_contract_that_a_queue_lacks(database, kind, delayed, lease):
+    database.call("register_queue", **entry("Bare", kind=kind, delayed=delayed, lease=lease))
 
     missing = [row[2] for row in database.call("check_queue", queue_name="Bare") if row[1] == "procedure_missing"]
 
-    templates = load_contract().templates(kind, delayed)
+    templates = load_contract().templates(kind, delayed, lease=lease)
     assert sorted(missing) == sorted(f"The procedure {each.name} of this queue is missing." for each in templates)
 
 
@@ -376,7 +378,7 @@ def test_what_ran_stands_in_the_journal_once_with_the_fingerprint_of_its_object(
 
 
 def test_the_fingerprint_of_a_table_lists_its_columns_and_of_what_is_not_there_is_none(database):
-    record(database, "x.sql", object_kind="table", object_name="rowpost.lease")
+    record(database, "x.sql", object_kind="table", object_name="rowpost.queue_ownership")
     record(database, "y.sql", object_kind="table", object_name="rowpost.nowhere")
 
     found = journal(database)

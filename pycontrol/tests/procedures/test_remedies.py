@@ -53,7 +53,7 @@ DEAD = (
     " SELECT gen_random_uuid(), repeat('h', 300), convert_to(repeat('b', 500), 'UTF8') FROM generate_series(1, {rows})",
     "DELETE FROM {table}",
 )
-LEASE = "UPDATE rowpost.lease SET ends_at = '2024-01-01' WHERE queue_key = '{key}'"
+OWNERSHIP = "UPDATE rowpost.queue_ownership SET ends_at = '2024-01-01' WHERE queue_key = '{key}'"
 NO_INDEX = "disables no index"
 NO_DEFAULT = "names a default otherwise than its catalog says"
 NOT_NULL = "changes no column to NOT NULL"
@@ -68,7 +68,7 @@ DAMAGES = {
         damage("expires_index_missing", "DROP INDEX {expires}"),
         damage("row_version_index_missing", "ALTER TABLE {table} DROP CONSTRAINT {row_version}"),
         damage("row_version_32_bit", "ALTER TABLE {table} ALTER COLUMN seq TYPE integer"),
-        damage("orphaned", LEASE),
+        damage("orphaned", OWNERSHIP),
         damage("settings_missing", "ALTER TABLE {table} RESET (vacuum_truncate)"),
         damage("waiters_missing", 'DROP SEQUENCE rowpost."waiters:{key}"'),
         damage("waiters_unlogged", 'ALTER SEQUENCE rowpost."waiters:{key}" SET UNLOGGED'),
@@ -102,7 +102,7 @@ DAMAGES = {
         damage("recoverable_changed", "{drop_default}", not_on_babelfish=NO_DEFAULT),
         damage("recoverable_changed", "{drop_default}", "ALTER TABLE {table} DROP COLUMN Recoverable", not_on_babelfish=NO_DEFAULT),
         damage("trigger_enabled", "CREATE TRIGGER {key}_trigger ON {table} AFTER INSERT AS RETURN"),
-        damage("orphaned", LEASE),
+        damage("orphaned", OWNERSHIP),
         damage("bloated", "INSERT INTO {table} (Id, Headers) SELECT TOP (1500) NEWID(), REPLICATE(N'h', 3500)"
                " FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b", "DELETE q FROM {table} AS q WITH (ROWLOCK)",
                options={"clustered": False}, not_on_babelfish="has no figures of tables in its catalog"),
@@ -179,7 +179,7 @@ def test_the_remedies_that_are_printed_leave_no_finding(
     if case.not_on_babelfish:
         not_on_babelfish(case.not_on_babelfish)
     queue, options = make_queue(**case.options), case.options
-    database.call("renew_lease", queue_name=queue.name, seconds=600)
+    database.call("renew_ownership", queue_name=queue.name, seconds=600)
     break_it(sql, queue, case)
     if case.then is not None:
         options = case.then

@@ -233,7 +233,9 @@ HELPERS = {
 def test_a_deployed_database_grants_what_the_contract_says_and_nothing_else(target, sql, not_on_babelfish):
     not_on_babelfish("does not list the rights on procedures in sys.database_permissions")
     contract, engine = load_contract(), target.settings.engine
-    queues = [(row[1], contract.templates(row[5], row[8])) for row in sql.database.call("list_queues")]
+    queues = [
+        (row[1], contract.templates(row.kind, row.delayed, lease=row.lease)) for row in sql.database.call("list_queues")
+    ]
     sagas = [(row[1], contract.saga_templates(row[6] is not None)) for row in sql.database.call("list_saga_types")]
     named = [(each.name, each) for each in contract.procedures if each.scope == "database"]
     named += [(f"{each.name}:{key}", each) for key, templates in [*queues, *sagas] for each in templates]

@@ -184,7 +184,7 @@ def test_a_queue_in_another_schema_has_procedures_of_its_own(make_queue, sql):
 def test_the_registry_lists_queues_with_their_places(queue, database):
     rows = {row[0]: row for row in database.call("list_queues")}
 
-    name, key, catalog, schema, table, kind, body_string, clustered, _delayed, _depth = rows["Sales"]
+    name, key, catalog, schema, table, kind, body_string, clustered, _delayed, _lease, _depth = rows["Sales"]
     assert (name, key, catalog, schema, table) == ("Sales", "Sales", None, DEFAULT_SCHEMA[database.engine], "Sales")
     assert (kind, bool(body_string), bool(clustered)) == ("own", False, True)
 

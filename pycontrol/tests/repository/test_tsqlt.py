@@ -129,7 +129,7 @@ EXEC rowpost.register_saga @saga_key = N'OtherSaga', @saga_name = N'OtherSaga', 
 EXEC rowpost.register_subscription_table @table_key = N'OtherRouting', @display_name = N'OtherRouting', @schema_name = N'app', @table_name = N'OtherRouting';
 EXEC rowpost.record_failure @queue_key = N'Sample', @id = 'aaaaaaaa-0000-0000-0000-0000000000ff';
 EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'other', @participants = N'[]';
-EXEC rowpost.renew_lease @queue_name = N'Sample', @seconds = 86400;
+EXEC rowpost.renew_ownership @queue_name = N'Sample', @seconds = 86400;
 EXEC rowpost.control_queue @queue_name = N'Sample', @is_paused = 1;
 EXEC rowpost.record_feature @environment = N'other', @feature = N'spark';
 EXEC rowpost.record_handled @endpoint = N'Other', @message_id = N'm';

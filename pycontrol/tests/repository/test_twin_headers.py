@@ -36,6 +36,7 @@ DIFFERENT = {
         "Atomicity",
     ): "PostgreSQL cannot run VACUUM in a function, so the caller runs the statements",
     ("monitoring/maintain_queue", "Locking"): "index rebuilds and VACUUM take different locks",
+    ("lease/list_leases", "Locking"): NO_SHARED_LOCKS,
     ("monitoring/queue_metrics", "Locking"): NO_SHARED_LOCKS,
     ("queue/browse_messages", "Locking"): NO_SHARED_LOCKS,
     ("queue/read_bodies", "Locking"): NO_SHARED_LOCKS,

@@ -33,7 +33,7 @@ def test_a_call_of_an_upsert_outside_of_a_transaction_is_found(source, expected)
 def test_the_upserts_are_read_from_the_procedures():
     names = upserts(sql_folder() / "procedures")
 
-    assert {"subscribe", "record_failure", "renew_lease"} <= names
+    assert {"subscribe", "record_failure", "renew_ownership"} <= names
     assert "receive_messages" not in names
 
 

@@ -633,6 +633,12 @@ def test_the_queues_of_copies_have_no_delayed_table_unless_they_ask_for_it(write
     assert [queue.name for queue in settings.queues if queue.delayed] == ["Sales", "audit", "Audit"]
 
 
+def test_a_queue_has_a_table_of_leases_if_it_declares_one(write):
+    settings = load_settings(write("queues: {Reports: {lease: true}, Sales: {}}\n"))
+
+    assert [(queue.name, queue.lease) for queue in settings.queues] == [("Reports", True), ("Sales", False)]
+
+
 def test_an_error_queue_with_a_worker_has_a_delayed_table(write):
     settings = load_settings(write(SERVER + 'queues: {error: {worker: {handler: "shop:failed"}}}\n'))
 

@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 
 from rowpost.archive import writer
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.lease import lease
+from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.merging import AUTOMATIC_FILES, small_files
 from rowpost.archive.table import DataFile, open_table
 from rowpost.errors import SparkFailed
@@ -55,7 +55,7 @@ def made(whole, tmp_path) -> ArchiveMaker:
 
 
 def phases(spark, made: ArchiveMaker, kind: str) -> Iterator[str]:
-    """Start a job without its lease, so that only the log of the table protects the messages."""
+    """Start a job without its lock, so that only the log of the table protects the messages."""
     table, counts = open_table(made.address), RewriteCounts()
     if kind == "compact":
         return compact.phases(spark, table, lambda files: small_files(files, 2), counts)
@@ -227,7 +227,7 @@ def test_a_file_that_is_gone_is_not_committed(spark, made):
         table.commit([NewFile("queue=a/x.parquet", "a", "2024-05-17", 1, 1, statistics="{}")], note={"job": "test"})
 
 
-# ---------------------------------------------------------------------------------------------- the lease
+# ---------------------------------------------------------------------------------------------- the lock
 @pytest.fixture
 def folder(tmp_path) -> ArchiveFolder:
     return ArchiveFolder(str(tmp_path))
@@ -235,15 +235,15 @@ def folder(tmp_path) -> ArchiveFolder:
 
 def test_a_second_job_is_told_who_maintains_the_archive(folder):
     with (
-        lease(folder, "compact"),
+        maintenance_lock(folder, "compact"),
         pytest.raises(
             SparkFailed, match=f"compact has been running since .* on {socket.gethostname()}, process {os.getpid()}"
         ),
-        lease(folder, "erase", wait_s=0),
+        maintenance_lock(folder, "erase", wait_s=0),
     ):
         pass
 
-    with lease(folder, "erase", wait_s=0):  # the first has given it back
+    with maintenance_lock(folder, "erase", wait_s=0):  # the first has given it back
         pass
 
 
@@ -261,7 +261,7 @@ def test_the_lease_of_a_job_that_has_ended_is_taken_over(folder, holder):
         "maintenance.json", {"job": "compact", "host": host, "pid": pid, "since": "x", "expires": expires.isoformat()}
     )
 
-    with lease(folder, "erase", wait_s=0):
+    with maintenance_lock(folder, "erase", wait_s=0):
         assert json.loads((Path(folder.path) / "_rowpost" / "maintenance.json").read_text())["job"] == "erase"
 
 
@@ -270,10 +270,10 @@ def test_a_lease_whose_writer_was_killed_before_it_was_written_is_taken_over_lat
     path.parent.mkdir()
     path.touch()
 
-    with pytest.raises(SparkFailed, match="another job"), lease(folder, "erase", wait_s=0):
+    with pytest.raises(SparkFailed, match="another job"), maintenance_lock(folder, "erase", wait_s=0):
         pass
     os.utime(path, (0, 0))
-    with lease(folder, "erase", wait_s=0):
+    with maintenance_lock(folder, "erase", wait_s=0):
         pass
 
 
@@ -284,5 +284,5 @@ def test_a_lease_on_another_machine_is_respected(folder):
         {"job": "compact", "host": "elsewhere", "pid": 1, "since": "14:02", "expires": soon.isoformat()},
     )
 
-    with pytest.raises(SparkFailed, match="elsewhere"), lease(folder, "erase", wait_s=0):
+    with pytest.raises(SparkFailed, match="elsewhere"), maintenance_lock(folder, "erase", wait_s=0):
         pass

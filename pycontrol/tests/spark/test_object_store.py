@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from rowpost.archive import lease as lease_module
-from rowpost.archive.lease import lease
+from rowpost.archive import maintenance_lock as lock_module
 from rowpost.archive.leftovers import find_leftovers
+from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.parts import write_parts
 from rowpost.archive.table import ArchiveTable, create_table, open_table
 from rowpost.errors import SparkFailed, SparkUnavailable
@@ -86,14 +86,14 @@ def test_replaced_files_are_deleted_by_vacuum(table):
 
 
 def test_a_lease_refuses_a_second_job(table, monkeypatch):
-    monkeypatch.setattr(lease_module, "_POLL_S", 0.01)
+    monkeypatch.setattr(lock_module, "_POLL_S", 0.01)
 
-    with lease(table.folder, "compact"), pytest.raises(SparkFailed, match="compact has been running"):
-        with lease(table.folder, "retain", wait_s=0):
+    with maintenance_lock(table.folder, "compact"), pytest.raises(SparkFailed, match="compact has been running"):
+        with maintenance_lock(table.folder, "retain", wait_s=0):
             pass
 
     assert table.folder.read("maintenance.json") is None
-    with lease(table.folder, "retain", wait_s=0):
+    with maintenance_lock(table.folder, "retain", wait_s=0):
         assert table.folder.read("maintenance.json")["job"] == "retain"
 
 

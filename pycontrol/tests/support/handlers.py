@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import redirect_stderr
+from datetime import timedelta
 from pathlib import Path
 
 from rowpost.endpoint.endpoint import Endpoint
@@ -298,3 +299,38 @@ def wait_until_stopped(body, context):
     while not context.stopping and time.monotonic() < end:
         time.sleep(0.01)
     _note(context.incoming, context.connection)
+
+
+#: leases its messages; a lease expires soon
+leased = Endpoint(
+    "Leased",
+    receive="lease",
+    lease_time=timedelta(seconds=1),
+    recoverability=Recoverability(immediate_retries=1000, delayed_retries=0),
+)
+#: the same, and its first failed attempt is the last one
+leased_once = Endpoint("Leased", receive="lease", lease_time=timedelta(seconds=1), recoverability=Recoverability(0, 0))
+
+
+def hold_by_lease(body, context):
+    """Create the file <body>.<pid>, and commit when the file <body> exists."""
+    path = body.decode()
+    context.progress(0.25, "waits for the file")
+    Path(f"{path}.{os.getpid()}").touch()
+    end = time.monotonic() + 30.0
+    while not os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.01)
+    with context.commit() as connection:
+        _note(context.incoming, connection)
+
+
+def note_by_lease(body, context):
+    """Work for a moment, then commit."""
+    time.sleep(0.002)
+    with context.commit() as connection:
+        _note(context.incoming, connection)
+
+
+for each in (leased, leased_once):
+    each.handles("Shop.Hold")(hold_by_lease)
+    each.handles("Shop.Note")(note_by_lease)

@@ -68,7 +68,7 @@ class Probe(ABC):
         self.run("DELETE FROM rowpost.journal WHERE script_name LIKE ?", f"%:{entry.key}")
         self.run("DELETE FROM rowpost.queue WHERE queue_key = ?", entry.key)
         names = entry.placeholders(self.database.dialect)
-        for table in (names["queue_table"], names["delayed_table"]):
+        for table in (names["queue_table"], names["delayed_table"], names["leased_table"]):
             self.run(f"DROP TABLE IF EXISTS {table}")
 
     PROCEDURES: str

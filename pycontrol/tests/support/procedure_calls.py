@@ -19,6 +19,7 @@ SAGA_ENTRY = {
     "saga_key": "New", "saga_name": "New", "schema_name": "app", "table_name": "New", "correlation_name": "Key", "correlation_type": "string",
 }  # fmt: skip
 OTHER_ID = UUID("aaaaaaaa-0000-0000-0000-000000000002")
+LEASE = {"owner": "host/1/1", "seconds": 60}
 VERSIONS = {"persistence_version": "1", "saga_type_version": "1"}
 #: a call of each procedure that changes what it can change; for a queue's own, of the queue Sales, for a saga's, of the saga EverySaga
 CALLS = {
@@ -41,6 +42,13 @@ CALLS = {
         "read_delayed_bodies": {"delayed_keys": ["x"]},
         "reschedule_delayed": {"delayed_key": "x", "delay_ms": 0},
         "cancel_delayed": {"delayed_key": "x"},
+        "lease_messages": {"count": 1, **LEASE},
+        "lease_message": {"row_version": "the first", **LEASE},
+        "renew_leases": {"leases": '[{"token": "aaaaaaaa-0000-0000-0000-000000000001", "percent": 5}]', "seconds": 60},
+        "end_lease": {"token": "of the lease"},
+        "return_lease": {"token": "of the lease"},
+        "return_expired": {"count": 10},
+        "list_leases": {"count": 10},
         "queue_metrics": {},
         "maintain_queue": {},
         "describe_stream": {},
@@ -71,7 +79,7 @@ CALLS = {
         "list_queues": {},
         "check_queue": {"queue_name": "Sales"},
         "acquire_queue": {"queue_name": "Sales"},
-        "renew_lease": {"queue_name": "Sales", "seconds": 10},
+        "renew_ownership": {"queue_name": "Sales", "seconds": 10},
         "control_queue": {"queue_name": "Sales", "is_paused": True},
         "list_controls": {},
         "report_supervisor": {

@@ -88,6 +88,8 @@ CHECKS = (
     Check("two_phase", ("RECOVERIES=2",)),
     *_both("outbox"),
     *_both("outbox", "PESSIMISTIC"),
+    Check("lease", ("FAULTS=4",)),
+    Check("lease", ("FAULTS=4",), live=True),
 )
 
 #: plausible bugs, which SPIN must find
@@ -115,6 +117,10 @@ REFUTED = (
     Check("outbox", ("STORED_IN_SECOND_TRANSACTION",)),
     Check("outbox", ("NO_DISPATCH_RECORD",)),
     Check("outbox", ("FORGET_AFTER_REPEAT",)),
+    Check("lease", ("COMMIT_BEFORE_FENCE",)),
+    Check("lease", ("FENCED_BY_ROW",)),
+    Check("lease", ("COUNTED_AT_DEATH",)),
+    Check("lease", ("EXPIRY_UNSEEN",)),
 )
 
 

@@ -129,8 +129,9 @@ class Running:
 class Shop:
     """A separate queue, the table `handled` that handlers write to, and the empty queue `error`."""
 
-    def __init__(self, target, queue: Queue, sql, make_queue) -> None:
+    def __init__(self, target, queue: Queue, sql, make_queue, *, lease: bool = False) -> None:
         self.target, self.queue, self.sql, self.make_queue = target, queue, sql, make_queue
+        self.lease = lease
         self.name = queue.name
 
     def settings(self, handler: str = "note", *, others: tuple[QueueSettings, ...] = (), **options) -> Settings:
@@ -154,7 +155,11 @@ class Shop:
         self, name: str, handler: str = "note", module: str = "tests.support.handlers", **options
     ) -> QueueSettings:
         """Return the settings of a queue with a worker."""
-        return QueueSettings(name, worker=WorkerSettings(f"{module}:{handler}", **({"peek_delay": 0.1} | options)))
+        return QueueSettings(
+            name,
+            lease=self.lease,
+            worker=WorkerSettings(f"{module}:{handler}", **({"peek_delay": 0.1} | options)),
+        )
 
     def run(self, handler: str = "note", **options) -> Running:
         """Return a supervisor for the queue, as a context manager."""

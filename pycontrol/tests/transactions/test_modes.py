@@ -10,6 +10,7 @@ import pytest
 from rowpost.database.connection import connect_url
 from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import DatabaseUnavailable, HandlerBrokeTransaction, ParticipantFailed, SettingsError
+from rowpost.pipeline import within_transaction
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.recoverability.outcome import Kind
@@ -100,6 +101,15 @@ def test_a_handled_message_is_removed_and_its_data_and_sends_are_stored(run, que
 
     assert outcome.kind is Kind.HANDLED
     assert (business(), bodies(database, "Billing"), queue.peek()) == ([1], [b'{"Number":1}'], 0)
+
+
+def test_a_handler_that_holds_its_transaction_for_long_is_warned_of_with_what_to_do(run, monkeypatch, caplog):
+    monkeypatch.setattr(within_transaction, "LONG_SECONDS", 0.0)
+
+    run("sends_atomic_with_receive")
+
+    assert "has held its transaction for 0 s" in caplog.text
+    assert "receive='lease'" in caplog.text
 
 
 # ------------------------------------------------------------------ a handler that fails

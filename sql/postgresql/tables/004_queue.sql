@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS rowpost.queue
     body_string boolean NOT NULL,
     clustered boolean NOT NULL,
     delayed boolean NOT NULL,
+    lease boolean NOT NULL,
     -- the spellings of its address in tables of subscriptions, beside its name
     bracketed_address text NOT NULL GENERATED ALWAYS AS (table_name || '@[' || replace(schema_name, ']', ']]') || ']') STORED,
     quoted_address text NOT NULL GENERATED ALWAYS AS ('"' || replace(schema_name, '"', '""') || '"."' || replace(table_name, '"', '""') || '"') STORED,

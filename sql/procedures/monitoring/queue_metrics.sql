@@ -22,6 +22,7 @@ DECLARE @above bigint = ISNULL(@after_row_version, -9223372036854775808);
 DECLARE @head bigint;
 DECLARE @expired int;
 DECLARE @sent datetime2(3);
+DECLARE @leased int;
 
 SELECT TOP (1)
     @sent = TRY_CONVERT(
@@ -51,6 +52,11 @@ FROM
     ORDER BY q.Expires
 ) AS head;
 
+-- The registry says whether the queue has a table of leases.
+IF EXISTS (SELECT 1 FROM rowpost.queue AS r WHERE r.queue_key = N'{queue_key}' AND r.lease = 1)
+    SELECT @leased = COUNT(*)
+    FROM {leased_table} AS l WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK);
+
 WITH pages AS (
     SELECT
         SUM(CASE WHEN p.index_id IN (0, 1) THEN p.row_count ELSE 0 END) AS depth,
@@ -73,7 +79,8 @@ SELECT
     p.table_bytes,
     p.index_bytes,
     CAST(NULL AS bigint) AS dead_rows,
-    @now AS measured_at
+    @now AS measured_at,
+    @leased AS leased
 FROM pages AS p
 CROSS JOIN counters AS c;
 GO

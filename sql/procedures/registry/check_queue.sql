@@ -28,6 +28,7 @@ WITH queues AS (
         q.queue_key,
         q.kind,
         q.delayed,
+        q.lease,
         CONCAT(QUOTENAME(q.schema_name), N'.', QUOTENAME(q.table_name)) AS table_name,
         OBJECT_ID(CONCAT(QUOTENAME(q.schema_name), N'.', QUOTENAME(q.table_name)), N'U') AS table_id
     FROM rowpost.queue AS q
@@ -246,10 +247,10 @@ FROM
     SELECT
         q.queue_name,
         N'orphaned',
-        CONCAT(N'The process that owns the queue let its lease end at ', CONVERT(nvarchar(19), l.ends_at, 120), N' UTC.'),
+        CONCAT(N'The ownership of the process that has the queue ended at ', CONVERT(nvarchar(19), l.ends_at, 120), N' UTC.'),
         CONCAT(N'rowpost queue drop ', q.queue_name)
     FROM queues AS q
-    INNER JOIN rowpost.lease AS l
+    INNER JOIN rowpost.queue_ownership AS l
         ON q.queue_key = l.queue_key AND l.ends_at < SYSUTCDATETIME()
     UNION ALL
     SELECT
@@ -272,7 +273,8 @@ FROM
         VALUES
             {queue_procedures}
     ) AS p(name, queues)
-    WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed = 1))
+    WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed = 1)
+           OR (p.queues = 'lease' AND q.lease = 1))
       AND OBJECT_ID(CONCAT(N'rowpost.', QUOTENAME(CONCAT(p.name, N':', q.queue_key))), N'P') IS NULL
 ) AS f
 ORDER BY f.queue_name, f.finding, f.detail;

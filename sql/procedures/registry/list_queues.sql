@@ -21,6 +21,7 @@ SELECT
     q.body_string,
     q.[clustered],
     q.delayed,
+    q.lease,
     (
         SELECT SUM(p.rows)
         FROM sys.partitions AS p

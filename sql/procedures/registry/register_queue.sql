@@ -10,7 +10,8 @@ CREATE OR ALTER PROCEDURE rowpost.register_queue
     @kind varchar(20), -- own, adopted or external
     @body_string bit,
     @clustered bit,
-    @delayed bit -- has a delayed table
+    @delayed bit, -- has a delayed table
+    @lease bit = NULL -- has a table of leases; NULL as 0
 AS
 /*
 Registers a queue, or updates its entry.
@@ -50,17 +51,18 @@ UPDATE q
 SET q.kind = @kind,
     q.body_string = @body_string,
     q.[clustered] = @clustered,
-    q.delayed = @delayed
+    q.delayed = @delayed,
+    q.lease = ISNULL(@lease, 0)
 FROM rowpost.queue AS q
 WHERE q.queue_key = @queue_key
-  AND (q.kind <> @kind OR q.body_string <> @body_string OR q.[clustered] <> @clustered OR q.delayed <> @delayed);
+  AND (q.kind <> @kind OR q.body_string <> @body_string OR q.[clustered] <> @clustered OR q.delayed <> @delayed OR q.lease <> ISNULL(@lease, 0));
 
 IF NOT EXISTS (SELECT 1 FROM rowpost.queue AS q WHERE q.queue_key = @queue_key)
-    INSERT INTO rowpost.queue (queue_key, queue_name, catalog_name, schema_name, table_name, address, kind, body_string, [clustered], delayed)
+    INSERT INTO rowpost.queue (queue_key, queue_name, catalog_name, schema_name, table_name, address, kind, body_string, [clustered], delayed, lease)
     VALUES
     (
         @queue_key, @queue_name, @catalog_name, @schema_name, @table_name,
         CONCAT(@table_name, N'@', QUOTENAME(@schema_name), CASE WHEN @catalog_name IS NOT NULL THEN CONCAT(N'@', QUOTENAME(@catalog_name)) END),
-        @kind, @body_string, @clustered, @delayed
+        @kind, @body_string, @clustered, @delayed, ISNULL(@lease, 0)
     );
 GO

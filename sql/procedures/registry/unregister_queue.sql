@@ -5,7 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.unregister_queue
     @queue_name nvarchar(800)
 AS
 /*
-Removes a queue from the registry, with its failure counts, its lease, and what operators set for it.
+Removes a queue from the registry, with its failure counts, its ownership, and what operators set for it.
 Atomicity: in the caller's transaction.
 Locking:   the registry, until the caller commits; only deployments call it.
 */
@@ -26,7 +26,7 @@ BEGIN
 END;
 
 DELETE l
-FROM rowpost.lease AS l
+FROM rowpost.queue_ownership AS l
 WHERE l.queue_key = @queue_key;
 
 DELETE c

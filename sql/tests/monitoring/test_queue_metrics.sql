@@ -22,13 +22,13 @@ AS
 CREATE TABLE #metrics
 (
     depth bigint, oldest_age_ms bigint, enqueued bigint, dequeued bigint, expired int,
-    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at datetime2(3)
+    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at datetime2(3), leased int
 );
 EXEC rowpost.[send_message:Sample] @headers = N'{"NServiceBus.TimeSent":"2026-01-02 03:04:05:678901 Z"}';
 EXEC rowpost.[send_message:Sample] @headers = N'';
 INSERT INTO dbo.Sample (Id, Expires, Headers) VALUES (NEWID(), DATEADD(SECOND, -1, GETUTCDATE()), N'');
 
-INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at)
+INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at, leased)
 EXEC rowpost.[queue_metrics:Sample];
 
 DECLARE @right int = (
@@ -44,15 +44,15 @@ AS
 CREATE TABLE #metrics
 (
     depth bigint, oldest_age_ms bigint, enqueued bigint, dequeued bigint, expired int,
-    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at datetime2(3)
+    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at datetime2(3), leased int
 );
 EXEC rowpost.[send_message:Sample] @headers = N'';
 EXEC rowpost.[send_message:Sample] @headers = N'';
 DECLARE @first bigint = (SELECT MIN(s.RowVersion) FROM dbo.Sample AS s);
 
-INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at)
+INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at, leased)
 EXEC rowpost.[queue_metrics:Sample];
-INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at)
+INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at, leased)
 EXEC rowpost.[queue_metrics:Sample] @after_row_version = @first;
 
 DECLARE @whole bigint = (SELECT MAX(m.depth) FROM #metrics AS m);
@@ -65,11 +65,11 @@ AS
 CREATE TABLE #metrics
 (
     depth bigint, oldest_age_ms bigint, enqueued bigint, dequeued bigint, expired int,
-    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at datetime2(3)
+    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at datetime2(3), leased int
 );
 EXEC rowpost.[send_message:Sample] @headers = N'{"NServiceBus.TimeSent":"''); DROP TABLE dbo.Sample; --"}';
 
-INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at)
+INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at, leased)
 EXEC rowpost.[queue_metrics:Sample];
 
 SELECT m.oldest_age_ms, m.expired INTO #actual FROM #metrics AS m;

@@ -12,17 +12,17 @@ AS
 CREATE TABLE #listed
 (
     queue_name nvarchar(400), queue_key nvarchar(128), catalog_name sysname NULL, schema_name sysname, table_name sysname,
-    kind varchar(10), body_string bit, [clustered] bit, delayed bit, depth bigint
+    kind varchar(10), body_string bit, [clustered] bit, delayed bit, lease bit, depth bigint
 );
 EXEC rowpost.register_queue
     @queue_key = N'Legacy~0', @queue_name = N'Legacy@[dbo]@[nsb]', @catalog_name = N'nsb', @schema_name = N'dbo',
     @table_name = N'Legacy', @kind = 'external', @body_string = 0, @clustered = 1, @delayed = 0;
 
-INSERT INTO #listed (queue_name, queue_key, catalog_name, schema_name, table_name, kind, body_string, [clustered], delayed, depth)
+INSERT INTO #listed (queue_name, queue_key, catalog_name, schema_name, table_name, kind, body_string, [clustered], delayed, lease, depth)
 EXEC rowpost.list_queues;
 
 DECLARE @own int = (
-    SELECT COUNT(*) FROM #listed AS l WHERE l.queue_name = N'Sample' AND l.table_name = N'Sample' AND l.kind = 'own'
+    SELECT COUNT(*) FROM #listed AS l WHERE l.queue_name = N'Sample' AND l.table_name = N'Sample' AND l.kind = 'own' AND l.lease = 1
 );
 DECLARE @external int = (
     SELECT COUNT(*) FROM #listed AS l WHERE l.catalog_name = N'nsb' AND l.kind = 'external' AND l.depth IS NULL
@@ -36,12 +36,12 @@ AS
 CREATE TABLE #listed
 (
     queue_name nvarchar(400), queue_key nvarchar(128), catalog_name sysname NULL, schema_name sysname, table_name sysname,
-    kind varchar(10), body_string bit, [clustered] bit, delayed bit, depth bigint
+    kind varchar(10), body_string bit, [clustered] bit, delayed bit, lease bit, depth bigint
 );
 EXEC rowpost.[send_message:Sample] @headers = N'';
 EXEC rowpost.[send_message:Sample] @headers = N'';
 
-INSERT INTO #listed (queue_name, queue_key, catalog_name, schema_name, table_name, kind, body_string, [clustered], delayed, depth)
+INSERT INTO #listed (queue_name, queue_key, catalog_name, schema_name, table_name, kind, body_string, [clustered], delayed, lease, depth)
 EXEC rowpost.list_queues;
 
 DECLARE @depth bigint = (SELECT l.depth FROM #listed AS l WHERE l.queue_name = N'Sample');

@@ -40,6 +40,9 @@ HeapOption = Annotated[
 NoDelayedOption = Annotated[
     bool, typer.Option("--no-delayed", help="Make no table for delayed messages, for queues such as error and audit.")
 ]
+LeaseOption = Annotated[
+    bool, typer.Option("--lease", help='Make the table of leases that an endpoint with receive="lease" needs.')
+]
 
 
 def create(
@@ -48,20 +51,28 @@ def create(
     body_string: BodyStringOption = False,
     heap: HeapOption = False,
     no_delayed: NoDelayedOption = False,
+    lease: LeaseOption = False,
     external: Annotated[
         bool, typer.Option("--external", help="A queue that another system owns. rowpost only sends to it.")
     ] = False,
 ) -> None:
     """Create a queue: its table and its procedures. An existing queue is updated."""
-    if external and (body_string or heap):
+    if external and (body_string or heap or lease):
         raise Refused(
-            "rowpost does not make the table of an external queue: remove --body-string and --heap.", ExitCode.USAGE
+            "rowpost does not make the tables of an external queue: remove --body-string, --heap and --lease.",
+            ExitCode.USAGE,
         )
     with session.deployed() as database:
         queue = session.name(name)
         kind: QueueKind = "external" if external else "own"
         result = registry.create_queue(
-            database, queue, kind=kind, body_string=body_string, clustered=not heap, delayed=not no_delayed
+            database,
+            queue,
+            kind=kind,
+            body_string=body_string,
+            clustered=not heap,
+            delayed=not no_delayed,
+            lease=lease,
         )
     _print_result(session, queue, kind, result)
 
@@ -72,12 +83,19 @@ def adopt(
     body_string: BodyStringOption = False,
     heap: HeapOption = False,
     no_delayed: NoDelayedOption = False,
+    lease: LeaseOption = False,
 ) -> None:
     """Take over a table that NServiceBus made. The table keeps its messages and gets procedures."""
     with session.deployed() as database:
         queue = session.name(name)
         result = registry.create_queue(
-            database, queue, kind="adopted", body_string=body_string, clustered=not heap, delayed=not no_delayed
+            database,
+            queue,
+            kind="adopted",
+            body_string=body_string,
+            clustered=not heap,
+            delayed=not no_delayed,
+            lease=lease,
         )
     _print_result(session, queue, "adopted", result)
 
@@ -136,10 +154,11 @@ def list_queues(session: Session) -> None:
             "body_string": body_string,
             "clustered": clustered,
             "delayed": delayed,
+            "lease": lease,
             **_control(controls.get(name)),
             **_descriptor(session.settings, name),
         }
-        for name, _key, catalog, schema, place, kind, body_string, clustered, delayed, _ in rows
+        for name, _key, catalog, schema, place, kind, body_string, clustered, delayed, lease, _ in rows
     ]
     described = [key for key in DESCRIBED if any(queue[key] for queue in queues)]
     shown = [

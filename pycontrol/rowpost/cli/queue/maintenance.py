@@ -47,8 +47,10 @@ def show_metrics(
     if session.as_json:
         session.document([_document(queue, each, rates.get(queue)) for queue, each in metrics.items()])
         return
-    rows = [_row(queue, each, rates.get(queue)) for queue, each in metrics.items()]
-    table(session.out, _COLUMNS, rows, right=_COLUMNS[1:])
+    leases = any(each.leased is not None for each in metrics.values())
+    rows = [_row(queue, each, rates.get(queue), leases=leases) for queue, each in metrics.items()]
+    columns = (*_COLUMNS[:2], *(["leased"] if leases else []), *_COLUMNS[2:])
+    table(session.out, columns, rows, right=columns[1:])
 
 
 def maintain(
@@ -97,12 +99,15 @@ def _document(queue: str, metrics: Metrics, rates: tuple[float | None, float | N
     return document if rates is None else document | {"enqueued_per_second": rates[0], "dequeued_per_second": rates[1]}
 
 
-def _row(queue: str, metrics: Metrics, rates: tuple[float | None, float | None] | None) -> tuple[str, ...]:
+def _row(
+    queue: str, metrics: Metrics, rates: tuple[float | None, float | None] | None, *, leases: bool
+) -> tuple[str, ...]:
     moved = (metrics.enqueued, metrics.dequeued) if rates is None else rates
     unit = "" if rates is None else "/s"
     return (
         queue,
         _number(metrics.depth),
+        *(["-" if metrics.leased is None else _number(metrics.leased)] if leases else []),
         "-" if metrics.oldest_age_ms is None else f"{metrics.oldest_age_ms / 1000:,.1f} s",
         _number(metrics.expired),
         *(_number(each) + unit for each in moved),

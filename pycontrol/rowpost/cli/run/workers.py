@@ -27,6 +27,7 @@ from rowpost.database.requirements import check_connections
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.endpoint.hosting import (
+    check_leases,
     check_outboxes,
     check_sagas,
     needed_queues,
@@ -144,6 +145,7 @@ def _prepare(session: Session, settings: Settings) -> None:
                 )
         settings = with_sagas(settings)
         check_sagas(settings, database)
+        check_leases(settings, database)
         for each in session.databases()[1:]:
             _check_business(each, replace(each.settings, sagas=settings.sagas))
         subscribe_all(settings, database)

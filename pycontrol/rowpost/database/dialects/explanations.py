@@ -75,6 +75,10 @@ def missing_object(statement: Statement | None, said: str, *, table: bool) -> Ro
     )
 
 
+#: what a queue's own tables hold, by feature
+_TABLES = {"delayed": "delayed messages", "lease": "leases, which an endpoint with receive='lease' needs,"}
+
+
 def _missing_feature(statement: Statement | None) -> RowpostError | None:
     """Return what to raise for a procedure that does not exist because its feature is not declared; None if it is
     another cause.
@@ -87,11 +91,11 @@ def _missing_feature(statement: Statement | None) -> RowpostError | None:
             f"{name} needs the feature {feature}, which is not deployed in this database: add `features: [{feature}]` "
             "to the environment's file and run: rowpost apply"
         )
-    if feature == "delayed":
+    if feature in _TABLES:
         return QueueNotFound(
-            f"The queue {statement.queue!r} has no table of delayed messages in this database: write "
+            f"The queue {statement.queue!r} has no table of {_TABLES[feature]} in this database: write "
             f"`{statement.queue}: "
-            "{delayed: true}` below `queues:` in the environment's file and run: rowpost apply"
+            f"{{{feature}: true}}` below `queues:` in the environment's file and run: rowpost apply"
         )
     return QueueNotFound(
         f"No queue named {statement.queue!r} with the procedure {name} is in this database: `rowpost queue list` shows "

@@ -9,7 +9,7 @@ from itertools import chain
 
 from pyspark.sql import SparkSession
 
-from rowpost.archive.lease import lease
+from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.merging import FILE_BYTES, small_files
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile, open_table
@@ -73,7 +73,7 @@ def run(
     def groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
         return small_files([file for file in files if file.modified <= newest], 2, tiers=(_SMALL_BYTES,))
 
-    with lease(table.folder, "compact"):
+    with maintenance_lock(table.folder, "compact"):
         for _ in phases(spark, table, groups, counts):
             progress(counts.files_before, counts.files_after)
         vacuumed = table.vacuum()

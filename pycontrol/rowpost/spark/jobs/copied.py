@@ -16,7 +16,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rowpost.archive.lease import lease
+from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.table import ArchiveTable
 from rowpost.errors import ArchiveNotFound
 from rowpost.spark.archive.records import places, tables_in
@@ -59,16 +59,16 @@ def follow(
 ) -> Iterator[tuple[ArchiveTable, RowChange]]:
     """Change all tables to which messages of an archive were copied, and delete the replaced files.
 
-    Yields each table with what was changed, while the job holds the table's lease.
+    Yields each table with what was changed, while the job holds the table's lock.
 
     Args:
-        job: names the job, for leases and logs.
+        job: names the job, for locks and logs.
         messages: the archive's messages with ACTION. What happens to one of several equal messages happens to its copy.
         done: what was done is added to it.
         matching: adds MATCHES to a table's rows: those that are deleted because of what the table itself says.
 
     Raises:
-        SparkFailed: another job holds a lease, or a table must not be changed.
+        SparkFailed: another job holds a lock, or a table must not be changed.
     """
     spark, acted = messages.sparkSession, messages.where(F.col(ACTION).isNotNull())
     actions = acted.groupBy(*KEY).agg(F.min(ACTION).alias(ACTION)).persist()  # DELETE comes before REDACT
@@ -81,7 +81,7 @@ def follow(
             continue
         for table in tables:
             counts = RewriteCounts()
-            with lease(table.folder, job):
+            with maintenance_lock(table.folder, job):
                 for _ in work(table, job, partial(change.plan, spark, table), counts):
                     pass
                 table.vacuum(at_once=True)

@@ -29,7 +29,7 @@ from pyspark.sql import types as T
 
 from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.lease import lease
+from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.merging import AUTOMATIC_FILES, merge, small_files
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile, create_table, open_table
@@ -167,7 +167,7 @@ def run(
         raise SparkFailed(
             f"Cannot decode to {out}: it is a table itself. Name a folder for the tables of the message types."
         )
-    with lease(source.folder, "decode"):  # erase takes it too, so that it finds all copies
+    with maintenance_lock(source.folder, "decode"):  # erase takes it too, so that it finds all copies
         source.refresh()
         if source.needs_jar:
             raise SparkFailed(

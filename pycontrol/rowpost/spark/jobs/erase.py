@@ -22,8 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rowpost.archive.lease import lease
 from rowpost.archive.leftovers import find_leftovers
+from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.table import ArchiveTable, open_table
 from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError
 from rowpost.spark.archive.headers import parse_headers
@@ -122,7 +122,7 @@ def run(
     table.check_plain_log()
     table.check_writable()  # before copies are erased by what its files say
     copied = ChangedCopies()
-    with lease(table.folder, "erase"):
+    with maintenance_lock(table.folder, "erase"):
         table.refresh()  # what `decode` has read meanwhile has copies
         if places(table.folder):
             _erase_copies(spark, table, selection, copied, idle=idle)  # first: the archive says which messages they are

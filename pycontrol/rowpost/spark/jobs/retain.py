@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rowpost.archive.lease import lease
+from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.archive.policy import Retention, Rule, pattern
@@ -179,7 +179,7 @@ def run(
     if not apply:
         changes = plan(spark, table, policy, now, table.files())[0]
     else:
-        with lease(table.folder, "retain"):
+        with maintenance_lock(table.folder, "retain"):
             table.refresh()  # what `decode` has read meanwhile has copies
             if places(table.folder):
                 messages = _with_actions(read_files(spark, table, table.files()), table.files(), policy, now)

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.lease import lease
 from rowpost.archive.leftovers import find_leftovers
+from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.spark.archive.records import places, removed_row_versions
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
@@ -207,7 +207,7 @@ def repair(spark: SparkSession, path: str) -> dict[str, int]:
             for same in by_queue.values()
         ]
 
-    with lease(table.folder, "repair"):
+    with maintenance_lock(table.folder, "repair"):
         for plan, counts in ((gone, lost), (twice, doubled)):
             for _ in work(table, "repair", plan, counts):
                 pass

@@ -28,6 +28,9 @@ from typing import Any
 from rowpost.database.connection import Connection, connect
 from rowpost.endpoint.hosting import host_of
 from rowpost.errors import DatabaseUnavailable, LockTimeout, PermissionDenied, QueueNotFound, RowpostError
+from rowpost.pipeline.lease import owner_of
+from rowpost.recoverability.leases import LeaseRetries
+from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.settings.environment import Settings
@@ -305,21 +308,26 @@ class QueueMonitor:
     def _count_crash(self, crash: Crash) -> list[Answer]:
         policy = crash.crash_policy or self._plain_policy(crash.queue)
         database, address = self._open(), parse_address(crash.queue)
-        retries = Retries(
-            crash.queue,
-            queue_key(address, database.engine),
-            address=database.canonical(address),
-            recoverability=Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase),
-            error_queue=policy.error_queue,
-            host=host_of(self._settings, crash.queue),
-        )
-        return [
-            Answer(
-                crash.queue,
-                crash=crash,
-                outcome=retries.crashed(database, crash.row_id, crash.row_version, crash.error),
-            )
-        ]
+        declared = self._settings.queue(crash.queue)
+        arguments: dict[str, Any] = {
+            "address": database.canonical(address),
+            "recoverability": Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase),
+            "error_queue": policy.error_queue,
+            "host": host_of(self._settings, crash.queue),
+        }
+        key, died = queue_key(address, database.engine), (crash.row_id, crash.row_version, crash.error)
+        if not crash.counts:
+            with suppress(QueueNotFound):  # the queue has no table of leases yet
+                LeaseRetries(crash.queue, key, **arguments).give_back_of(
+                    database, crash.row_version, owner_of(crash.pid)
+                )
+            return [Answer(crash.queue, crash=crash)]
+        if declared is not None and declared.lease:
+            outcome = LeaseRetries(crash.queue, key, **arguments).crashed(database, *died, owner_of(crash.pid))
+        else:
+            outcome = Retries(crash.queue, key, **arguments).crashed(database, *died)
+        # empty: the message was handled, or another process has it
+        return [Answer(crash.queue, crash=crash, outcome=None if outcome.kind is Kind.EMPTY else outcome)]
 
     def _plain_policy(self, name: str) -> CrashPolicy:
         """Return the policy for a worker that never reported one: that of a plain function."""

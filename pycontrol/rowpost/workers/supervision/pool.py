@@ -48,6 +48,7 @@ class WorkerPool:
         emit: called with each event.
         idle_timeout: seconds after which an idle worker that is not needed exits.
         patience: seconds that the other messages of a process have which is replaced.
+        leases: whether messages of the queue can be leased.
         figures: counts to continue. Default: new ones.
     """
 
@@ -64,9 +65,10 @@ class WorkerPool:
         breaker: CircuitBreaker,
         idle_timeout: float,
         patience: float = 10.0,
+        leases: bool = False,
         figures: Figures | None = None,
     ) -> None:
-        self.name, self._idle_timeout, self._patience = name, idle_timeout, patience
+        self.name, self._idle_timeout, self._patience, self._leases = name, idle_timeout, patience, leases
         self._reporter = EventReporter(name, emit)
         self._emit = emit
         self._ask, self._count_crash = ask, count_crash
@@ -210,10 +212,13 @@ class WorkerPool:
         if process.in_flight is not None and handle.reason not in (KILLED, INTERRUPTED):
             row_id, row_version = process.in_flight
             overdue = handle.reason == OVERDUE
-            if process.lost > 1 and exitcode != 0 and not overdue:
+            together = process.lost > 1 and exitcode != 0 and not overdue
+            if together and not self._leases:
                 self._quarantine.add(row_version)
             else:
-                self._count_crash(Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, overdue))
+                self._count_crash(
+                    Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, overdue, not together)
+                )
         if not process.is_last:
             return
         if not died:
@@ -381,6 +386,9 @@ class WorkerPool:
 
     def _crash_counted(self, crash: Crash, answer: Answer) -> None:
         """Process the answer to a crash. If the crash could not be counted, the message is retried without a count."""
+        if not crash.counts:
+            self._quarantine.add(crash.row_version)  # it is in the queue again, or its lease expires
+            return
         if answer.outcome is None:
             if answer.unexpected:
                 said = f"{type(answer.error).__name__}: {answer.error}"

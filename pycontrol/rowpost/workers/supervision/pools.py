@@ -104,6 +104,7 @@ class Pools:
             assign=partial(self._assignment, name, worker),
             idle_timeout=settings.supervisor.idle_timeout,
             patience=settings.supervisor.stop_timeout,
+            leases=any(queue.lease for queue in settings.queues if queue.name == name),
             figures=figures,
         )
 

@@ -13,6 +13,7 @@ from rowpost.workers.tasks.delayed_mover import make_delayed_mover
 from rowpost.workers.tasks.expired_purger import make_expired_purger
 from rowpost.workers.tasks.in_doubt_resolver import make_in_doubt_resolver
 from rowpost.workers.tasks.job_cleaner import make_job_cleaner
+from rowpost.workers.tasks.lease_returner import make_lease_returner
 from rowpost.workers.tasks.metrics import MetricsReports, make_metrics
 from rowpost.workers.tasks.outbox_cleaner import make_outbox_cleaner
 from rowpost.workers.tasks.partition_splitter import make_partition_splitter
@@ -28,6 +29,7 @@ MakeTask = Callable[..., PeriodicTask]
 TASKS: tuple[MakeTask, ...] = (
     make_startup_check,
     make_expired_purger,
+    make_lease_returner,
     make_in_doubt_resolver,
     make_queue_maintenance,
     make_outbox_cleaner,

@@ -1,13 +1,19 @@
-"""What all slots of a worker process share: the endpoint whose handlers they run, and its telemetry."""
+"""What all slots of a worker process share: their endpoint, its telemetry, and the connections for leases."""
 
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 
+from rowpost.database.connection import Connection
+from rowpost.database.pool import Connections
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.endpoint.telemetry import RunningTelemetry, start_telemetry
+from rowpost.pipeline.lease import Leasing
 from rowpost.workers.protocol import Assignment, CrashPolicy
 
 __all__ = ["Hosted", "host"]
@@ -17,7 +23,7 @@ __all__ = ["Hosted", "host"]
 COLLECTED_OBJECTS = 10_000
 
 
-@dataclass(frozen=True)
+@dataclass
 class Hosted:
     """An endpoint that this process runs.
 
@@ -29,6 +35,30 @@ class Hosted:
     endpoint: Endpoint
     telemetry: RunningTelemetry
     crash_policy: CrashPolicy
+    _leasing: Leasing | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def leasing(self, assignment: Assignment, connect: Callable[..., Connection]) -> Leasing | None:
+        """Return what the slots share to lease messages; None if the endpoint leases none.
+
+        Args:
+            assignment: of any of the slots.
+            connect: opens a connection by the environment's settings.
+        """
+        if not self.endpoint.needs_leases:
+            return None
+        with self._lock:
+            if self._leasing is None:
+                name = f"rowpost worker {assignment.queue} leases"
+                connections = Connections(partial(connect, assignment.settings, application_name=name))
+                self._leasing = Leasing(connections, assignment.queue, self.endpoint.lease_seconds)
+            return self._leasing
+
+    def close(self) -> None:
+        """Close the connections for leases, and export what is left of the telemetry."""
+        if self._leasing is not None:
+            self._leasing.close()
+        self.telemetry.close()
 
 
 def host(assignment: Assignment) -> Hosted:

@@ -120,7 +120,7 @@ class Slots:
         while any(slot.alive and not slot.abandoned for slot in list(self._slots.values())):
             time.sleep(0.01)
         if isinstance(self._hosted, Hosted):
-            self._hosted.telemetry.close()
+            self._hosted.close()
         if any(slot.alive for slot in self._slots.values()):
             os._exit(0)  # an abandoned thread would keep the interpreter
 

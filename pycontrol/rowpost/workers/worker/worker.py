@@ -154,7 +154,7 @@ class Worker:
         self._report(busy=False)
         self._disconnect()
         if self._given is None:
-            self._hosted.telemetry.close()  # last: nothing waits for the collector any more
+            self._hosted.close()  # last: nothing waits for the collector any more
 
     def _turn(self) -> None:
         if self._pipeline is None and not self._released:
@@ -294,7 +294,8 @@ class Worker:
             self._high_water_mark = SharedHighWaterMark()
         self._cursor = ReceiveCursor(self._high_water_mark)
         self._connection_worked = False
-        database = self._connect()
+        leasing = self._hosted.leasing(assignment, self._connect_to)
+        database = leasing.connection() if leasing is not None and self._endpoint.leases else self._connect()
         if self._subscribes:
             self._endpoint.subscribe(database, assignment.settings.subscription_table)
             self._subscribes = False
@@ -310,6 +311,7 @@ class Worker:
             others=others_of(assignment.settings),
             exclusive=assignment.exclusive,
             observers=[each for each in observers if each is not None],
+            leasing=leasing,
         )
         own = self._endpoint.options.batch
         size = batch_size(assignment.batch if own is None else own, assignment.batch_time)

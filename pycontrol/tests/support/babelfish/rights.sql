@@ -21,8 +21,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.failure TO rowpost_endpoint, row
 GRANT SELECT ON rowpost.failure TO rowpost_reader, rowpost_body_reader;
 IF OBJECT_ID(N'rowpost.decision', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.decision TO rowpost_endpoint, rowpost_operator;
 IF OBJECT_ID(N'rowpost.decision', N'U') IS NOT NULL GRANT SELECT ON rowpost.decision TO rowpost_reader, rowpost_body_reader;
-GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.lease TO rowpost_endpoint, rowpost_operator;
-GRANT SELECT ON rowpost.lease TO rowpost_reader, rowpost_body_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.queue_ownership TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.queue_ownership TO rowpost_reader, rowpost_body_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.queue_control TO rowpost_operator;
 GRANT SELECT ON rowpost.queue_control TO rowpost_endpoint, rowpost_reader, rowpost_body_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.operation_log TO rowpost_endpoint, rowpost_operator;

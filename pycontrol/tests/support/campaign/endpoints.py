@@ -16,6 +16,7 @@ __all__ = [
     "MODES",
     "SHOP_URL",
     "is_hopeless",
+    "lease",
     "none",
     "outbox",
     "receive_only",
@@ -27,8 +28,17 @@ __all__ = [
 
 #: the URL of the other database: the participant of transaction_scope
 SHOP_URL = "CAMPAIGN_SHOP_URL"
-#: the transaction modes, an outbox, and processes with several messages in the mode sends_atomic_with_receive
-MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope", "outbox", "tasks", "threads")
+#: the transaction modes, an outbox, leases, and processes with several messages in the mode sends_atomic_with_receive
+MODES = (
+    "none",
+    "receive_only",
+    "sends_atomic_with_receive",
+    "transaction_scope",
+    "outbox",
+    "lease",
+    "tasks",
+    "threads",
+)
 SLOTS = 3
 PASSING_SHARE = 0.05
 
@@ -62,10 +72,12 @@ def _fail_now_and_then(number: int) -> None:
 
 
 def endpoint_of(mode: str, **options) -> Endpoint:
-    with_outbox = mode == "outbox"
+    with_outbox, leased = mode == "outbox", mode == "lease"
     endpoint = Endpoint(
         "Sales",
-        transaction_mode="receive_only" if with_outbox else mode,
+        transaction_mode={"outbox": "receive_only", "lease": "sends_atomic_with_receive"}.get(mode, mode),
+        receive="lease" if leased else "transaction",
+        lease_time=timedelta(seconds=1) if leased else None,
         outbox="shop" if with_outbox else None,
         participants={"shop": os.environ.get(SHOP_URL, "")} if mode == "transaction_scope" else {},
         recoverability=Recoverability(policy=decide),
@@ -74,7 +86,14 @@ def endpoint_of(mode: str, **options) -> Endpoint:
 
     @endpoint.handles(TYPE, Order)
     def handle(order, context):
-        write(context.connection, order.number)
+        if leased:
+            with context.commit() as connection:
+                work(order, context, connection)
+        else:
+            work(order, context, context.connection)
+
+    def work(order, context, connection):
+        write(connection, order.number)
         for name in endpoint.participants:
             write(context.enlist(name), order.number)
         context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
@@ -104,3 +123,4 @@ transaction_scope = endpoint_of("transaction_scope")
 outbox = endpoint_of("outbox")
 tasks = endpoint_of_tasks()
 threads = endpoint_of("sends_atomic_with_receive", concurrency=SLOTS)
+lease = endpoint_of("lease")

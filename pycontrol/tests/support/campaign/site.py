@@ -87,7 +87,11 @@ class Site:
             "engine": "postgresql",
             "url": f"postgresql://{'postgres' if self.password_file is None else 'app'}@/queues?host={self.through}",
             "queues": {
-                "Sales": {"delayed": True, "worker": {"handler": handler, "limit": LIMIT, "peek_delay": 0.1}},
+                "Sales": {
+                    "delayed": True,
+                    "lease": True,
+                    "worker": {"handler": handler, "limit": LIMIT, "peek_delay": 0.1},
+                },
                 **{name: {} for name in ("Billing", "error", *more)},
             },
             "supervisor": {"breaker_seconds": 1.0, "stop_timeout": 20.0},
@@ -218,6 +222,7 @@ class Site:
             waiting = {
                 "in Sales": 'SELECT count(*) FROM public."Sales"',
                 "delayed": 'SELECT count(*) FROM public."Sales.Delayed"',
+                "leased": 'SELECT count(*) FROM public."Sales.Leased"',
                 "prepared": "SELECT count(*) FROM pg_prepared_xacts",
             }
             counted = {name: database.driver_connection.execute(text).fetchone()[0] for name, text in waiting.items()}
@@ -252,7 +257,10 @@ class Site:
                 waiting=set(
                     numbers(
                         database,
-                        f'SELECT {NUMBER} FROM public."Sales" UNION ALL SELECT {NUMBER} FROM public."Sales.Delayed"',
+                        " UNION ALL ".join(
+                            f'SELECT {NUMBER} FROM public."{name}"'
+                            for name in ("Sales", "Sales.Delayed", "Sales.Leased")
+                        ),
                     )
                 ),
             )

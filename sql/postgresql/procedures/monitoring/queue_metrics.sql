@@ -2,7 +2,7 @@ CREATE OR REPLACE FUNCTION rowpost."queue_metrics:{queue_key}"(
     p_after_row_version bigint DEFAULT NULL -- search the oldest message, and count, only above this row version
 ) RETURNS TABLE (
     depth bigint, oldest_age_ms bigint, enqueued bigint, dequeued bigint, expired integer,
-    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at timestamp
+    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at timestamp, leased integer
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -24,6 +24,7 @@ DECLARE
     v_above CONSTANT bigint := coalesce(p_after_row_version, -9223372036854775808);
     v_head integer;
     v_expired integer;
+    v_leased integer;
     v_sent text;
     v_age_ms bigint;
 BEGIN
@@ -53,6 +54,11 @@ BEGIN
         LIMIT 1000
     ) AS head;
 
+    -- The registry says whether the queue has a table of leases.
+    IF EXISTS (SELECT FROM rowpost.queue AS r WHERE r.queue_key = '{queue_key}' AND r.lease) THEN
+        SELECT count(*) INTO v_leased FROM {leased_table} AS l;
+    END IF;
+
     RETURN QUERY
     SELECT
         CASE WHEN v_head < 1000 THEN v_head ELSE greatest(v_head, pg_stat_get_live_tuples(v_table)) END,
@@ -63,6 +69,7 @@ BEGIN
         pg_table_size(v_table),
         pg_indexes_size(v_table),
         pg_stat_get_dead_tuples(v_table),
-        v_now;
+        v_now,
+        v_leased;
 END
 $rowpost$;

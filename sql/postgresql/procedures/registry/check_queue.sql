@@ -21,6 +21,7 @@ BEGIN
             q.queue_key,
             q.kind,
             q.delayed,
+            q.lease,
             format('%I.%I', q.schema_name, q.table_name) AS table_name,
             to_regclass(format('%I.%I', q.schema_name, q.table_name)) AS table_id
         FROM rowpost.queue AS q
@@ -151,10 +152,10 @@ BEGIN
         SELECT
             q.queue_name,
             'orphaned',
-            format('The process that owns the queue let its lease end at %s UTC.', to_char(l.ends_at, 'YYYY-MM-DD HH24:MI:SS')),
+            format('The ownership of the process that has the queue ended at %s UTC.', to_char(l.ends_at, 'YYYY-MM-DD HH24:MI:SS')),
             format('rowpost queue drop %s', q.queue_name)
         FROM queues AS q
-        JOIN rowpost.lease AS l ON l.queue_key = q.queue_key AND l.ends_at < clock_timestamp() AT TIME ZONE 'UTC'
+        JOIN rowpost.queue_ownership AS l ON l.queue_key = q.queue_key AND l.ends_at < clock_timestamp() AT TIME ZONE 'UTC'
         UNION ALL
         SELECT
             q.queue_name,
@@ -231,7 +232,8 @@ BEGIN
             VALUES
                 {queue_procedures}
         ) AS p (name, queues)
-        WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed))
+        WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed)
+               OR (p.queues = 'lease' AND q.lease))
           AND to_regproc(format('rowpost.%I', p.name || ':' || q.queue_key)) IS NULL
     )
     SELECT f.queue_name, f.finding, f.detail, f.remedy

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost.list_queues() RETURNS TABLE (
     queue_name text, queue_key text, catalog_name text, schema_name text, table_name text,
-    kind text, body_string boolean, clustered boolean, delayed boolean, depth bigint
+    kind text, body_string boolean, clustered boolean, delayed boolean, lease boolean, depth bigint
 )
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER
@@ -16,7 +16,7 @@ BEGIN
     RETURN QUERY
     SELECT
         q.queue_name, q.queue_key, q.catalog_name, q.schema_name, q.table_name,
-        q.kind, q.body_string, q.clustered, q.delayed,
+        q.kind, q.body_string, q.clustered, q.delayed, q.lease,
         pg_stat_get_live_tuples(to_regclass(format('%I.%I', q.schema_name, q.table_name)))
     FROM rowpost.queue AS q
     ORDER BY q.queue_name;

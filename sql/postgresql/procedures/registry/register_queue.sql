@@ -7,7 +7,8 @@ CREATE OR REPLACE FUNCTION rowpost.register_queue(
     p_kind text, -- own, adopted or external
     p_body_string boolean,
     p_clustered boolean,
-    p_delayed boolean -- has a delayed table
+    p_delayed boolean, -- has a delayed table
+    p_lease boolean DEFAULT NULL -- has a table of leases; null as false
 ) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -46,14 +47,17 @@ BEGIN
     END IF;
 
     INSERT INTO rowpost.queue AS q
-        (queue_key, queue_name, catalog_name, schema_name, table_name, kind, body_string, clustered, delayed)
+        (queue_key, queue_name, catalog_name, schema_name, table_name, kind, body_string, clustered, delayed, lease)
     VALUES
-        (p_queue_key, p_queue_name, p_catalog_name, p_schema_name, p_table_name, p_kind, p_body_string, p_clustered, p_delayed)
+        (p_queue_key, p_queue_name, p_catalog_name, p_schema_name, p_table_name, p_kind, p_body_string, p_clustered, p_delayed,
+         coalesce(p_lease, false))
     ON CONFLICT (queue_key) DO UPDATE
     SET kind = excluded.kind,
         body_string = excluded.body_string,
         clustered = excluded.clustered,
-        delayed = excluded.delayed
-    WHERE (q.kind, q.body_string, q.clustered, q.delayed) <> (excluded.kind, excluded.body_string, excluded.clustered, excluded.delayed);
+        delayed = excluded.delayed,
+        lease = excluded.lease
+    WHERE (q.kind, q.body_string, q.clustered, q.delayed, q.lease)
+       <> (excluded.kind, excluded.body_string, excluded.clustered, excluded.delayed, excluded.lease);
 END
 $rowpost$;

@@ -3,7 +3,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Removes a queue from the registry, with its failure counts, its lease, and what operators set for it.
+Removes a queue from the registry, with its failure counts, its ownership, and what operators set for it.
 Atomicity: in the caller's transaction.
 Locking:   the registry, until the caller commits; only deployments call it.
 */
@@ -12,7 +12,7 @@ DECLARE
 BEGIN
     DELETE FROM rowpost.failure AS f WHERE f.queue_key = v_queue_key;
 
-    DELETE FROM rowpost.lease AS l WHERE l.queue_key = v_queue_key;
+    DELETE FROM rowpost.queue_ownership AS l WHERE l.queue_key = v_queue_key;
 
     DELETE FROM rowpost.queue_control AS c WHERE c.queue_key = v_queue_key;
 

@@ -111,7 +111,8 @@ def session_limits(connection: psycopg.Connection) -> Iterator[tuple[str, str]]:
         remedy = "change it there" if source == "client" else f"run ALTER ROLE {user}{scope} SET {name} = 0;"
         yield (
             f"{name} is {value}, set {place}",
-            f"the session of a handler that works longer is ended, which is a failed attempt: {remedy}",
+            f"the session of a handler that works longer is ended, which is a failed attempt: {remedy} Or give the "
+            "endpoint receive='lease', which holds no transaction while a handler works.",
         )
 
 

@@ -104,7 +104,8 @@ def why_limited(setting: str) -> str:
     """Say what a handler has to do with a setting that ends its session, and what to do."""
     return (
         f"The setting {setting} is shorter than a handler worked. `rowpost doctor` shows where it is set. Let the role "
-        f"of the workers have a longer one: ALTER ROLE … SET {setting} = 0"
+        f"of the workers have a longer one: ALTER ROLE … SET {setting} = 0, or give the endpoint receive='lease', "
+        "which holds no transaction while a handler works"
     )
 
 

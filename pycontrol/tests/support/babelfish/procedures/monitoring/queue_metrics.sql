@@ -18,6 +18,7 @@ DECLARE @head bigint;
 DECLARE @expired int;
 DECLARE @headers nvarchar(max);
 DECLARE @sent datetime2(3);
+DECLARE @leased int;
 
 SELECT TOP (1) @headers = q.Headers
 FROM {queue_table} AS q
@@ -45,6 +46,9 @@ FROM
     ORDER BY q.Expires
 ) AS head;
 
+IF EXISTS (SELECT 1 FROM rowpost.queue AS r WHERE r.queue_key = N'{queue_key}' AND r.lease = 1)
+    SELECT @leased = COUNT(*) FROM {leased_table} AS l;
+
 SELECT
     CASE WHEN @head < 1000 THEN @head END AS depth,
     CAST(CASE WHEN @sent > @now THEN 0 ELSE DATEDIFF_BIG(MILLISECOND, @sent, @now) END AS bigint) AS oldest_age_ms,
@@ -54,5 +58,6 @@ SELECT
     CAST(NULL AS bigint) AS table_bytes,
     CAST(NULL AS bigint) AS index_bytes,
     CAST(NULL AS bigint) AS dead_rows,
-    @now AS measured_at;
+    @now AS measured_at,
+    @leased AS leased;
 GO

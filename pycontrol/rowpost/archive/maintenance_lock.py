@@ -1,6 +1,6 @@
-"""The lease of an archive's maintenance: two jobs do not rewrite the same files at once and throw one result away.
+"""The lock of an archive's maintenance: two jobs do not rewrite the same files at once and throw one result away.
 
-The lease saves work. The log of the table is what protects the messages: a job whose lease was taken loses nothing.
+The lock saves work. The log of the table is what protects the messages: a job whose lock was taken loses nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.errors import SparkFailed
 
-__all__ = ["lease"]
+__all__ = ["maintenance_lock"]
 
 _NAME = "maintenance.json"
 _LASTS = timedelta(minutes=15)
@@ -25,11 +25,11 @@ _WAIT_S, _POLL_S, _RENEW_S = 60.0, 0.5, 60.0
 
 
 @contextmanager
-def lease(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterator[None]:
-    """Hold the lease within the block. A thread renews it.
+def maintenance_lock(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterator[None]:
+    """Hold the lock within the block. A thread renews it.
 
-    The lease of a process that has exited on this machine, and one that was not renewed for 15 minutes, are taken over.
-    Raises SparkFailed, which names the other job, if it still holds the lease after `wait_s` seconds.
+    The lock of a process that has exited on this machine, and one that was not renewed for 15 minutes, are taken over.
+    Raises SparkFailed, which names the other job, if it still holds the lock after `wait_s` seconds.
     """
     own = {"job": job, "host": socket.gethostname(), "pid": os.getpid(), "since": _in(timedelta(0))}
     end, ended = time.monotonic() + wait_s, threading.Event()
