@@ -270,16 +270,17 @@ class Endpoint(EndpointDeclaration):
             own = [database.local(parse_address(each)) for each in (self.queue, self.instance_queue) if each]
             if database.local(parse_address(destination)) not in own:
                 return Caused([forwarded(message, headers, destination)])
-        closing = partial(self._closing, message, headers, started)
         if headers.get(CONTROL_MESSAGE) == "True":
             caused = Caused([], self._control(headers, database))
         else:
-            if isinstance(scope, LeaseScope):
-                scope.closing = closing
+            leased = scope if isinstance(scope, LeaseScope) else None
+            if leased is not None:
+                leased.closing = partial(self._closing, message, headers, started)
             caused = self._run(message, database, scope)
-            if isinstance(scope, LeaseScope) and scope.committed:
+            if leased is not None and leased.committed:
                 return caused
-        caused.outgoing += closing(caused.audit_headers or {})
+        if self.audit_queue is not None or headers.get(RETRY_UNIQUE_MESSAGE_ID):
+            caused.outgoing += self._closing(message, headers, started, caused.audit_headers or {})
         return caused
 
     def _closing(
