@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import time
+from datetime import timedelta
 from pathlib import Path
 
 from rowpost.endpoint.endpoint import Endpoint
@@ -121,3 +122,27 @@ async def handle_task(message, context):
 @two.handles_everything
 async def handle_two(message, context):
     await _note(context.incoming, context.connection)
+
+
+#: leases its messages; a lease expires soon
+leased = Endpoint(
+    "Leased",
+    receive="lease",
+    lease_time=timedelta(seconds=2),
+    recoverability=Recoverability(immediate_retries=5, delayed_retries=0),
+)
+
+
+@leased.handles_everything
+async def hold_by_lease(message, context):
+    """Wait for the file that the body names, and record the message at its commit; kill the process for `bad…`."""
+    context.progress(0.5, "waits")
+    if context.body.startswith(b"bad"):
+        await asyncio.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if context.body.startswith(b"/"):
+        path = _begin(context.incoming)
+        while not path.exists():
+            await asyncio.sleep(0.01)
+    async with context.commit() as connection:
+        await _note(context.incoming, connection)

@@ -9,7 +9,7 @@ from rowpost.errors import SettingsError
 from rowpost.settings.environment import WorkerSettings
 from rowpost.workers import events
 from tests.support.async_handlers import two
-from tests.support.workers import concurrent, running
+from tests.support.workers import Shop, concurrent, running
 
 HANDLERS = "tests.support.async_handlers"
 pytestmark = concurrent
@@ -148,6 +148,64 @@ def test_a_handler_that_cannot_be_ended_loses_its_session_and_its_process_is_rep
     assert shop.errors()[0].body == b"bad"
     assert shop.handled_twice() == 0
     assert shop.sql.value("SELECT COUNT(*) FROM handled WHERE id IS NULL") == 0
+
+
+# ------------------------------------------------------------------ leases
+@pytest.fixture
+def lending(target, make_queue, sql, shop):
+    """A shop whose queue has a table of leases."""
+    return Shop(target, make_queue(lease=True), sql, make_queue, lease=True)
+
+
+def leases(shop):
+    return shop.queue.database.call("list_leases", shop.name, count=1000)
+
+
+def test_tasks_with_leases_hold_no_connections(lending, target, tmp_path):
+    if target.settings.engine != "postgresql":
+        pytest.skip("reads PostgreSQL's view of activity")
+    gate = tmp_path / "gate"
+    lending.send(30, str(gate).encode())
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE ?"
+
+    with run(lending, "leased", concurrency=30) as supervisor:
+        supervisor.until(lambda: running(gate) == 30, "the handlers")
+        supervisor.until(lambda: all(each.progress_percent == 50 for each in leases(lending)), "their progress")
+        supervisor.until(lambda: lending.sql.value(sessions, "rowpost worker%") <= 8, "a few connections")
+        held = len(leases(lending))
+        gate.touch()
+        supervisor.until(lambda: lending.handled() == 30, "all are handled")
+        supervisor.idle()
+
+    assert held == 30
+    assert (lending.handled_twice(), lending.depth(), lending.errors(), leases(lending)) == (0, 0, [], [])
+    assert supervisor.seen(events.Failed) == []
+
+
+def test_of_several_leased_messages_of_a_process_that_died_only_the_cause_is_counted(lending):
+    lending.send(10)
+    lending.send(1, b"bad")
+
+    with run(lending, "leased", concurrency=8) as supervisor:
+        supervisor.until(lambda: len(lending.errors()) == 1, "the cause is in the error queue", 90.0)
+        supervisor.until(lambda: lending.handled() == 10, "the others are handled", 60.0)
+
+    (moved,) = supervisor.seen(events.MovedToError)
+    assert {event.id for event in supervisor.seen(events.Failed)} == {moved.id}
+    assert (lending.handled_twice(), lending.depth(), leases(lending)) == (0, 0, [])
+
+
+def test_a_leased_task_loses_its_lease_at_its_time_limit(lending, tmp_path):
+    gate = tmp_path / "gate"
+    lending.send(1, str(gate).encode())
+    lending.send(5)
+
+    with run(lending, "leased", concurrency=3, time_limit=0.5) as supervisor:
+        supervisor.until(lambda: lending.handled() == 5, "the others are handled")
+        supervisor.until(lambda: len(lending.errors()) == 1, "it is in the error queue", 60.0)
+
+    assert "ran longer than its time limit" in lending.errors()[0].headers["NServiceBus.ExceptionInfo.Message"]
+    assert (lending.handled_twice(), lending.depth(), leases(lending)) == (0, 0, [])
 
 
 # ------------------------------------------------------------------ stopping
