@@ -2,8 +2,8 @@
 
     python -m benchmarks.waiting [--messages 3000] [--rounds 3] [--without-peer] [--output FILE]
 
-The contenders take turns, round by round: `async def` handlers and plain ones in threads, both with `concurrency: 200`, and
-procrastinate with a concurrency of 200. For each: seconds from the start of the program until the last row is committed, the most
+The contenders take turns, round by round: `async def` handlers, plain ones in threads, and `async def` handlers with leases, all with
+`concurrency: 200`, and procrastinate with a concurrency of 200. For each: seconds from the start of the program until the last row is committed, the most
 connections of its clients, and the most memory of all its processes together (PSS, which counts a page that several share once).
 The server allows 400 connections. It, the HTTP server and the clients share the machine, whose load is part of the result.
 """
@@ -30,10 +30,11 @@ from benchmarks.handlers.waiting import PORT
 from benchmarks.suite import peers
 from benchmarks.suite.server import Place, Server, tree, wait_until
 from benchmarks.suite.workers import ROOT
+from rowpost.settings.environment import QueueSettings
 
 ANSWER_AFTER_S = 0.3
 CONNECTIONS = 400
-QUEUES = {"async": "Tasks", "threads": "Threads"}
+QUEUES = {"async": "Tasks", "threads": "Threads", "leases": "Leases"}
 PROCRASTINATE = "procrastinate"
 
 
@@ -139,7 +140,9 @@ def measure(place: Place, contender: str, messages: int) -> dict[str, float]:
 def _write_environment(folder: Path, place: Place) -> None:
     environments = folder / "deploy" / "environments"
     environments.mkdir(parents=True)
-    queues = "".join(f"  {queue}: {{}}\n" for queue in (*QUEUES.values(), "error"))
+    queues = "".join(
+        f"  {queue}: {{lease: {str(queue == 'Leases').lower()}}}\n" for queue in (*QUEUES.values(), "error")
+    )
     (environments / "waiting.yml").write_text(f"engine: postgresql\nurl: {place.url}\nqueues:\n{queues}")
 
 
@@ -162,7 +165,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, http_server():
         server = _server(Path(folder))
         try:
-            with server.place("waiting", *QUEUES.values()) as place:
+            queues = [QueueSettings(queue, lease=queue == "Leases") for queue in QUEUES.values()]
+            with server.place("waiting", *queues) as place:
                 place.sql("CREATE TABLE charged (id text NOT NULL)")
                 if PROCRASTINATE in contenders:
                     peers.PEERS[PROCRASTINATE].run(place, "install")

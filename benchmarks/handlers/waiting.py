@@ -13,6 +13,7 @@ INSERT = "INSERT INTO charged (id) VALUES (%s)"
 
 tasks = Endpoint("Tasks", concurrency=CONNECTIONS)
 threads = Endpoint("Threads", concurrency=CONNECTIONS)
+leases = Endpoint("Leases", concurrency=CONNECTIONS, receive="lease")
 _free: list = []
 _places = asyncio.Semaphore(CONNECTIONS)
 _local = threading.local()
@@ -31,6 +32,13 @@ async def call() -> None:
 async def charge(message, context):
     await call()
     await context.connection.execute(INSERT, [str(context.incoming.id)])
+
+
+@leases.handles_everything
+async def charge_by_lease(message, context):
+    await call()
+    async with context.commit() as connection:
+        await connection.execute(INSERT, [str(context.incoming.id)])
 
 
 @threads.handles_everything
