@@ -90,6 +90,7 @@ CHECKS = (
     *_both("outbox", "PESSIMISTIC"),
     Check("lease", ("FAULTS=4",)),
     Check("lease", ("FAULTS=4",), live=True),
+    *_both("slots"),
 )
 
 #: plausible bugs, which SPIN must find
@@ -121,6 +122,10 @@ REFUTED = (
     Check("lease", ("FENCED_BY_ROW",)),
     Check("lease", ("COUNTED_AT_DEATH",)),
     Check("lease", ("EXPIRY_UNSEEN",)),
+    Check("slots", ("FAULTS=0", "COUNTED_TOGETHER")),
+    Check("slots", ("FAULTS=0", "NO_QUARANTINE"), live=True),
+    Check("slots", ("FAULTS=0", "TRIED_TOGETHER"), live=True),
+    Check("slots", ("FAULTS=0", "FORGOTTEN_WHEN_TAKEN"), live=True),
 )
 
 

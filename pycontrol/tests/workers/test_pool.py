@@ -543,6 +543,24 @@ def test_a_suspect_that_is_found_later_is_tried_by_another_worker():
     assert history.processes[-1].assignment.suspects == (9,)
 
 
+def test_a_suspect_that_another_worker_has_taken_stays_one_until_that_worker_has_ended():
+    history = died_with_two()
+    history.ready(4, now=2.0)
+    history.processes[2].in_flight = (uuid4(), 5)  # taken before it was asked to exit
+    history.reports(4, Tried(5), 2.1)
+    history.reports(4, Tried(7), 2.2)
+    history.dies(4, 0, now=2.3)
+    history.at(9.0)
+    before = len(history.processes)
+
+    history.processes[2].in_flight = None
+    history.dies(3, 0, now=9.1)
+    history.at(9.2)
+
+    assert before == 4
+    assert history.processes[-1].assignment.suspects == (5,)
+
+
 def test_a_death_of_the_one_that_is_tried_alone_counts():
     history = died_with_two()
     history.ready(4, now=2.0)

@@ -191,7 +191,7 @@ class WorkerPool:
                 handle.failing = True
                 self._health.record_failure(handle.number, "receive from", error, now)
             case protocol.Tried(row_version):
-                self._quarantine.tried(row_version, handle)
+                self._quarantine.tried(row_version, handle, self.handles)
             case events.Logged():
                 self._emit(replace(report, queue=self.name))
             case protocol.ReceiveRecovered():
@@ -320,7 +320,7 @@ class WorkerPool:
             handle.request_exit("paused" if self._control.stops else "limit")
         if self._control.stops:
             return
-        if self._quarantine.suspects:
+        if self._quarantine:
             self._try_alone(now)
         elif polls:
             self._start(target - len(self._handles.staying), now, receive=False)
@@ -336,9 +336,10 @@ class WorkerPool:
         for handle in self._handles.staying:
             if not self._quarantine.is_tried_by(handle):
                 handle.request_exit("quarantine")
-        if not any(self._quarantine.is_tried_by(handle) for handle in self.handles):
-            for handle in self._handles.start(1, now, receive=True, round=1, suspects=self._quarantine.suspects):
-                self._quarantine.begin(handle)
+        suspects = self._quarantine.to_try(self.handles)
+        if suspects and not any(self._quarantine.is_tried_by(handle) for handle in self.handles):
+            for handle in self._handles.start(1, now, receive=True, round=1, suspects=suspects):
+                self._quarantine.begin(handle, suspects)
 
     def _occupy(self, target: int, now: float) -> None:
         """Command idle workers to receive before starting new ones."""
