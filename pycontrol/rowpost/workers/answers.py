@@ -18,6 +18,7 @@ class Crash:
 
     `crash_policy` is its endpoint's, None if the worker never reported one. `overdue`: it was killed at its time limit.
     `counts`: this is a failed attempt; if not, a message that the process has leased comes back to its queue.
+    `suspect`: it may have killed the process, which had other messages too.
     """
 
     queue: str
@@ -28,6 +29,7 @@ class Crash:
     crash_policy: CrashPolicy | None = None
     overdue: bool = False
     counts: bool = True
+    suspect: bool = False
 
     @property
     def error(self) -> OSError:

@@ -208,6 +208,19 @@ def test_a_leased_task_loses_its_lease_at_its_time_limit(lending, tmp_path):
     assert (lending.handled_twice(), lending.depth(), leases(lending)) == (0, 0, [])
 
 
+def test_a_leased_message_of_a_process_that_is_killed_at_stop_timeout_comes_back_uncounted(lending, tmp_path):
+    gate = tmp_path / "gate"
+    lending.queue.send(str(gate).encode(), {"NServiceBus.EnclosedMessageTypes": "Shop.Hold"})
+
+    with lending.run("leased", concurrency=2, stop_timeout=0.2) as supervisor:
+        supervisor.until(lambda: running(gate) == 1, "the handler, in a thread")
+        supervisor.supervisor.stop()
+        supervisor.ended()
+
+    assert {event.reason for event in supervisor.seen(events.WorkerStopped)} == {"killed"}
+    assert (lending.depth(), leases(lending), supervisor.seen(events.Failed)) == (1, [], [])
+
+
 # ------------------------------------------------------------------ stopping
 def test_a_stop_lets_the_handlers_of_all_slots_end(shop, tmp_path):
     gate = tmp_path / "gate"

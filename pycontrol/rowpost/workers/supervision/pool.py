@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from uuid import UUID
 
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.worker import WorkerSettings
@@ -209,16 +210,8 @@ class WorkerPool:
         self._health.forget(handle.number)
         process, pid = handle.process, handle.process.pid
         died = not (exitcode == 0 or handle.reason)
-        if process.in_flight is not None and handle.reason not in (KILLED, INTERRUPTED):
-            row_id, row_version = process.in_flight
-            overdue = handle.reason == OVERDUE
-            together = process.lost > 1 and exitcode != 0 and not overdue
-            if together and not self._leases:
-                self._quarantine.add(row_version)
-            else:
-                self._count_crash(
-                    Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, overdue, not together)
-                )
+        if process.in_flight is not None:
+            self._treat_lost(handle, exitcode, *process.in_flight)
         if not process.is_last:
             return
         if not died:
@@ -227,6 +220,27 @@ class WorkerPool:
         self.figures.counts["died"] += 1
         self._quarantine.report(pid, process.lost)
         self._emit(events.WorkerDied(queue=self.name, pid=pid, exitcode=exitcode, respawn_in=self._handles.delay(now)))
+
+    def _treat_lost(self, handle: WorkerHandle, exitcode: int | None, row_id: UUID, row_version: int) -> None:
+        """Treat the message that a worker had when it ended: count an attempt, suspect it with others, or neither."""
+        overdue, killed = handle.reason == OVERDUE, handle.reason in (KILLED, INTERRUPTED)
+        suspect = handle.process.lost > 1 and exitcode != 0 and not (overdue or killed)
+        if self._leases or not (suspect or killed):
+            self._count_crash(
+                Crash(
+                    self.name,
+                    handle.process.pid,
+                    exitcode,
+                    row_id,
+                    row_version,
+                    self._crash_policy,
+                    overdue=overdue,
+                    counts=not (suspect or killed),
+                    suspect=suspect,
+                )
+            )
+        elif suspect:
+            self._quarantine.add(row_version)
 
     def tick(self, now: float) -> float:
         """Perform all actions that are due; return the time of the next call at the latest."""
@@ -387,8 +401,9 @@ class WorkerPool:
 
     def _crash_counted(self, crash: Crash, answer: Answer) -> None:
         """Process the answer to a crash. If the crash could not be counted, the message is retried without a count."""
-        if not crash.counts:
+        if crash.suspect:
             self._quarantine.add(crash.row_version)  # it is in the queue again, or its lease expires
+        if not crash.counts:
             return
         if answer.outcome is None:
             if answer.unexpected:
