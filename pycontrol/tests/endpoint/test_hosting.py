@@ -188,13 +188,14 @@ def test_a_handler_that_returns_something_is_warned_about_once(desk, caplog):
     assert "context.reply" in caplog.text
 
 
-def test_async_handlers_are_refused_when_they_are_declared():
+def test_generators_are_refused_when_they_are_declared():
     sales = Endpoint("Sales")
 
-    with pytest.raises(SettingsError, match="plain function"):
+    with pytest.raises(SettingsError, match="a plain function, or async def without yield"):
 
         @sales.handles("Shop.Messages.PlaceOrder", PlaceOrder)
-        async def place_order(message, context): ...
+        async def place_order(message, context):
+            yield
 
 
 def test_a_coroutine_that_a_handler_returns_is_a_failure_and_not_a_silent_nothing(desk):

@@ -91,11 +91,11 @@ def test_a_declaration_that_cannot_work_says_why(arguments, said):
     assert "Policy" in str(caught.value)
 
 
-def test_a_coroutine_is_refused_where_it_is_written():
+def test_a_generator_is_refused_where_it_is_written():
     async def go(self, message, context):
-        pass
+        yield
 
-    with pytest.raises(SettingsError, match="plain function"):
+    with pytest.raises(SettingsError, match="is a generator: calling it runs nothing"):
         starts(Go)(go)
 
 

@@ -15,8 +15,7 @@ IF OBJECT_ID(N'rowpost.[delay_message:{queue_key}]', N'P') IS NOT NULL
     EXEC (N'GRANT SELECT ON {delayed_table} TO rowpost_internal;');
 -- For return_lease and return_expired: to write row versions (IDENTITY_INSERT). SELECT is for has_rows.
 IF OBJECT_ID(N'rowpost.[return_lease:{queue_key}]', N'P') IS NOT NULL
-BEGIN
     EXEC (N'GRANT ALTER ON {queue_table} TO rowpost_internal;');
+IF OBJECT_ID(N'rowpost.[return_lease:{queue_key}]', N'P') IS NOT NULL
     EXEC (N'GRANT SELECT ON {leased_table} TO rowpost_internal;');
-END;
 GO

@@ -20,3 +20,9 @@ BEGIN
     GRANT SELECT ON {delayed_table} TO rowpost_reader, rowpost_body_reader;
 END;
 GO
+IF OBJECT_ID(N'rowpost.[lease_messages:{queue_key}]', N'P') IS NOT NULL
+BEGIN
+    GRANT SELECT, INSERT, UPDATE, DELETE ON {leased_table} TO rowpost_operator;
+    GRANT SELECT ON {leased_table} TO rowpost_reader, rowpost_body_reader;
+END;
+GO
