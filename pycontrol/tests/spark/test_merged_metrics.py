@@ -73,7 +73,7 @@ def live(spark, queues, tmp_path):
 
         def run(self, **options) -> Lateness:
             checkpoint = str(self.out / "_rowpost" / "checkpoint")
-            late = Lateness(spark, checkpoint)
+            late = Lateness(checkpoint)
             follow(
                 start_live(spark, self.queue, str(self.out), checkpoint, environment=queues.environment, **options),
                 receivers=[self.progress.append],

@@ -160,7 +160,7 @@ def _live(
 
     every, late = (None if text is None else trigger_of(parse_duration(text)) for text in times)
     checkpoint = f"{create_table(out, LIVE.json()).path}/_rowpost/checkpoint"
-    lateness = Lateness(spark, checkpoint)
+    lateness = Lateness(checkpoint)
     counted: dict[int, int] = {}
 
     def run() -> dict[str, int]:

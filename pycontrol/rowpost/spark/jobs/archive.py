@@ -172,21 +172,21 @@ def run(
             new = [note["rows"] for note in own if note["rows"]]
             done = {"batches": len(new), "messages": sum(new)}
     except KeyboardInterrupt:
-        _finish(spark, job, table)
+        _finish(job, table)
         raise
-    dropped = _finish(spark, job, table)
+    dropped = _finish(job, table)
     # only a tail leaves messages because transactions are open
-    held = asdict(what_is_held(job.source, job.checkpoint_location, spark)) if job.mode == "tail" else {}
+    held = asdict(what_is_held(job.source, job.checkpoint_location)) if job.mode == "tail" else {}
     return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": dropped, **held}
 
 
-def _finish(spark: SparkSession, job: ArchiveJob, table: ArchiveTable) -> int:
+def _finish(job: ArchiveJob, table: ArchiveTable) -> int:
     """Delete the last batch from the spool, if the table has it: Spark would report its commit with the next batch."""
     if job.mode == "tail":
         return 0
     table.refresh()
     confirmed = {epoch: each.end for epoch, each in table.recorded().items()}
-    return finalize(job.source, job.checkpoint_location, spark, confirmed=confirmed)
+    return finalize(job.source, job.checkpoint_location, confirmed=confirmed)
 
 
 def follow(
@@ -253,7 +253,7 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
         f"To continue where the archive ends, delete the folder {job.checkpoint_location}, or name a new one with "
         "--checkpoint: no message is then archived twice."
     )
-    stored = Checkpoint(job.checkpoint_location, spark)
+    stored = Checkpoint(job.checkpoint_location)
     begins = where_it_begins(table, stored, job.queues, way_out, drain=job.mode == "drain")
     rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
     bounds = given(startingOffsets="earliest", maxBytesPerTrigger=job.max_bytes, maxOffsetsPerTrigger=rows)
@@ -325,12 +325,12 @@ class BatchWriter:
             self._writer = TableWriter(create_table(self.path, self.schema.json()), needed)
         spark, table = df.sparkSession, self._writer.table
         with described(spark, f"rowpost {'archive' if self.parse else 'metrics'} {self.queue}, batch {batch_id}"):
-            batch = self._batch(spark, table, batch_id)
+            batch = self._batch(table, batch_id)
             self._writer.add(batch, self.queue, lambda name: write_files(df, table, name, parse=self.parse))
 
-    def _batch(self, spark: SparkSession, table: ArchiveTable, number: int) -> StreamBatch:
+    def _batch(self, table: ArchiveTable, number: int) -> StreamBatch:
         """Describe a batch by the checkpoint. A queue that is new in it begins where the source was told to."""
-        stored = Checkpoint(self.checkpoint, spark)
+        stored = Checkpoint(self.checkpoint)
         self._query = self._query or stored.query  # a Spark Connect server cannot get it from the query
         if self._query is None:
             raise SparkFailed(

@@ -126,9 +126,9 @@ class Lateness:
     before, which the checkpoint of the stream has.
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+    def __init__(self, checkpoint: str) -> None:
         self.late = self.skipped = 0
-        self._checkpoint = Checkpoint(checkpoint, spark)
+        self._checkpoint = Checkpoint(checkpoint)
 
     def __call__(self, progress: Mapping[str, Any]) -> int:
         """Count the late messages of one progress, and return their number."""
@@ -154,7 +154,7 @@ def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, e
     """
     table = create_table(path, LIVE.json())
     way_out = "Write the metrics to another folder with --out."
-    stored = Checkpoint(checkpoint, spark)
+    stored = Checkpoint(checkpoint)
     if where_it_begins(table, stored, (queue,), way_out) and stored.query is None:
         raise SparkFailed(
             f"{path} has hours of {queue} from another checkpoint than {checkpoint}, which would write them again. "

@@ -13,9 +13,7 @@ single message.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from traceback import walk_stack
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -36,7 +34,6 @@ from rowpost.spark.source.options import (
 __all__ = ["QueueSource"]
 
 _COLUMNS = "columns"
-_PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
 
 
 class QueueSource(DataSource):
@@ -60,7 +57,7 @@ class QueueSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader of `spark.read`."""
-        from rowpost.spark.source.reader import FilteringReader, QueueReader
+        from rowpost.spark.source.reader import QueueReader
 
         _check_selected(self.options, schema)
         options = in_environment(read_options(self.options))
@@ -69,7 +66,7 @@ class QueueSource(DataSource):
                 f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use "
                 "readStream."
             )
-        return (FilteringReader if _pushes_filters() else QueueReader)(options, schema)
+        return QueueReader(options, schema)
 
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
@@ -97,11 +94,6 @@ class QueueSource(DataSource):
                 "queue."
             )
         return in_environment(write_options(self.options, stream=stream))
-
-
-def _pushes_filters() -> bool:
-    """Tell whether Spark is planning a push-down of filters now. Otherwise it refuses a reader that has pushFilters."""
-    return any(frame.f_code.co_filename.endswith(_PUSHDOWN_WORKER) for frame, _ in walk_stack(sys._getframe()))
 
 
 def _selected_columns(options: Mapping[str, str]) -> StructType:

@@ -116,15 +116,15 @@ def test_the_last_batch_of_a_drain_lies_in_the_spool_until_finalize(queues, run)
     assert finalize(options, run.checkpoint) == 0
 
 
-def test_a_committed_offset_is_read_through_spark_where_it_is_no_local_folder(queues, run, spark):
+def test_a_committed_offset_is_read_from_a_folder_and_from_a_uri(queues, run):
     queue = queues.make()
     queues.send(queue, numbered(0, 3))
     run(queue, mode="tail")
 
     offset = committed_offset(run.checkpoint)
     assert offset["row_version"] == 3
-    assert committed_offset(run.checkpoint.as_uri()) == committed_offset(run.checkpoint.as_uri(), spark) == offset
-    assert committed_offset(f"{run.checkpoint.as_uri()}/none", spark) is None
+    assert committed_offset(run.checkpoint.as_uri()) == offset
+    assert committed_offset(f"{run.checkpoint.as_uri()}/none") is None
 
 
 @pytest.mark.spark_promise
