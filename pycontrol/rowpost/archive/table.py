@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -53,6 +53,7 @@ _PROPERTIES = {"delta.logRetentionDuration": "interval 7 days", "delta.deletedFi
 _CONSTRAINT = "delta.constraints."
 _CHANGE_DATA = "_change_data"
 _RECORDED = f"{NOTE}.recorded"
+Result = TypeVar("Result")
 
 
 class ArchiveTable:
@@ -138,6 +139,16 @@ class ArchiveTable:
     def are_live(self, files: Iterable[DataFile]) -> bool:
         """Whether the snapshot has all of these files."""
         return {file.path for file in files} <= {file.path for file in self.files()}
+
+    def attempt(self, files: Iterable[DataFile], act: Callable[[], Result]) -> Result | None:
+        """Read files of the snapshot. Returns None if that failed because another job has replaced one of them."""
+        try:
+            return act()
+        except Exception:
+            self.refresh()
+            if self.are_live(files):
+                raise
+            return None
 
     def _rows(self, action: Mapping[str, Any]) -> int:
         """Return the rows of a file, from its footer if its writer has not stored them in the log."""

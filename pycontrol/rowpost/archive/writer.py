@@ -83,7 +83,8 @@ class TableWriter:
             return
         try:
             with lease(self.table.folder, "archive", wait_s=0):
-                merge(self.table, groups)
+                for _ in merge(self.table, groups):
+                    pass
                 if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
                     self.table.vacuum()
                     self._vacuumed = time.monotonic()

@@ -19,12 +19,12 @@ from deltalake.exceptions import CommitFailedError
 from rowpost.archive import writer
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.lease import lease
-from rowpost.archive.merging import AUTOMATIC_FILES, small_files
-from rowpost.archive.table import DataFile, open_table
+from rowpost.archive.merging import AUTOMATIC_FILES, merge, small_files
+from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.policy import Retention, Rule
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.jobs import compact, erase, retain, verify
+from rowpost.spark.jobs import erase, retain, verify
 from rowpost.spark.jobs.maintenance import RewriteCounts
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import audit_row
@@ -58,12 +58,19 @@ def phases(spark, made: ArchiveMaker, kind: str) -> Iterator[str]:
     """Start a job without its lease, so that only the log of the table protects the messages."""
     table, counts = open_table(made.address), RewriteCounts()
     if kind == "compact":
-        return compact.phases(spark, table, lambda files: small_files(files, 2), counts)
+        return merging(table)
     if kind == "erase":
         return erase.phases(spark, table, erase.Erasure(where="message_type = 'Shop.Pay'"), counts)
     return retain.phases(
         spark, table, Retention(rules=(Rule(kind, message_type="Shop.Pay"),)), datetime.now(UTC), counts, []
     )
+
+
+def merging(table: ArchiveTable) -> Iterator[str]:
+    table.refresh()
+    groups = small_files(table.files(), 2)
+    yield "planned"
+    yield from (phase for phase, *_ in merge(table, groups))
 
 
 def advance(job: Iterator[str], steps: int) -> bool:

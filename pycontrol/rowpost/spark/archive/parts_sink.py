@@ -1,7 +1,7 @@
 """The Spark sink that writes files of an archive's table: tasks write them, and the driver learns of them when all have
 succeeded.
 
-`write_files` and `merge_files` in rows.py use it. The sink commits nothing to the table. It leaves the descriptions of
+`write_files` in rows.py uses it. The sink commits nothing to the table. It leaves the descriptions of
 the files in a file below `_rowpost/new`, which the driver reads and deletes. If a task fails, Spark calls `abort`,
 which deletes the files of the others.
 
@@ -20,14 +20,10 @@ from pyspark.sql.types import StructType
 
 from rowpost.archive.arrow_headers import archived
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.merging import write_merged
 from rowpost.archive.parts import NewFile, write_parts
 from rowpost.spark.archive.schemas import arrow_schema
 
-__all__ = ["GROUP", "PartsSink"]
-
-#: The column of a DataFrame whose rows are groups of files to merge, as JSON.
-GROUP = "group"
+__all__ = ["PartsSink"]
 
 
 @dataclass
@@ -47,24 +43,19 @@ class PartsSink(DataSource):
         return "rowpost_parts"
 
     def writer(self, schema: StructType, overwrite: bool) -> _PartsWriter:
-        return _PartsWriter(self.options, merges=GROUP in schema.fieldNames())
+        return _PartsWriter(self.options)
 
 
 class _PartsWriter(DataSourceArrowWriter):
-    """Writes rows, or merges files if the rows name groups of them."""
-
-    def __init__(self, options: Mapping[str, str], merges: bool) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self._root, self._name, self._schema = options["path"], options["name"], options["schema"]
-        self._merges, self._parses = merges, options["parse"] == "true"
+        self._parses = options["parse"] == "true"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
         """Write the rows of one task."""
         schema = arrow_schema(StructType.fromJson(json.loads(self._schema)))
-        if not self._merges:
-            rows = map(archived, iterator) if self._parses else iterator
-            return _Written(list(write_parts(rows, self._root, schema, self._name)))
-        groups = (json.loads(text) for batch in iterator for text in batch.column(GROUP).to_pylist())
-        return _Written([file for group in groups for file in write_merged(group, self._root, schema, self._name)])
+        rows = map(archived, iterator) if self._parses else iterator
+        return _Written(list(write_parts(rows, self._root, schema, self._name)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Tell the driver which files were written."""

@@ -1,15 +1,14 @@
 """Read the files of an archive's table as a DataFrame, and write a DataFrame as new files of it.
 
 Spark reads the files of one snapshot, so it needs no jar of the table's format, and a reader never sees half a change.
-In an object store, it needs that store's jar. Files are written and merged with pyarrow, which needs none.
+In an object store, it needs that store's jar. Files are written with pyarrow, which needs none.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import reduce
 from urllib.parse import unquote
 
@@ -21,11 +20,11 @@ from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.parts_sink import GROUP, PartsSink
+from rowpost.spark.archive.parts_sink import PartsSink
 from rowpost.spark.archive.schemas import schema_of
 from rowpost.spark.session import activate
 
-__all__ = ["FILE", "merge_files", "read_files", "read_table", "relative", "write_files"]
+__all__ = ["FILE", "read_files", "read_table", "relative", "write_files"]
 
 #: The column with a row's file, if it is asked for.
 FILE = "_file"
@@ -87,17 +86,6 @@ def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = 
     found = table.folder.read(f"new/{unique}.json") or {"files": []}
     table.folder.remove(f"new/{unique}.json")
     return [NewFile(**each) for each in found["files"]]
-
-
-def merge_files(
-    spark: SparkSession, table: ArchiveTable, groups: Sequence[Sequence[DataFile]], name: str
-) -> list[NewFile]:
-    """Write one new file for each group of files of one partition.
-
-    Their rows are copied unchanged, a group in each task.
-    """
-    asked = [(json.dumps([(file.path, file.queue, file.day) for file in group]),) for group in groups]
-    return write_files(spark.createDataFrame(asked, f"{GROUP} string").repartition(len(groups)), table, name)
 
 
 def relative(table: ArchiveTable, uri: str) -> str:

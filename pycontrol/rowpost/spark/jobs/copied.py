@@ -86,7 +86,7 @@ def follow(
                     pass
                 table.vacuum(at_once=True)
                 yield table, change
-            done.deleted += counts.rows_before - counts.rows_after
+            done.deleted += counts.removed
             done.redacted += counts.changed
     actions.unpersist()
 

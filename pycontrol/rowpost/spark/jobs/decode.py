@@ -230,7 +230,8 @@ class _Table:
         new = self._write(spark, table, source, files) if files else []
         done = self._counted(spark, table, new)
         if groups := small_files(table.files(), AUTOMATIC_FILES):
-            merge(table, groups)
+            for _ in merge(table, groups):
+                pass
             table.vacuum()
         return done
 

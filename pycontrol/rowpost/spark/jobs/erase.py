@@ -127,7 +127,7 @@ def run(
         if places(table.folder):
             _erase_copies(spark, table, selection, copied, idle=idle)  # first: the archive says which messages they are
         for _ in phases(spark, table, selection, counts):
-            progress(counts.rows_before - counts.rows_after, counts.files_before)
+            progress(counts.removed, counts.files)
         swept, unsure = _sweep(spark, table, selection.change, idle=idle)
         replayed = sum(_erase_replay(spark, table, selection, place) for place in table.folder.replays())
     receipt = {
@@ -138,8 +138,8 @@ def run(
         "archive": table.path,
         "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used],
         "ids": len(selection.ids),
-        "erased": counts.rows_before - counts.rows_after,
-        "files_rewritten": counts.files_before,
+        "erased": counts.removed,
+        "files_rewritten": counts.files,
         "leftovers_deleted": swept,
         "replayed_erased": replayed,
         "copies_erased": copied.deleted,

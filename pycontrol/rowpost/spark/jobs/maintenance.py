@@ -1,7 +1,7 @@
 """Change an archive's files beside the archiver and other jobs: plan on a snapshot, write new files, commit or plan
 again.
 
-The jobs compact, retain, erase and repair say which files they replace with what (`FileReplacement`). Those that delete
+The jobs retain, erase and repair say which files they replace with what (`FileReplacement`). Those that delete
 or redact rows say which (`RowChange`), and only files with such rows are replaced. `work` executes the steps. If
 another job has replaced one of a step's files in the meantime, the step's new files are deleted, and the job looks at
 the files that have come since. Files that others add are looked at too, until a look finds nothing more to do.
@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -32,7 +31,6 @@ __all__ = ["ACTION", "DELETE", "REDACT", "FileReplacement", "Planner", "RewriteC
 DELETE, REDACT = "delete", "redact"
 #: The column that a job adds to rows: DELETE, REDACT or null. A body may have a field of any other name.
 ACTION = "_rowpost_action"
-_T = TypeVar("_T")
 _DELETING = ("erase", "retain")
 
 
@@ -43,35 +41,28 @@ class FileReplacement:
     Attributes:
         write: takes the beginning of the names of the new files, and writes them. If it is None, the files are only
             removed.
-        same_rows: the new files have the rows of the old ones.
         changed: the number of rows that are changed and kept.
     """
 
     files: tuple[DataFile, ...]
     write: Callable[[str], list[NewFile]] | None = None
-    same_rows: bool = False
     changed: int = 0
 
 
 @dataclass
 class RewriteCounts:
-    """What a job has done so far."""
+    """What a job has done so far: steps and replaced files, rows that it removed, and rows that it changed."""
 
     steps: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    rows_before: int = 0
-    rows_after: int = 0
+    files: int = 0
+    removed: int = 0
     changed: int = 0
-    replanned: int = 0
     days: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, step: FileReplacement, new: Sequence[NewFile]) -> None:
         self.steps += 1
-        self.files_before += len(step.files)
-        self.files_after += len(new)
-        self.rows_before += sum(file.rows for file in step.files)
-        self.rows_after += sum(file.rows for file in new)
+        self.files += len(step.files)
+        self.removed += sum(file.rows for file in step.files) - sum(file.rows for file in new)
         self.changed += step.changed
         self.days |= {(file.queue, file.day) for file in step.files}
 
@@ -143,13 +134,12 @@ class RowChange:
 Planner = Callable[[Sequence[DataFile]], Sequence[FileReplacement]]
 
 
-def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts, *, again: bool = True) -> Iterator[str]:
+def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts) -> Iterator[str]:
     """Execute a plan, and yield the name of each phase that is over: planned, written, committed.
 
     Args:
         kind: the job's name, for the log.
         counts: is updated after each commit.
-        again: look at the files of other writers too. If false, a step that lost its files is skipped.
 
     Raises:
         SparkFailed: the table must not be changed, or a file cannot be read.
@@ -158,7 +148,7 @@ def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts, *
     table.check_writable()
     seen: set[str] = set()
     while fresh := [file for file in table.files() if file.path not in seen]:
-        steps = _attempt(table, fresh, partial(plan, fresh))
+        steps = table.attempt(fresh, partial(plan, fresh))
         if steps is None:
             continue
         seen |= {file.path for file in fresh}
@@ -166,7 +156,6 @@ def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts, *
         for step in steps:
             new = _write(table, kind, step)
             if new is None:
-                counts.replanned += 1
                 continue
             yield "written"
             if _commit(table, kind, step, new):
@@ -175,21 +164,7 @@ def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts, *
                 yield "committed"
             else:
                 table.discard(new)
-                counts.replanned += 1
-        if not again:
-            return
         table.refresh()
-
-
-def _attempt(table: ArchiveTable, files: Sequence[DataFile], act: Callable[[], _T]) -> _T | None:
-    """Read files of a snapshot. Returns None if that failed because another job has replaced one of them."""
-    try:
-        return act()
-    except Exception:
-        table.refresh()
-        if table.are_live(files):
-            raise
-        return None
 
 
 def rewrite(
@@ -211,17 +186,17 @@ def _write(table: ArchiveTable, kind: str, step: FileReplacement) -> list[NewFil
         return None
     if step.write is None:
         return []
-    return _attempt(table, step.files, partial(step.write, f"{kind}-{uuid.uuid4().hex[:8]}"))
+    return table.attempt(step.files, partial(step.write, f"{kind}-{uuid.uuid4().hex[:8]}"))
 
 
 def _commit(table: ArchiveTable, kind: str, step: FileReplacement, new: Sequence[NewFile]) -> bool:
     """Commit a step. Returns False if another job has replaced one of its files."""
     note = {"job": kind, "rows": sum(file.rows for file in new)}
     deletes = kind in _DELETING and "headers" in table.names
-    removed = _attempt(table, step.files, lambda: remember_removed(table, step.files, new)) if deletes else []
+    removed = table.attempt(step.files, lambda: remember_removed(table, step.files, new)) if deletes else []
     if removed is None:
         return False
-    while not table.commit(new, step.files, note=note, same_rows=step.same_rows):
+    while not table.commit(new, step.files, note=note):
         table.refresh()
         if not table.are_live(step.files):
             table.folder.delete(removed)

@@ -189,7 +189,7 @@ def run(
                 progress(counts.steps, counts.steps)
     return changes, {
         "days": len(counts.days),
-        "deleted": counts.rows_before - counts.rows_after,
+        "deleted": counts.removed,
         "redacted": counts.changed,
         "copies_deleted": copied.deleted,
         "copies_redacted": copied.redacted,

@@ -212,9 +212,9 @@ def repair(spark: SparkSession, path: str) -> dict[str, int]:
             for _ in work(table, "repair", plan, counts):
                 pass
     return {
-        "files_taken_out": lost.files_before,
-        "messages_lost": lost.rows_before,
-        "copies_removed": doubled.rows_before - doubled.rows_after,
+        "files_taken_out": lost.files,
+        "messages_lost": lost.removed,
+        "copies_removed": doubled.removed,
     }
 
 
