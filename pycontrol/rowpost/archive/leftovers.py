@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
 
-__all__ = ["Leftover", "find_leftovers"]
+__all__ = ["find_leftovers"]
 
 _BATCH = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(\d+)-")
 _FINISHED_AFTER = timedelta(hours=1)

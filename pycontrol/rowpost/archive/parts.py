@@ -27,7 +27,7 @@ from rowpost.archive.clustering import BUFFER_BYTES, buffers
 from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.folder import ArchiveFolder
 
-__all__ = ["SEARCHED", "STATISTICS", "DataFile", "NewFile", "conform", "partition_folder", "statistics", "write_parts"]
+__all__ = ["SEARCHED", "STATISTICS", "DataFile", "NewFile", "conform", "partition_folder", "write_parts"]
 
 #: Columns whose smallest and largest values are written to the table's log.
 STATISTICS = (

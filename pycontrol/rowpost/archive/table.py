@@ -41,7 +41,7 @@ except ImportError as error:
         f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('archive')}"
     ) from error
 
-__all__ = ["KEPT_HOURS", "NOTE", "STATISTICS_OF", "ArchiveTable", "DataFile", "create_table", "open_table"]
+__all__ = ["ArchiveTable", "DataFile", "create_table", "open_table"]
 
 #: The key of what rowpost notes in an entry of the log.
 NOTE = "rowpost"

@@ -24,7 +24,7 @@ from rowpost.version import install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_environment", "check_session", "check_store"]
+__all__ = ["check_environment", "check_session"]
 
 MIN_PYSPARK, BELOW_PYSPARK = (4, 2), (4, 4)
 #: Packages beside pyspark: what each is for, its extra, and how the check ends without it.

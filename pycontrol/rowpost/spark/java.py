@@ -24,7 +24,7 @@ import platformdirs
 from rowpost.errors import SparkUnavailable
 from rowpost.version import install_command
 
-__all__ = ["MINIMUM_JAVA", "NOT_ON_WINDOWS", "Java", "ensure_java", "find_java", "java_version", "memory_bytes", "shim"]
+__all__ = ["NOT_ON_WINDOWS", "ensure_java", "find_java", "memory_bytes"]
 
 MINIMUM_JAVA = 17
 NOT_ON_WINDOWS = (

@@ -26,7 +26,7 @@ from rowpost.version import install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOCAL", "QUERY", "activate", "is_connect", "is_running", "session"]
+__all__ = ["activate", "is_connect", "is_running", "session"]
 
 #: Settings of queries, for a session that is started here. Other sessions do without them.
 QUERY = {

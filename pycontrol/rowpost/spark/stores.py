@@ -21,7 +21,7 @@ from rowpost.spark.session import is_connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Store", "check_reachable", "hadoop_version", "is_reachable", "missing_jar", "store_of"]
+__all__ = ["check_reachable", "is_reachable", "missing_jar", "store_of"]
 
 _HADOOP = re.compile(r"hadoop-client-api-(\d[\w.]*)\.jar")
 _MISSING = re.compile(r'Class (?P<name>[\w.]+) not found|No FileSystem for scheme "?(?P<scheme>\w+)')

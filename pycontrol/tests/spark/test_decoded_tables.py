@@ -12,9 +12,9 @@ from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.merging import compact
 from rowpost.archive.table import ArchiveTable, open_table
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import file_name, read_schemas
 from rowpost.spark.jobs import decode, erase
+from rowpost.spark.jobs.verify import contains
 from tests.support.spark.archives import ArchiveMaker, archived_rows
 from tests.support.spark.messages import NOON, audit_row
 

@@ -16,11 +16,11 @@ from rowpost.archive.merging import compact
 from rowpost.archive.table import open_table
 from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.archive.policy import Limit, Retention, Rule
-from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import read_schemas
 from rowpost.spark.jobs import decode, erase, replay, retain, verify
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.maintenance import RewriteCounts
+from rowpost.spark.jobs.verify import contains
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import NOON, audit_row, error_row
 from tests.support.spark.row_groups import bloom_filters_with

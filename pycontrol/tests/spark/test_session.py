@@ -25,8 +25,7 @@ from rowpost.spark.bodies.schema_files import read_schemas
 from rowpost.spark.jobs import decode, erase, metrics, replay, retain, verify
 from rowpost.spark.jobs.archive import ArchiveJob, archive, read_archive
 from rowpost.spark.jobs.archive import run as run_archive
-from rowpost.spark.jobs.conversations import conversations, edges
-from rowpost.spark.jobs.failures import failures
+from rowpost.spark.jobs.reports import conversations, edges, failures
 from rowpost.spark.session import session
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rowpost.database.connection import Connection
 
-__all__ = ["Bounds", "Range", "Sampled", "divide", "divide_visible", "shares", "split"]
+__all__ = ["Bounds", "Range", "Sampled", "divide", "divide_visible", "split"]
 
 _MOST_MESSAGES = 2**31 - 1  # of find_row_version
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 from rowpost.archive.identity import Offset
 from rowpost.archive.source.connection import PatientConnection
 from rowpost.archive.source.cuts import Bounds, Range, split
-from rowpost.archive.source.lag import backlog
-from rowpost.archive.source.queue_stream import StreamRefused, StreamState
+from rowpost.archive.source.queue_stream import StreamRefused, StreamState, backlog
 from rowpost.archive.source.reading import read_whole_range
 from rowpost.archive.source.streams import BatchPart, QueueStream, check_offset
 from rowpost.database.connection import Connection

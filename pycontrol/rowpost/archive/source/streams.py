@@ -29,13 +29,14 @@ import pyarrow as pa
 from rowpost.archive.identity import Offset
 from rowpost.archive.source.connection import PatientConnection, Say, naming_what_is_gone, say
 from rowpost.archive.source.cuts import Bounds, Range, Sampled, divide, split
-from rowpost.archive.source.lag import backlog, holders
 from rowpost.archive.source.options import LATEST, ReadOptions
 from rowpost.archive.source.queue_stream import (
     StreamRefused,
     StreamState,
+    backlog,
     check_readable,
     describe,
+    holders,
     wait_for_watermark,
 )
 from rowpost.archive.source.reading import read_whole_range

@@ -23,7 +23,7 @@ from uuid import uuid4
 from rowpost.archive.folder import METADATA_FOLDER, REPLAYS, ArchiveFolder
 from rowpost.errors import ArchiveNotFound, SparkFailed
 
-__all__ = ["CANCELLED", "CHOOSING", "DONE", "SENDING", "ReplayStore", "StoredReplay", "list_replays"]
+__all__ = ["CHOOSING", "ReplayStore", "StoredReplay", "list_replays"]
 
 CHOOSING, SENDING, DONE, CANCELLED = "choosing", "sending", "done", "cancelled"
 

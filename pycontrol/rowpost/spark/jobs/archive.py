@@ -32,8 +32,7 @@ from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.describing import described
-from rowpost.spark.explain import short_errors
-from rowpost.spark.jobs.restarting import keep_running
+from rowpost.spark.explain import keep_running, short_errors
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
 from rowpost.spark.source.checkpoint import Checkpoint, finalize, what_is_held
@@ -43,7 +42,6 @@ __all__ = [
     "ArchiveJob",
     "BatchWriter",
     "archive",
-    "default_checkpoint",
     "follow",
     "given",
     "read_archive",

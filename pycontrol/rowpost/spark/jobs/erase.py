@@ -38,7 +38,7 @@ from rowpost.spark.jobs.replay import filtered, stored
 from rowpost.spark.jobs.retain import is_redacted
 from rowpost.wire.user import user_name
 
-__all__ = ["Erasure", "phases", "read_lines", "run"]
+__all__ = ["Erasure", "read_lines", "run"]
 
 _ID_COLUMNS = ("id", "message_id")
 

@@ -26,7 +26,7 @@ from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.spark.archive.records import remember_removed
 from rowpost.spark.archive.rows import FILE, read_files, relative, write_files
 
-__all__ = ["ACTION", "DELETE", "REDACT", "FileReplacement", "Planner", "RewriteCounts", "RowChange", "rewrite", "work"]
+__all__ = ["ACTION", "DELETE", "REDACT", "FileReplacement", "RewriteCounts", "RowChange", "rewrite", "work"]
 
 DELETE, REDACT = "delete", "redact"
 #: The column that a job adds to rows: DELETE, REDACT or null. A body may have a field of any other name.

@@ -7,6 +7,7 @@ percentiles of hours cannot be merged, but each hour has sketches of its times, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,14 +18,21 @@ from rowpost.archive.table import create_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
-from rowpost.spark.archive.times import day_of, start_of
 from rowpost.spark.jobs.archive import BatchWriter, archive, given, start_query, where_it_begins
 from rowpost.spark.source.checkpoint import Checkpoint
 
 __all__ = [
-    "MAX_LATENESS", "PERCENTILES", "PERCENTILE_ACCURACY", "SKETCH_K", "Lateness", "live", "merged", "metrics",
-    "skipped", "start_live", "with_times",
-]  # fmt: skip
+    "MAX_LATENESS",
+    "PERCENTILE_ACCURACY",
+    "Lateness",
+    "in_utc",
+    "live",
+    "merged",
+    "metrics",
+    "skipped",
+    "start_live",
+    "with_times",
+]
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 #: Accuracy of percentile_approx: a relative error of 0.1 %.
@@ -188,3 +196,25 @@ def _spread(name: str) -> list[Column]:
 def _sketch(name: str) -> Column:
     value = _not_negative(name)
     return F.when(F.max(value).isNotNull(), F.kll_sketch_agg_double(value, SKETCH_K)).alias(f"{name}_sketch")
+
+
+_DAY_S = 86_400
+
+
+def day_of(time: Column) -> Column:
+    """Return the day of a time in UTC. Spark's `to_date` uses the session's time zone."""
+    return F.date_from_unix_date(F.floor(F.unix_seconds(time) / _DAY_S).cast("int"))
+
+
+def start_of(unit: Literal["day", "month"], time: Column) -> Column:
+    """Return the time at which the day or month of a time begins in UTC.
+
+    Spark's `date_trunc` uses the session's time zone.
+    """
+    day = day_of(time)
+    return F.timestamp_seconds(F.unix_date(F.trunc(day, unit) if unit == "month" else day).cast("long") * _DAY_S)
+
+
+def in_utc(time: datetime) -> datetime:
+    """Convert a time that PySpark has collected: it has no zone, and is in the zone of this process."""
+    return time.astimezone(UTC)

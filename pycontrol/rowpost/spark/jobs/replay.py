@@ -29,7 +29,7 @@ from rowpost.spark.jobs.archive import given, read_archive
 from rowpost.spark.session import activate
 from rowpost.wire import headers as wire
 
-__all__ = ["REPLAY_HEADER", "Replay", "choose", "filtered", "number", "rehearse", "run", "send", "stored"]
+__all__ = ["Replay", "choose", "filtered", "number", "rehearse", "run", "send", "stored"]
 
 #: The header with the key of the job that replayed a message.
 REPLAY_HEADER = "Rowpost.Replay"

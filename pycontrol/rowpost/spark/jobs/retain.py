@@ -29,7 +29,7 @@ from rowpost.spark.jobs.copied import ChangedCopies, follow
 from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, FileReplacement, RewriteCounts, RowChange, work
 from rowpost.wire import headers as wire
 
-__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "phases", "plan", "run"]
+__all__ = ["PlannedChange", "decide", "is_redacted", "plan", "run"]
 
 #: The header that marks a redacted message.
 REDACTED_HEADER = "Rowpost.Redacted"

@@ -21,11 +21,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from rowpost.spark.archive.policy import pattern
 from rowpost.spark.bodies.fitting import ELEMENT, ENTRY
-from rowpost.spark.bodies.observing import changes, shapes
-from rowpost.spark.bodies.proposing import FieldObservation, propose
+from rowpost.spark.bodies.proposing import FieldObservation, changes, propose, shapes
 from rowpost.spark.bodies.schema_files import Schema, as_ddl, file_name, named, places, type_of
 
-__all__ = ["Proposal", "SchemaChange", "check", "kept", "observed", "of_types", "proposals", "write"]
+__all__ = ["Proposal", "SchemaChange", "check", "kept", "of_types", "proposals", "write"]
 
 _SEEN = T.ArrayType(
     T.StructType().add("path", T.StringType()).add("kind", T.StringType()).add("place", T.IntegerType())

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.identity import CheckpointProgress, Offset, by_epoch, by_queue
 from rowpost.archive.source.connection import PatientConnection
-from rowpost.archive.source.lag import Held, held_above
+from rowpost.archive.source.queue_stream import Held, held_above
 from rowpost.database.connection import Connection
 from rowpost.spark.source.options import in_environment, read_options
 

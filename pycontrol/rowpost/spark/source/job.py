@@ -9,6 +9,9 @@ in the ledger. Whoever runs the job again under its key sends the parts that are
 If the rows name their destinations, in the column `queue`, the messages of a task are staged under one attempt for each
 queue. The name of such an attempt has a hash of the queue's name, because attempts have at most 100 characters. A job
 that is run again finds them without a list: the digest of its messages includes the queues.
+
+A digest has 64 hexadecimal digits. The first 32 are a sum over the messages: they do not depend on order or partitions,
+and decide whether two runs have the same messages. The last 32 depend on the order too.
 """
 
 from __future__ import annotations
@@ -18,17 +21,29 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
+from struct import pack
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from rowpost.archive.source.connection import naming_what_is_gone
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey, QueueNotFound
-from rowpost.spark.source.digest import MessageTally, total
 from rowpost.wire.address import parse_address
 from rowpost.wire.user import user_name
 
-__all__ = ["Destinations", "Job", "Stored", "attempt_for", "full_key", "queues_of", "send_staged"]
+__all__ = [
+    "Destinations",
+    "Job",
+    "MessageTally",
+    "Stored",
+    "attempt_for",
+    "full_key",
+    "queues_of",
+    "same_messages",
+    "send_staged",
+    "total",
+]
 
 MAX_KEY_LENGTH = 200
 SEALED = ("sending", "done")
@@ -188,3 +203,56 @@ def attempt_for(attempt: str, queue: str) -> str:
 def queues_of(stored: Iterable[Stored]) -> frozenset[str]:
     """Return the queues of all parts."""
     return frozenset().union(*(each.queues for each in stored))
+
+
+_SIZE = 16
+_DIGITS = 2 * _SIZE
+_MODULUS = 2 ** (8 * _SIZE)
+_NULL = -1
+
+
+class MessageTally:
+    """Number and digest of messages. Each message counts with its id, headers and body, and with the length of each.
+
+    If the rows name their destinations, a message counts with its queue too, and `queues` has all of them.
+    """
+
+    def __init__(self) -> None:
+        self.messages, self._sum, self._sequence = 0, 0, blake2b(digest_size=_SIZE)
+        self.queues: set[str] = set()
+
+    def add(self, id: str | None, headers: str, body: bytes | None, queue: str | None = None) -> None:
+        """Add one message."""
+        identity, text = (id or "").encode(), headers.encode()
+        lengths = pack(">qqq", _NULL if id is None else len(identity), len(text), _NULL if body is None else len(body))
+        hashed = blake2b(lengths + identity + text, digest_size=_SIZE)
+        if queue is not None:
+            self.queues.add(queue)
+            hashed.update(pack(">q", len(queue.encode())) + queue.encode())
+        hashed.update(body or b"")
+        digest = hashed.digest()
+        self.messages += 1
+        self._sum = (self._sum + int.from_bytes(digest, "big")) % _MODULUS
+        self._sequence.update(digest)
+
+    @property
+    def digest(self) -> str:
+        """The digest as 64 hexadecimal digits."""
+        return f"{self._sum:0{_DIGITS}x}{self._sequence.hexdigest()}"
+
+
+def total(digests: Iterable[str]) -> str:
+    """Return the digest of the messages of several parts, in the order of the parts."""
+    added, sequence = 0, blake2b(digest_size=_SIZE)
+    for digest in digests:
+        added = (added + int(digest[:_DIGITS], 16)) % _MODULUS
+        sequence.update(bytes.fromhex(digest))
+    return f"{added:0{_DIGITS}x}{sequence.hexdigest()}"
+
+
+def same_messages(one: tuple[int | None, str | None], other: tuple[int, str]) -> bool:
+    """Tell whether two numbers and digests are of the same messages, in whatever order.
+
+    Spark keeps no order across a shuffle, so that the same task, run again, may have its rows in another order.
+    """
+    return one[0] == other[0] and (one[1] or "")[:_DIGITS] == other[1][:_DIGITS]

@@ -33,10 +33,7 @@ from rowpost.errors import SettingsError
 from rowpost.settings.environment import load_settings
 from rowpost.settings.yaml_node import did_you_mean
 
-__all__ = [
-    "APPLICATION", "BATCH", "STREAM", "STREAM_WRITE", "WRITE", "WriteOptions", "check_no_secrets", "flag",
-    "in_environment", "read_options", "write_options",
-]  # fmt: skip
+__all__ = ["APPLICATION", "WriteOptions", "check_no_secrets", "flag", "in_environment", "read_options", "write_options"]
 
 #: how the server lists the connections of Spark's processes
 APPLICATION = "rowpost spark"

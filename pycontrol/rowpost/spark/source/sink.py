@@ -41,12 +41,22 @@ from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsE
 from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.broken_input import check_complete, pipe_of_task
-from rowpost.spark.source.digest import MessageTally, same_messages, total
-from rowpost.spark.source.job import Destinations, Job, Stored, attempt_for, full_key, queues_of, send_staged
+from rowpost.spark.source.job import (
+    Destinations,
+    Job,
+    MessageTally,
+    Stored,
+    attempt_for,
+    full_key,
+    queues_of,
+    same_messages,
+    send_staged,
+    total,
+)
 from rowpost.spark.source.options import APPLICATION, DIRECT, WriteOptions
 from rowpost.wire.message import OutgoingMessage, decode_headers
 
-__all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer"]
+__all__ = ["StreamWriter", "batch_writer"]
 
 _LOG = logging.getLogger("rowpost.spark.sink")
 _LOG.setLevel(logging.INFO)  # for Spark's logs of its Python processes, if they are enabled; nothing else shows it

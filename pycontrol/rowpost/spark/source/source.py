@@ -57,7 +57,7 @@ class QueueSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader of `spark.read`."""
-        from rowpost.spark.source.reader import QueueReader
+        from rowpost.spark.source.readers import QueueReader
 
         _check_selected(self.options, schema)
         options = in_environment(read_options(self.options))
@@ -70,7 +70,7 @@ class QueueSource(DataSource):
 
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
-        from rowpost.spark.source.stream_reader import StreamReader
+        from rowpost.spark.source.readers import StreamReader
 
         _check_selected(self.options, schema)
         return StreamReader(in_environment(read_options(self.options, stream=True)), schema)
