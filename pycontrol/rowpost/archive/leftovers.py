@@ -37,9 +37,7 @@ class Leftover:
 
 
 def find_leftovers(table: ArchiveTable) -> list[Leftover]:
-    """Return the leftovers, ordered by path.
-
-    Files that the table has replaced are not among them: `vacuum` deletes those.
+    """Return the leftovers, ordered by path, without files that the table has replaced, which `vacuum` deletes.
 
     Raises SparkFailed if the log that was read is not that of this folder: all its files would look like leftovers.
     """

@@ -41,11 +41,8 @@ _MAX_ROWS, _BATCH_BYTES = 8192, 8 << 20
 def small_files(
     files: Iterable[DataFile], at_least: int, *, tiers: Sequence[int] = _TIERS
 ) -> list[tuple[DataFile, ...]]:
-    """Return groups of small files of one queue and day, each for one new file of at most FILE_BYTES.
-
-    Args:
-        at_least: the number of files for which a group is worth rewriting, 2 or more.
-        tiers: upper limits of size, in bytes. Only files of one tier are merged.
+    """Return groups of `at_least` small files of one queue, day and tier of size, each for one file of FILE_BYTES at
+    most.
     """
     found: dict[tuple[str, str, int], list[DataFile]] = defaultdict(list)
     for file in files:
@@ -71,9 +68,9 @@ def compact(
     older_than: timedelta = timedelta(0),
     progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> dict[str, int]:
-    """Merge the small files that are older than `older_than`, and delete files that were replaced a day ago.
+    """Merge small files that are older than `older_than`, and delete files that were replaced a day ago.
 
-    Returns counts. Raises ArchiveNotFound, SparkFailed.
+    Returns counts. Raises ArchiveNotFound.
     """
     table, done, skipped = open_table(address), list[tuple[Sequence[DataFile], Sequence[NewFile]]](), 0
     newest = (now - older_than).timestamp() * 1000

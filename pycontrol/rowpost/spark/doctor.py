@@ -24,7 +24,7 @@ from rowpost.version import install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_environment", "check_session"]
+__all__ = ["check_environment", "check_session", "check_store"]
 
 MIN_PYSPARK, BELOW_PYSPARK = (4, 2), (4, 4)
 #: Packages beside pyspark: what each is for, its extra, and how the check ends without it.
@@ -104,12 +104,10 @@ def _java() -> Check:
 def check_session(
     start: Callable[[], SparkSession], database: Callable[[], str], folder: str | None = None
 ) -> Iterator[Check]:
-    """Check a session, a Python worker, the data source, an archive's store and the database.
+    """Check a session, a Python worker, the data source, the store of an archive, which need not exist, and the
+    database.
 
-    Args:
-        start: returns a session.
-        database: returns a description of the database. Both may raise RowpostError.
-        folder: an archive, which need not exist yet: a folder or a URI.
+    `start` returns a session, and `database` a description of the database. Both may raise RowpostError.
     """
     try:
         spark = start()

@@ -24,7 +24,7 @@ from rowpost.archive.source.connection import Say, say
 from rowpost.errors import ArchiveNotFound, RowpostError, SparkFailed, SparkUnavailable
 from rowpost.spark.stores import missing_jar
 
-__all__ = ["explained", "keep_running", "short_errors", "to_rowpost_error"]
+__all__ = ["MAX_RESTARTS", "explained", "keep_running", "short_errors", "to_rowpost_error"]
 
 _ROWPOST_ERROR = re.compile(r"^(?:[\w.]+Exception: )?rowpost\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
 _CORRUPT = re.compile(
@@ -41,6 +41,10 @@ _GONE = (
 _SLOW_START = ("failed to connect back", "Accept timed out")
 _UNEXPLAINED = "Spark failed:"
 _MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.", "deltalake.", "_internal")  # the last one is deltalake's too
+#: Restarts in a row without a batch between them.
+MAX_RESTARTS = 5
+FIRST_DELAY_S = 1.0
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -58,14 +62,12 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def short_errors() -> Iterator[None]:
-    """Raise errors of Spark's process within the block as rowpost's errors, without their stack trace.
-
-    Others pass unchanged.
+    """Raise errors of Spark's process within the block as rowpost's errors, without their stack trace. Others pass
+    unchanged.
 
     Use it as a decorator of what `foreachBatch` calls. Spark searches the error of a batch for the reason why a stream
-    was stopped, with a regular expression that calls itself for each character. The stack trace of a job, which Python
-    passes on, makes it run out of stack: the stream's thread then dies with a thousand lines of StackOverflowError
-    instead of the reason.
+    was stopped, with a regular expression that runs out of stack on a long one: the stream's thread then dies with a
+    thousand lines of StackOverflowError.
     """
     try:
         yield
@@ -87,11 +89,7 @@ def to_rowpost_error(error: Exception) -> RowpostError:
 
 
 def is_passing(error: Exception) -> bool:
-    """Tell whether the error that ended a stream may pass by itself, so that the stream can be started again.
-
-    An error that rowpost raised or explains is not one of them: a person must do something, or the process of Spark is
-    gone.
-    """
+    """Tell whether the error that ended a stream may pass by itself. One that rowpost raised or explains does not."""
     text = str(error)
     if type(error).__module__.startswith("rowpost."):
         return False
@@ -131,12 +129,6 @@ def _condition(text: str) -> str:
     return (found[1] if found else lines[0])[:500]
 
 
-#: Restarts in a row without a batch between them.
-MAX_RESTARTS = 5
-FIRST_DELAY_S = 1.0
-Result = TypeVar("Result")
-
-
 def keep_running(
     run: Callable[[], Result],
     batches: Mapping[int, Any],
@@ -147,15 +139,7 @@ def keep_running(
 ) -> Result:
     """Run a stream to its end, and again after an error that may pass: after 1 second, then twice as long each time.
 
-    Args:
-        run: starts the stream, and returns when it ends.
-        batches: the stream's batches so far. A new one ends a row of restarts.
-        queue: named in the line that is printed for each restart.
-        say: receives that line.
-        sleep: waits, in seconds.
-
-    Raises:
-        Exception: what ended the stream, if it cannot pass, or after MAX_RESTARTS restarts in a row.
+    A new one of its `batches` ends a row of restarts. Raises what cannot pass, or ended MAX_RESTARTS restarts in a row.
     """
     restarts, before = 0, len(batches)
     while True:

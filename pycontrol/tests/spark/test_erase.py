@@ -15,11 +15,11 @@ from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.merging import compact
 from rowpost.archive.table import open_table
 from rowpost.errors import InvalidMessage, SparkFailed
-from rowpost.spark.archive.policy import Limit, Retention, Rule
 from rowpost.spark.bodies.schema_files import read_schemas
 from rowpost.spark.jobs import decode, erase, replay, retain, verify
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.maintenance import RewriteCounts
+from rowpost.spark.jobs.retain import Limit, Retention, Rule
 from rowpost.spark.jobs.verify import contains
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import NOON, audit_row, error_row

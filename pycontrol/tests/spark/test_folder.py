@@ -12,10 +12,10 @@ from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.merging import FILE_BYTES, compact, small_files
 from rowpost.archive.table import DataFile, open_table
 from rowpost.errors import SettingsError, SparkFailed
-from rowpost.spark.archive.policy import Limit, Retention, Rule, read_policy
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import retain, verify
 from rowpost.spark.jobs.archive import read_archive
+from rowpost.spark.jobs.retain import Limit, Retention, Rule, read_policy
 from rowpost.spark.jobs.verify import contains
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw

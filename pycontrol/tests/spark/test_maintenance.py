@@ -22,9 +22,9 @@ from rowpost.archive.lease import lease
 from rowpost.archive.merging import AUTOMATIC_FILES, merge, small_files
 from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.policy import Retention, Rule
 from rowpost.spark.jobs import erase, retain, verify
 from rowpost.spark.jobs.maintenance import RewriteCounts
+from rowpost.spark.jobs.retain import Retention, Rule
 from rowpost.spark.jobs.verify import contains
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import audit_row

@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rowpost.archive.merging import compact
 from rowpost.archive.table import open_table
-from rowpost.spark.archive.policy import read_policy
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.bodies.schema_files import read_schemas
 from rowpost.spark.jobs import decode, erase, metrics, replay, retain, verify
 from rowpost.spark.jobs.archive import ArchiveJob, archive, read_archive
 from rowpost.spark.jobs.archive import run as run_archive
 from rowpost.spark.jobs.reports import conversations, edges, failures
+from rowpost.spark.jobs.retain import read_policy
 from rowpost.spark.session import session
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage

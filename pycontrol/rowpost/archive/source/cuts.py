@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rowpost.database.connection import Connection
 
-__all__ = ["Bounds", "Range", "Sampled", "divide", "divide_visible", "split"]
+__all__ = ["Bounds", "Range", "Sampled", "divide", "divide_visible", "shares", "split"]
 
 _MOST_MESSAGES = 2**31 - 1  # of find_row_version
 
@@ -32,9 +32,7 @@ class Range:
 
 
 class Sampled(NamedTuple):
-    """A measured message: its row version, the size of its headers and body, and about how many messages it stands
-    for.
-    """
+    """A measured message: its row version, the bytes of headers and body, and about how many messages it stands for."""
 
     row_version: int
     bytes: int

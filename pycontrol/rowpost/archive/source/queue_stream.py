@@ -24,6 +24,7 @@ __all__ = [
     "Held",
     "StreamRefused",
     "StreamState",
+    "age_s",
     "backlog",
     "check_readable",
     "describe",
@@ -45,6 +46,8 @@ READ_ONLY = (
     "would be skipped, and it removes none. Let the environment name the primary. A batch read with "
     "endingOffsets=latest or a row version works here."
 )
+MAX_LAG_MESSAGES = 100_000
+MAX_COUNTED = 1_000_000
 
 
 class StreamRefused(RowpostError):
@@ -57,15 +60,9 @@ class StreamRefused(RowpostError):
 class StreamState:
     """One result of describe_stream.
 
-    Attributes:
-        identity: the table's identity. It changes if the queue is dropped and created again.
-        first: the lowest visible row version; None for an empty queue.
-        last: the last row version that was assigned.
-        purged: the highest row version that a purge removed; None if the queue was never purged.
-        consumers: number of connected workers.
-        on_standby: whether the server is a standby, or a readable secondary.
-        writers: the transactions that write to the queue, and the watermark that they leave; None if the login has no
-            right to see them.
+    `identity` is that of the table, which changes if the queue is created again. `first` is the lowest visible row
+    version, `last` the last assigned one, and `purged` the highest one that a purge removed. `writers` is None if the
+    login has no right to see them.
     """
 
     identity: str
@@ -108,9 +105,9 @@ def check_readable(database: Connection, queue: str) -> None:
 
 
 def wait_for_watermark(database: Connection, queue: str, timeout_s: float, watermark: Watermark | None = None) -> int:
-    """Wait until all transactions that write now have ended, and return the watermark.
+    """Wait until all current writers have ended, or for `timeout_s` seconds, and return the watermark.
 
-    After `timeout_s` seconds, the watermark that was reached so far is returned. Raises StreamRefused on a standby.
+    Raises StreamRefused on a standby.
     """
     watermark = watermark or Watermark()
     state = describe(database, queue)
@@ -121,16 +118,11 @@ def wait_for_watermark(database: Connection, queue: str, timeout_s: float, water
     return watermark.row_version
 
 
-MAX_LAG_MESSAGES = 100_000
-MAX_COUNTED = 1_000_000
-
-
 def backlog(database: Connection, queue: str, above: int) -> dict[str, object]:
-    """Return what a stream has not read, for its progress.
+    """Return lag_messages and lag_seconds of what is above a row version, for the progress of a stream.
 
-    Returns:
-        lag_messages, the number of messages above a row version, of which MAX_LAG_MESSAGES means at least so many; and
-        lag_seconds, the age of the oldest one: 0 if there is none, None if its headers have no time.
+    MAX_LAG_MESSAGES means at least so many. Without messages, the oldest one has no age: 0. None if its headers have no
+    time.
     """
     row = database.call("describe_backlog", queue, above=above, count=MAX_LAG_MESSAGES)[0]
     return {
@@ -156,11 +148,9 @@ def age_s(headers: str | None, now: datetime) -> float | None:
 
 @dataclass(frozen=True)
 class Held:
-    """Messages that are committed and that a run has not read.
+    """Messages that are committed and that a run has not read: their number, at most MAX_COUNTED.
 
-    Attributes:
-        waiting: their number, at most MAX_COUNTED.
-        held_by: the transactions that held them back and are still open (see `holders`), the oldest first.
+    `held_by` are the transactions that held them back and are still open (see `holders`), the oldest first.
     """
 
     waiting: int = 0
@@ -182,8 +172,7 @@ def held_above(database: Connection, queue: str, offset: Mapping[str, Any]) -> H
 def holders(database: Connection, queue: str, notes: Notes) -> list[Mapping[str, object]]:
     """Return the open transactions among the writers of some polls, the oldest first.
 
-    Each has `process`, the server's number of the session (None for a prepared transaction), `since`, when it began
-    (UTC; None if the server does not show it), and `application`, the name that the session has given.
+    What the server does not show is None.
     """
     noted = {writer for _, writers in notes for writer in writers}
     return [

@@ -98,7 +98,8 @@ def retain(
 
     Without --apply, only show what would change. Exit code 1 if such a table is missing.
     """
-    from rowpost.spark.archive.policy import read_policy
+    with imported():
+        from rowpost.spark.jobs.retain import read_policy
 
     rules = read_policy(policy)
     with running(session, options, "retain", archive) as spark:

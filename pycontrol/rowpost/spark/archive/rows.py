@@ -55,11 +55,9 @@ def read_table(spark: SparkSession, table: ArchiveTable) -> DataFrame:
 def read_files(
     spark: SparkSession, table: ArchiveTable, files: Iterable[DataFile], *, with_file: bool = False
 ) -> DataFrame:
-    """Read files of a snapshot with the table's columns.
+    """Read files of a snapshot, with FILE if it is asked for.
 
-    With `with_file`, the column FILE tells the path of each row's file.
-
-    Files in folders named by the partition are read together, so that Spark skips folders that a filter excludes.
+    Files in folders named by the partition are read together: filters skip folders.
     """
     schema = schema_of(table)
     folders: dict[tuple[str, str] | None, list[DataFile]] = defaultdict(list)
@@ -80,9 +78,9 @@ def read_files(
 
 
 def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = False) -> list[NewFile]:
-    """Write rows as files that are not committed yet. `name` starts the names of the files.
+    """Write rows as files that are not committed yet, and whose names begin with `name`.
 
-    With `parse`, the rows are messages with `archived_at` and `queue`, and the tasks parse their headers.
+    With `parse`, they are messages whose headers the tasks parse.
     """
     spark, unique = df.sparkSession, f"{name}-{uuid.uuid4().hex[:8]}"
     spark.dataSource.register(PartsSink)
@@ -107,10 +105,8 @@ class _Written(WriterCommitMessage):
 
 
 class PartsSink(DataSource):
-    """The format rowpost_parts.
-
-    Options: path (the table's folder), name (starts the names of the files), schema (of the files, as JSON) and parse
-    (the headers of messages: true or false).
+    """The format rowpost_parts: path (the table's), name (of the files), schema (as JSON), parse (the headers of
+    messages).
     """
 
     @classmethod

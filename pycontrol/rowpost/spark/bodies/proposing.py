@@ -41,6 +41,18 @@ _VALUE = re.compile(r"Boolean|Byte|Char|DateTime(Offset)?|Decimal|Double|Guid|In
 _WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,18})"), re.compile(r"-?(0|[1-9]\d*)\.\d+(E[+-]?\d+)?")
 _LONG = 1 << 63
 _MAX_SCALE, _MAX_DIGITS = 10, 28
+_NUMBERS = ("long", "number", "double")
+_SCALARS: dict[str, T.DataType] = {
+    "boolean": T.BooleanType(),
+    "long": T.LongType(),
+    "number": T.DecimalType(38, 10),
+    "double": T.DoubleType(),
+    "string": T.StringType(),
+    "date": T.DateType(),
+    "timestamp": T.TimestampType(),
+    "timestamp_ntz": T.TimestampNTZType(),
+}
+_TEXTS = ("string", "date", "timestamp", "timestamp_ntz")
 
 
 def shapes(body: bytes | None, content_type: str | None, message_type: str | None) -> list[tuple[str, str, int]]:
@@ -118,20 +130,6 @@ def changes(body: bytes | None, content_type: str | None, schema: Schema) -> lis
         (json.dumps(place), problem, 0)
         for place, problem in (*rest.problems, *((place, "seen") for place in rest.seen if place))
     ]
-
-
-_NUMBERS = ("long", "number", "double")
-_SCALARS: dict[str, T.DataType] = {
-    "boolean": T.BooleanType(),
-    "long": T.LongType(),
-    "number": T.DecimalType(38, 10),
-    "double": T.DoubleType(),
-    "string": T.StringType(),
-    "date": T.DateType(),
-    "timestamp": T.TimestampType(),
-    "timestamp_ntz": T.TimestampNTZType(),
-}
-_TEXTS = ("string", "date", "timestamp", "timestamp_ntz")
 
 
 @dataclass(frozen=True)

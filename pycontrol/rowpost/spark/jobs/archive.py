@@ -42,6 +42,7 @@ __all__ = [
     "ArchiveJob",
     "BatchWriter",
     "archive",
+    "default_checkpoint",
     "follow",
     "given",
     "read_archive",
@@ -70,12 +71,9 @@ def _arrived(df: DataFrame, queue: str) -> DataFrame:
 
 
 def read_archive(spark: SparkSession, path: str, needed: Sequence[str] = ()) -> DataFrame:
-    """Read the newest snapshot of an archive (schemas.ARCHIVE, and columns that other programs have added), or of live
-    metrics.
+    """Read the newest snapshot of an archive, or of live metrics.
 
-    Raises:
-        ArchiveNotFound: there is no table in `path`.
-        SparkFailed: the table cannot be read, or lacks one of the columns that are needed.
+    Raises ArchiveNotFound, SparkFailed if it lacks a column that is needed.
     """
     table = open_table(path)
     table.check_columns(needed)
@@ -84,29 +82,17 @@ def read_archive(spark: SparkSession, path: str, needed: Sequence[str] = ()) -> 
 
 @dataclass(frozen=True)
 class ArchiveJob:
-    """What to archive.
+    """What to archive."""
 
-    Attributes:
-        queue: a queue, or several with commas between them.
-        path: the archive: a folder or a URI.
-        mode: "tail" or "drain".
-        every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages
-            and ends.
-        max_bytes: bytes of headers and bodies in one batch; a larger message is a batch of its own.
-        max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for a drain. A batch has costs of
-            its own of about half a second, and a drain moves it in one transaction.
-        options: additional options of the source.
-    """
-
-    queue: str
+    queue: str  # or several with commas between them
     path: str
     environment: str | None = None
-    mode: str = "tail"
-    every: str | None = None
-    max_rows: int | None = None
+    mode: str = "tail"  # or "drain"
+    every: str | None = None  # such as "10 seconds"; None: archive the current messages, and end
+    max_rows: int | None = None  # in one batch, which costs half a second; None: TAIL_ROWS, or 50,000 for a drain
     checkpoint: str | None = None
-    options: tuple[tuple[str, str], ...] = ()
-    max_bytes: int = DEFAULT_BYTES
+    options: tuple[tuple[str, str], ...] = ()  # more options of the source
+    max_bytes: int = DEFAULT_BYTES  # of headers and bodies in one batch; a larger message is a batch of its own
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -142,19 +128,12 @@ def run(
     progress: Callable[[int, int], None] = lambda batches, rows: None,
     receivers: Sequence[Receiver] = (),
 ) -> dict[str, object]:
-    """Archive all current messages, or run until stopped if `every` is set.
+    """Archive all current messages, or run until stopped if `every` is set, and return counts.
 
-    With `every`, the stream starts again after an error that may pass (restarting.py).
-
-    `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A
-    KeyboardInterrupt stops the stream and is raised again.
+    `progress` is called with the batches and rows so far, and each of `receivers` after each batch. With `every`, the
+    stream starts again after an error that may pass. A KeyboardInterrupt stops it, and is raised again.
     """
-    check_reachable(
-        spark,
-        job.checkpoint_location,
-        "the checkpoint",
-        "Or name a folder that outlives this machine with --checkpoint; archiving itself needs no jar.",
-    )
+    check_reachable(spark, job.checkpoint_location)
     table = create_table(job.path)
     before = table.version
     counted: dict[int, int] = {}
@@ -194,10 +173,9 @@ def follow(
     late: Callable[[Mapping[str, Any]], int] | None = None,
     counted: dict[int, int] | None = None,
 ) -> dict[str, int]:
-    """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted.
+    """Wait for the end of a stream, or stop it if interrupted, and count its batches and messages.
 
-    `late` returns the late messages of each of Spark's progresses. `counted` has the messages of the batches of an
-    earlier start.
+    `late` counts late messages.
     """
     counted = {} if counted is None else counted
     received: set[str] = set()
@@ -287,30 +265,15 @@ def where_it_begins(
 
 @dataclass(eq=False)
 class BatchWriter:
-    """Write one batch of a stream to a table, once: the log of the table has the query, the number and the offsets of
-    its last batch.
-
-    Attributes:
-        path: the table: a folder or a URI.
-        checkpoint: the query's checkpoint, which has its id.
-        schema: the columns of the table, if it does not exist yet.
-        queue: named in the log.
-        parse: the batches are messages with `archived_at` and `queue`, whose headers the writing tasks parse; otherwise
-            they have the table's columns.
-        begins: where the source begins queues that are not in the checkpoint, by epoch.
-        way_out: says how to continue when a batch is refused.
-
-    Raises:
-        SparkFailed: the batch is not the next one of the table.
-    """
+    """Write one batch of a stream to a table, once. Raises SparkFailed if it is not the next one of the table."""
 
     path: str
     checkpoint: str
-    schema: StructType = ARCHIVE
+    schema: StructType = ARCHIVE  # of a table that does not exist yet
     queue: str | None = None
-    parse: bool = False
-    begins: Mapping[str, Offset] = field(default_factory=dict)
-    way_out: str = ""
+    parse: bool = False  # the tasks parse the headers of messages, which have `archived_at` and `queue`
+    begins: Mapping[str, Offset] = field(default_factory=dict)  # of queues that are not in the checkpoint, by epoch
+    way_out: str = ""  # how to continue when a batch is refused
     _query: str | None = field(default=None, init=False)
     # the last batch and its end, which Spark would read from a store again
     _last: tuple[int, Mapping[str, Offset]] = field(default=(-1, {}), init=False)

@@ -46,14 +46,15 @@ _HOURS = "rowpost_hours"
 _HOUR_S = 3600
 #: Hours of one batch that are counted exactly.
 _COUNTED_HOURS, _TRACKED_HOURS = 5_000, 65_536
+_DAY_S = 86_400
 
 
 def metrics(df: DataFrame) -> DataFrame:
     """Compute schemas.FLOW_HOURLY from archived messages (schemas.ARCHIVE). Works on streams too.
 
-    A message counts in the hour in which it was handled or failed. A message without such a time, or with a time more
-    than an hour after `archived_at`, is left out: on a stream it would make all following messages late. On a stream,
-    an event-time watermark on `at` determines when an hour is complete (see `live`).
+    A message counts in the hour in which it was handled or failed. One without such a time, or with a time more than an
+    hour after `archived_at`, is left out: on a stream it would make all following messages late. On a stream, an
+    event-time watermark on `at` determines when an hour is complete.
     """
     timed = df if "at" in df.columns else with_times(df)
     hour = F.window("at", "1 hour").alias("window")
@@ -76,8 +77,8 @@ def metrics(df: DataFrame) -> DataFrame:
 def merged(hours: DataFrame, unit: Literal["day", "month"] = "day") -> DataFrame:
     """Merge hours (schemas.FLOW_HOURLY, from one or several queues) to days or months (schemas.FLOW_MERGED).
 
-    Percentiles come from the sketches of the hours: each is the value of a rank that is at most 0.005 away from the one
-    that is named. The result has sketches too.
+    Percentiles come from the sketches of the hours: each is the value of a rank that is at most 0.005 away from its
+    own.
     """
     sums = [F.sum(name).alias(name) for name in ("messages", "failed", "clamped", "bytes")]
     largest = [F.max(f"{name}_max").alias(f"{name}_max") for name in _SKETCHED]
@@ -115,8 +116,8 @@ def skipped(df: DataFrame) -> int:
 def live(messages: DataFrame, queue: str, lateness: str = MAX_LATENESS) -> DataFrame:
     """Compute the metrics of a stream of messages (schemas.MESSAGE).
 
-    An hour is emitted when a message arrives whose time is `lateness` after the end of that hour. Messages of the hour
-    that arrive later are in no hour; `Lateness` counts them.
+    An hour is emitted when a message arrives whose time is `lateness` after its end. Later ones are in no hour: see
+    `Lateness`.
     """
     timed = with_times(archive(messages, queue))
     hours = F.expr(
@@ -130,8 +131,7 @@ class Lateness:
     """Counts the messages of a live stream that are in no hour: late ones, and those without a usable time (`skipped`).
 
     Spark drops late rows after it has grouped them, and counts groups. The stream therefore counts its messages by
-    hour, and the hours that were closed before the batch are late. They were closed by the watermark of the batch
-    before, which the checkpoint of the stream has.
+    hour: those of an hour that the watermark of the batch before, in the checkpoint, had closed are late.
     """
 
     def __init__(self, checkpoint: str) -> None:
@@ -196,9 +196,6 @@ def _spread(name: str) -> list[Column]:
 def _sketch(name: str) -> Column:
     value = _not_negative(name)
     return F.when(F.max(value).isNotNull(), F.kll_sketch_agg_double(value, SKETCH_K)).alias(f"{name}_sketch")
-
-
-_DAY_S = 86_400
 
 
 def day_of(time: Column) -> Column:

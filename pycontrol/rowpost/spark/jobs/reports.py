@@ -22,6 +22,8 @@ __all__ = ["conversations", "edges", "failures", "one_conversation", "write_csv"
 #: Messages of one conversation: an endless conversation must not exhaust a worker's memory.
 MAX_MESSAGES = 100_000
 _STEP = ("message_id", "related_to", "message_type", "intent", "sending_endpoint", "endpoint", "time_sent")
+_GROUP = ("exception_type", "endpoint", "message_type", "stack_hash")
+_HASH_LENGTH = 8
 
 
 def edges(df: DataFrame) -> DataFrame:
@@ -75,15 +77,10 @@ def one_conversation(df: DataFrame, conversation_id: str) -> list[ConversationSt
     ]
 
 
-_GROUP = ("exception_type", "endpoint", "message_type", "stack_hash")
-_HASH_LENGTH = 8
-
-
 def failures(df: DataFrame, now: datetime) -> DataFrame:
-    """Compute schemas.FAILURE_GROUPS from archived messages or from an error queue with parsed headers, the largest
-    first.
+    """Compute schemas.FAILURE_GROUPS, the largest first, from messages with parsed headers.
 
-    `now` is the end of the last 24 hours. A later time of failure, from a clock that is ahead, counts as `now`.
+    A time after `now` counts as `now`.
     """
     end = F.lit(now)
     at = F.least(F.col("time_of_failure"), end)
@@ -106,10 +103,7 @@ def failures(df: DataFrame, now: datetime) -> DataFrame:
 
 
 def write_csv(path: Path, rows: Iterable[Row]) -> int:
-    """Write the groups as CSV with times in ISO 8601, and return their number.
-
-    A cell that a spreadsheet would evaluate as a formula is marked as text.
-    """
+    """Write the groups as CSV with times in ISO 8601, and no formula for a spreadsheet. Returns their number."""
     cells = [list(map(_cell, row)) for row in rows]
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)

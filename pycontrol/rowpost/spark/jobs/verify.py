@@ -31,7 +31,7 @@ from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.maintenance import FileReplacement, RewriteCounts, rewrite, work
 
-__all__ = ["ArchiveReport", "Remark", "Waiting", "absent", "duplicates", "repair", "run", "sweep_all"]
+__all__ = ["ArchiveReport", "Remark", "Waiting", "absent", "contains", "duplicates", "repair", "run", "sweep_all"]
 
 MAX_SHOWN = 20
 _KEY = ["queue", "id", "row_version"]
@@ -49,6 +49,9 @@ _ADVICE = {
     "not searched": "messages were copied there, and nothing is there now; search where you moved it",
     "not erased": "erase it, or run erase again when no job writes",
 }
+_CHUNK_BYTES = 8 << 20
+_OVERLAP_BYTES = 4096  # longer than any text that is searched for
+_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,8 @@ def compare(
 ) -> dict[str, int]:
     """Count a queue's messages (id, row_version) that its archive lacks: removed, not archived yet, and missed.
 
-    Args:
-        removed: the row versions that `erase` and `retain` have deleted from the archive.
-        upto: the row version up to which the queue was archived; None for that of the newest archived message.
+    `removed` are the row versions that were deleted from it. It was archived up to `upto`, or its newest archived
+    message.
     """
     known = archived.select("id", "row_version")
     if upto is None:
@@ -185,11 +187,9 @@ def sweep_all(path: str) -> int:
 
 
 def repair(spark: SparkSession, path: str) -> dict[str, int]:
-    """Remove all but the first copy of each message, and take files that cannot be read out of the table.
+    """Remove later copies of messages, and files that cannot be read, from the table. Returns counts.
 
-    Returns counts.
-
-    The files themselves are kept for a day. Raises ArchiveNotFound, SparkFailed.
+    The files are kept for a day.
     """
     table, lost, doubled = open_table(path), RewriteCounts(), RewriteCounts()
 
@@ -226,10 +226,9 @@ def _first_copies(df: DataFrame) -> DataFrame:
 
 
 def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Remark]:
-    """Search every file below an archive, and below each place with copies of messages, and return those with a text.
+    """Search every file below an archive and the places of copies, as it is and in each column of a Parquet file.
 
-    A file is searched as it is and, if it is a Parquet file, in every column. Bodies that are compressed or encoded are
-    searched as they are stored.
+    Returns those with a text.
     """
     own, pattern = open_table(path).folder, "|".join(map(re.escape, texts))
     copied = [place for place in places(own) if not place.startswith(f"{own.path}/")]
@@ -254,17 +253,8 @@ def _by_day(files: Iterable[DataFile]) -> list[tuple[str, str, int, int]]:
     return [(*day, rows[day], size[day]) for day in sorted(rows)]
 
 
-_CHUNK_BYTES = 8 << 20
-_OVERLAP_BYTES = 4096  # longer than any text that is searched for
-_ROWS = 1024
-
-
 def contains(root: str, path: str, pattern: str) -> bool:
-    """Whether a file holds a text that matches a regular expression, in its bytes or in a value of a text or binary
-    column.
-
-    A file that was deleted holds nothing.
-    """
+    """Whether a file has a text that matches, in its bytes or in a text or binary value. A deleted file has none."""
     compiled = re.compile(pattern.encode())
     try:
         opened = ArchiveFolder(root).open(path)

@@ -79,33 +79,24 @@ def committed_offset(checkpoint: str | Path) -> dict[str, Any] | None:
 
 
 def finalize(
-    options: Mapping[str, str], checkpoint: str | Path, *, release: bool = False,
-    confirmed: Mapping[str, Offset] | None = None,
-) -> int:  # fmt: skip
+    options: Mapping[str, str], checkpoint: str | Path, *, confirmed: Mapping[str, Offset] | None = None
+) -> int:
     """Delete the committed messages of an ended drain from the spool, and return their number.
 
-    Args:
-        options: the stream's options; queue and environment are enough.
-        release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
-        confirmed: the offsets, by the identity of the queue, up to which the target has the messages. Messages above
-            stay in the spool.
-
-    Raises SpoolTaken if the spool belongs to another stream.
+    Messages above the `confirmed` offsets, by the identity of the queue, stay there. Raises SpoolTaken if the spool
+    belongs to another stream.
     """
 
     def drop(database: Connection, queue: str, offset: Offset) -> int:
         owner, known = offset["owner"], (confirmed or {}).get(offset["queue"], offset)
         upto = min(offset["number"], known["number"]) if known.get("owner") == owner else 0
-        return int(database.call("drop_spool", queue, owner=owner, upto=upto, release=release)[0].dropped)
+        return int(database.call("drop_spool", queue, owner=owner, upto=upto)[0].dropped)
 
     return sum(_for_each_queue({**options, "mode": "drain"}, checkpoint, "owner", drop))
 
 
 def what_is_held(options: Mapping[str, str], checkpoint: str | Path) -> Held:
-    """Return what the last run of a tail could not read. The checkpoint says whether transactions were open.
-
-    Raises DatabaseUnavailable if the server was away for longer than connectRetrySeconds.
-    """
+    """Return what the last run of a tail could not read, because transactions were open. Raises DatabaseUnavailable."""
     return Held.of_all(_for_each_queue(options, checkpoint, "polls", held_above))
 
 

@@ -6,9 +6,9 @@
 `seal` fixes which messages a job sends. From then on they are sent part by part, each in one transaction with its entry
 in the ledger. Whoever runs the job again under its key sends the parts that are left.
 
-If the rows name their destinations, in the column `queue`, the messages of a task are staged under one attempt for each
-queue. The name of such an attempt has a hash of the queue's name, because attempts have at most 100 characters. A job
-that is run again finds them without a list: the digest of its messages includes the queues.
+If the rows name their destinations, the messages of a task are staged under one attempt for each queue, whose name has
+a hash of the queue's name, because attempts have at most 100 characters. A job that is run again finds them without a
+list: the digest of its messages includes the queues.
 
 A digest has 64 hexadecimal digits. The first 32 are a sum over the messages: they do not depend on order or partitions,
 and decide whether two runs have the same messages. The last 32 depend on the order too.
@@ -48,15 +48,15 @@ __all__ = [
 MAX_KEY_LENGTH = 200
 SEALED = ("sending", "done")
 _SEVERAL = "*"  # in place of the queue of a job: each row names its own
+_SIZE = 16
+_DIGITS = 2 * _SIZE
+_MODULUS = 2 ** (8 * _SIZE)
+_NULL = -1
 
 
 @dataclass(frozen=True)
 class Stored(WriterCommitMessage):
-    """What one attempt of a task has stored, which Spark passes to the driver.
-
-    It has the attempt's identifier, the number of messages, their digest, the queues that the rows name, and of a
-    stream the job's key.
-    """
+    """What one attempt of a task has stored, with the queues that the rows name, and of a stream the job's key."""
 
     attempt: str
     messages: int
@@ -81,10 +81,9 @@ class Job:
     run: str
 
     def begin(self, database: Connection, mode: str) -> tuple[bool, str]:
-        """Begin the run. Raises QueueNotFound, and JobKeyUsed if another login has the key.
+        """Begin the run. Returns whether the job is sealed, so that its messages are fixed, and its mode.
 
-        Returns:
-            Whether this run or an earlier one has sealed the job, so that its messages are fixed, and its mode.
+        Raises QueueNotFound, JobKeyUsed.
         """
         if self.queue is not None:
             with naming_what_is_gone(database, self.queue):  # the call fails if the queue does not exist
@@ -141,11 +140,9 @@ class Job:
 
 
 def send_staged(database: Connection, queue: str | None, job_key: str, stored: Sequence[Stored]) -> int:
-    """Send staged messages in the caller's transaction, to a queue or to those that the rows name.
+    """Send staged messages in the caller's transaction, and return their number.
 
-    Returns their number.
-
-    Raises DatabaseError if fewer messages exist than were stored.
+    Raises DatabaseError if some are missing.
     """
     sent, expected = 0, sum(each.messages for each in stored)
     for name in sorted(queues_of(stored)) if queue is None else [queue]:
@@ -205,17 +202,8 @@ def queues_of(stored: Iterable[Stored]) -> frozenset[str]:
     return frozenset().union(*(each.queues for each in stored))
 
 
-_SIZE = 16
-_DIGITS = 2 * _SIZE
-_MODULUS = 2 ** (8 * _SIZE)
-_NULL = -1
-
-
 class MessageTally:
-    """Number and digest of messages. Each message counts with its id, headers and body, and with the length of each.
-
-    If the rows name their destinations, a message counts with its queue too, and `queues` has all of them.
-    """
+    """Number and digest of messages, and the queues that they name. Each counts with its parts and their lengths."""
 
     def __init__(self) -> None:
         self.messages, self._sum, self._sequence = 0, 0, blake2b(digest_size=_SIZE)
@@ -251,8 +239,5 @@ def total(digests: Iterable[str]) -> str:
 
 
 def same_messages(one: tuple[int | None, str | None], other: tuple[int, str]) -> bool:
-    """Tell whether two numbers and digests are of the same messages, in whatever order.
-
-    Spark keeps no order across a shuffle, so that the same task, run again, may have its rows in another order.
-    """
+    """Tell whether two numbers and digests are of the same messages. Spark keeps no order across a shuffle."""
     return one[0] == other[0] and (one[1] or "")[:_DIGITS] == other[1][:_DIGITS]

@@ -36,10 +36,10 @@ __all__ = ["QueueReader", "StreamReader"]
 
 
 class QueueReader(DataSourceReader):
-    """The queue's messages, in ranges of row versions.
+    """The queue's messages, in ranges of row versions, which Spark plans once for each DataFrame.
 
-    Spark plans the ranges once for each DataFrame, when it is first read. The reader pushes no filters down: Spark 4.3
-    would keep the ranges of one filter for later queries of the same DataFrame, which would then lack rows.
+    It pushes no filters down: Spark 4.3 would keep the ranges of one filter for later queries, which would then lack
+    rows.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

@@ -2,13 +2,10 @@
 
     spark.read.format("rowpost").option("queue", "audit").load()
 
-`QueueSource` selects the reader or writer. Its classes are imported only when they are needed, because Spark creates
-the source in several short-lived processes.
-
-The options are in options.py, those of writes also in sink.py. The columns are those of schemas.MESSAGE, or a subset:
-columns that the option columns (`row_version,headers`) or `.schema("row_version bigint, headers string")` omits are not
-read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
-single message.
+The readers and writers are imported only when they are needed, because Spark creates the source in several short-lived
+processes. The columns are those of schemas.MESSAGE, or a subset: columns that the option columns
+(`row_version,headers`) or `.schema("row_version bigint, headers string")` omits are not read. Arrow limits a column of
+one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a single message.
 """
 
 from __future__ import annotations
@@ -97,11 +94,9 @@ class QueueSource(DataSource):
 
 
 def _selected_columns(options: Mapping[str, str]) -> StructType:
-    """Return the columns that the option `columns` names, in their order.
+    """Return the columns that the option `columns` names, in their order, or all.
 
-    Without it, these are all columns of a message, without headers if includeHeaders is false, and with the queue if
-    several are read. Raises SettingsError if a message has no such column, or the others would be lost, because the
-    stream is a drain.
+    Raises SettingsError for others, and for a drain.
     """
     has_headers = flag("includeHeaders", options.get("includeHeaders", "true"))
     fields = [field for field in MESSAGE if has_headers or field.name != "headers"]

@@ -152,16 +152,6 @@ def test_a_spool_that_another_stream_will_want_is_refused_until_it_is_taken_over
     assert taken == list(range(12))
 
 
-def test_a_stream_that_was_released_leaves_the_queue_to_another(queues, run, plain):
-    queue = queues.make()
-    queues.send(queue, numbered(0, 10))
-    run(queue, "first", mode="drain")
-    finalize({"queue": queue, "environment": queues.environment}, run.checkpoint.with_name("first"), release=True)
-    queues.send(queue, numbered(10, 12))
-
-    assert plain(queue, "second", mode="drain") == [10, 11]
-
-
 def test_a_checkpoint_of_another_queue_is_refused(queues, run):
     one, other = queues.make(), queues.make()
     for queue in (one, other):
