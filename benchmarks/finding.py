@@ -45,7 +45,7 @@ from rowpost.archive.merging import FILE_BYTES, small_files, write_merged
 from rowpost.archive.parts import write_parts
 from rowpost.archive.table import ArchiveTable, DataFile, create_table, open_table
 from rowpost.spark.jobs.archive import read_archive
-from rowpost.spark.jobs.conversations import one_conversation
+from rowpost.spark.jobs.reports import one_conversation
 from rowpost.spark.session import session
 from rowpost.wire.message import format_timestamp
 

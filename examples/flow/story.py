@@ -18,9 +18,8 @@ from rowpost import Queue
 from rowpost.cli.archiving import registered_queues
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import archive, replay, verify
-from rowpost.spark.jobs.conversations import one_conversation
-from rowpost.spark.jobs.failures import failures
 from rowpost.spark.jobs.metrics import metrics
+from rowpost.spark.jobs.reports import failures, one_conversation
 from rowpost.wire.conversation import mermaid, tree
 
 __all__ = ["Story"]

@@ -1,9 +1,8 @@
 """How users name an archive: a folder or a URI. This module imports no package.
 
 A path or URI is read as it is written: `%20` is three characters. pyarrow and deltalake take URIs, whose escapes they
-decode (deltalake those of the folders too that it lists), and Spark's readers take patterns. `located` and `delta_uri`
-give each of them what it reads as the path that was written. A name that one of them can only read as another one is
-refused before anything is written.
+decode, and Spark's readers take patterns. `located` and `delta_uri` give each of them what it reads as the path that
+was written. A name that one of them can only read as another one is refused before anything is written.
 """
 
 from __future__ import annotations
@@ -32,10 +31,7 @@ def scheme_of(address: str) -> str:
 
 
 def local_path(address: str) -> str | None:
-    """Return the absolute path of a folder that a path or a URI with file: names. None for the URI of a store.
-
-    Links are followed, because deltalake does it.
-    """
+    """Return the absolute path of a folder, with links followed as deltalake does. None for the URI of a store."""
     if found := _LOCAL_URI.match(address):
         address = address[found.end() :]
     return None if scheme_of(address) else str(Path(address).resolve())

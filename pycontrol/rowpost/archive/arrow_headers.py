@@ -1,12 +1,8 @@
-"""Parse message headers into the columns of an archive: the only parser of headers, for the archiver's tasks and for
-DataFrames.
+"""Parse message headers into the columns of an archive: the only parser of headers, for tasks and for DataFrames.
 
-`archived` takes the Arrow batches of a task that writes an archive's files, `parsed` takes columns, and `headers_of`
-one text. headers.py has them as functions of DataFrames. Spark's own functions are not used: they read a time in the
-session's time zone, accept texts that are not JSON, and took most of the archiver's time, because a row has to be
-converted twice.
-
-A header that cannot be read is null, and `headers_valid` tells whether the headers are JSON. No header raises an error.
+Spark's own functions are not used: they read a time in the session's time zone, accept texts that are not JSON, and
+took most of the archiver's time, because a row has to be converted twice. A header that cannot be read is null, and
+`headers_valid` tells whether the headers are JSON. No header raises an error.
 """
 
 from __future__ import annotations

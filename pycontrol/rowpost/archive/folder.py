@@ -1,9 +1,6 @@
-"""The parts of an archive's folder that are not its table:
+"""The files below an archive that are not its table: `_rowpost` with checkpoints, replays and receipts, and leftovers.
 
-`_rowpost` with checkpoints, replays and receipts, and leftovers.
-
-`ArchiveFolder` reads and writes them at a path or at a URI that pyarrow can reach. `table.py` describes the table
-itself.
+`ArchiveFolder` reads and writes them at a path or at a URI that pyarrow can reach.
 """
 
 from __future__ import annotations

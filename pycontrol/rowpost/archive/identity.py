@@ -4,14 +4,10 @@ Each commit of a batch stores, for each queue in it, the query, the number of th
 and ends (`Recorded`), by the epoch of the queue: the identity of its table, which changes if the queue is dropped and
 created again. Later commits repeat what earlier ones have stored, because a table's log loses its old entries.
 
-A batch is written if it starts where the table ends. It is skipped if it is the batch that the table has. Everything
-else is refused: a checkpoint that is older than its table, or newer, and a second query that archives the same queue. A
-new checkpoint starts where the table ends. A commit of an earlier version has no offsets: then only the query's last
-batch number is compared.
-
-Decides only, and imports no pyspark: other archivers may use it. Of the arguments here, `records` is what the table
-confirms, `last` the number of the query's last batch in the table, or -1, `archive` how users name the table, and
-`way_out` says how to continue after a refusal.
+A batch is written if it starts where the table ends, and skipped if it is the batch that the table has. Everything else
+is refused: a checkpoint that is older than its table, or newer, and a second query that archives the same queue. A new
+checkpoint starts where the table ends. A commit of an earlier version has no offsets: then only the query's last batch
+number (`last`, or -1) is compared.
 """
 
 from __future__ import annotations
@@ -49,9 +45,8 @@ Records = Mapping[str, Recorded]
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """A batch of a stream: the query's id, and the number of the batch, from 0.
-
-    The offsets and the names of the queues are by epoch; there are none if the stream does not read queues.
+    """A batch of a stream: the query's id, the number from 0, and offsets and names of queues by epoch, if it reads
+    queues.
     """
 
     archive: str
@@ -83,12 +78,8 @@ class StreamBatch:
 class CheckpointProgress:
     """What a checkpoint has stored.
 
-    Attributes:
-        place: the checkpoint, as users name it.
-        query: the query's id; None for a new checkpoint.
-        planned: the number of the last batch whose offsets are stored, or -1.
-        committed: the number of the last committed batch, or -1.
-        offsets: returns the offsets of a batch by epoch, or None if they are not stored any more.
+    `planned` and `committed` are the numbers of the last batches, or -1. `query` is None for a new checkpoint.
+    `offsets` returns the offsets of a batch by epoch, or None if they are not stored any more.
     """
 
     place: str
@@ -99,9 +90,9 @@ class CheckpointProgress:
 
 
 def by_queue(offset: Mapping[str, Any] | None, queue: str) -> dict[str, Offset]:
-    """Return the offsets of the queues of a stream by name. Those of another source are left out.
+    """Return the offsets of a stream by queue, of which `queue` is the only one if it has one.
 
-    `queue` is the name of the queue if the stream has only one.
+    Those of another source are left out.
     """
     found = (offset or {}).get("queues", {queue: offset})
     return {name: one for name, one in found.items() if isinstance(one, dict) and isinstance(one.get("queue"), str)}
@@ -113,9 +104,9 @@ def by_epoch(offset: Mapping[str, Any] | None) -> dict[str, Offset]:
 
 
 def is_new(batch: StreamBatch, records: Records, last: int) -> bool:
-    """Tell whether a batch is to be written: it starts where the table ends. False if the table has it.
+    """Tell whether a batch starts where the table ends. False if the table has it.
 
-    Raises SparkFailed if the batch is neither the next one nor the last one of the table.
+    Raises SparkFailed for any other batch.
     """
     own = {epoch: each for epoch, each in records.items() if each.query == batch.query}
     if any(own[epoch].batch == batch.number for epoch in own.keys() & batch.ends.keys()):
@@ -154,9 +145,8 @@ def recorded_after(batch: StreamBatch, records: Records) -> dict[str, Recorded]:
 def check_start(
     progress: CheckpointProgress, records: Records, last: int, archive: str, queues: Sequence[str], way_out: str
 ) -> None:
-    """Check, before a query starts, that its checkpoint and its table belong together.
-
-    `queues` are those that the query will read: others in the checkpoint may be archived by another query now.
+    """Check, before a query starts, that its checkpoint and its table belong together, for the `queues` that it will
+    read.
 
     Raises SparkFailed if the query would skip messages, or archive messages again.
     """
@@ -184,10 +174,7 @@ def check_start(
 
 
 def check_known(progress: CheckpointProgress, records: Records, present: Collection[str], archive: str) -> None:
-    """Raise SparkFailed if a new checkpoint would begin a queue of which the table has messages, but no offset.
-
-    `present` are the queues that the query will read, and of which the table has messages.
-    """
+    """Raise SparkFailed if a new checkpoint would begin a queue that the table has (`present`), but with no offset."""
     unknown = sorted(set(present) - {each.queue for each in records.values()})
     if unknown and progress.planned < 0:
         raise SparkFailed(

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from rowpost.archive.table import ArchiveTable, DataFile
 from rowpost.errors import SparkFailed
 
-__all__ = ["Leftover", "find_leftovers"]
+__all__ = ["find_leftovers"]
 
 _BATCH = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(\d+)-")
 _FINISHED_AFTER = timedelta(hours=1)
@@ -37,9 +37,7 @@ class Leftover:
 
 
 def find_leftovers(table: ArchiveTable) -> list[Leftover]:
-    """Return the leftovers, ordered by path.
-
-    Files that the table has replaced are not among them: `vacuum` deletes those.
+    """Return the leftovers, ordered by path, without files that the table has replaced, which `vacuum` deletes.
 
     Raises SparkFailed if the log that was read is not that of this folder: all its files would look like leftovers.
     """

@@ -28,8 +28,8 @@ _WAIT_S, _POLL_S, _RENEW_S = 60.0, 0.5, 60.0
 def maintenance_lock(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterator[None]:
     """Hold the lock within the block. A thread renews it.
 
-    The lock of a process that has exited on this machine, and one that was not renewed for 15 minutes, are taken over.
-    Raises SparkFailed, which names the other job, if it still holds the lock after `wait_s` seconds.
+    The lock of a process that has ended, or has not renewed it for 15 minutes, is taken over. Raises SparkFailed,
+    which names the other job, if it still holds the lock after `wait_s` seconds.
     """
     own = {"job": job, "host": socket.gethostname(), "pid": os.getpid(), "since": _in(timedelta(0))}
     end, ended = time.monotonic() + wait_s, threading.Event()

@@ -1,12 +1,10 @@
 """Write the Parquet files of a table, and describe them for the table's log.
 
-`write_parts` takes Arrow batches and returns one `NewFile` for each file. Spark runs it in tasks. Nothing is visible
-until the files are committed. A call that fails removes its files; what a killed process leaves is never read.
-
-A `NewFile` has statistics of the columns in STATISTICS only. The log of a table outlives its rows, so it must not
-contain values of headers, bodies, ids, addresses or names of machines. The file itself has what a search needs: Bloom
-filters of the ids in SEARCHED, the range of each page's values and, if it was merged, rows that are sorted by
-conversation. `erase` deletes them with the file.
+Nothing of `write_parts` is visible until the files are committed. A call that fails removes its files; what a killed
+process leaves is never read. A `NewFile` has statistics of the columns in STATISTICS only: the log of a table outlives
+its rows, so it must not contain values of headers, bodies, ids, addresses or names of machines. The file itself has
+what a search needs: Bloom filters of the ids in SEARCHED, the range of each page's values and, if it was merged, rows
+that are sorted by conversation. `erase` deletes them with the file.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from rowpost.archive.clustering import BUFFER_BYTES, buffers
 from rowpost.archive.columns import PARTITIONS
 from rowpost.archive.folder import ArchiveFolder
 
-__all__ = ["SEARCHED", "STATISTICS", "DataFile", "NewFile", "conform", "partition_folder", "statistics", "write_parts"]
+__all__ = ["SEARCHED", "STATISTICS", "DataFile", "NewFile", "conform", "partition_folder", "write_parts"]
 
 #: Columns whose smallest and largest values are written to the table's log.
 STATISTICS = (
@@ -135,10 +133,8 @@ def conform(rows: Rows, schema: pa.Schema) -> Rows:
 def write_parts(batches: Iterable[pa.RecordBatch], root: str, schema: pa.Schema, name: str) -> Iterator[NewFile]:
     """Write rows to one file for each partition, and return the files when all rows are written.
 
-    Args:
-        batches: rows with the columns of `schema`, which are those of the files, and of PARTITIONS.
-        root: the table's folder.
-        name: the start of the files' names.
+    The rows have the columns of `schema`, which are those of the files, and of PARTITIONS. `name` starts the names of
+    the files.
     """
     folder = ArchiveFolder(root)
     opened: dict[tuple[str, date], tuple[str, parquet.ParquetWriter, list[Any]]] = {}

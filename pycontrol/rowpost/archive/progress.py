@@ -46,16 +46,9 @@ STATES = {
 class Measured:
     """One progress of a stream, with the numbers of SUMS and STATES, of which the sums are those of its batch.
 
-    A number that is not known is None.
-
-    Attributes:
-        at: when the trigger started (UTC).
-        query: the query's name, or its id.
-        lag_messages: 100000 means at least so many.
-        held_by: open transactions that hold messages back.
-        late: known of `metrics --live` only.
-        written: rows of the batch that the sink has written: for `writeStream.format("rowpost")`, messages. Spark does
-            not count what `foreachBatch` writes.
+    A number that is not known is None. `at` is when the trigger started (UTC), and lag_messages of 100000 means at
+    least so many. `late` is known of `metrics --live` only, and `written` not of `foreachBatch`, whose rows Spark does
+    not count.
     """
 
     at: str
@@ -141,10 +134,7 @@ class JsonLines:
 
 
 class Prometheus:
-    """Serve the numbers of all streams of this process at http://HOST:PORT/metrics.
-
-    Raises SettingsError if prometheus-client is not installed, or the port cannot be used.
-    """
+    """Serve the numbers of all streams of this process at http://HOST:PORT/metrics, or raise SettingsError."""
 
     def __init__(self, host: str, port: int) -> None:
         try:

@@ -1,24 +1,21 @@
 """An archive's table: a Delta table in a folder, as a snapshot of its files, and commits that succeed only on the
-newest snapshot.
+newest.
 
-`open_table` and `create_table` return an `ArchiveTable`. parts.py writes the files, and a commit adds them.
-`commit` adds and removes files in one change, unless another writer has committed since the snapshot was read. It then
+A commit adds and removes files in one change, unless another writer has committed since the snapshot was read. It then
 changes nothing and returns False: refresh the snapshot, look again and decide again. This makes each change atomic, and
-two writers can never replace the same file. It holds between processes and machines, and for writers other than
-rowpost.
-
-A commit is the exclusive creation of the log's next entry. deltalake's own checks of conflicts are not used: some of
-its versions accept a second compaction of one snapshot.
+two writers can never replace the same file, on several machines, and also if one is not rowpost. A commit is the
+exclusive creation of the log's next entry. deltalake's own checks of conflicts are not used: some of its versions
+accept a second compaction of one snapshot.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -41,7 +38,7 @@ except ImportError as error:
         f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('archive')}"
     ) from error
 
-__all__ = ["KEPT_HOURS", "NOTE", "STATISTICS_OF", "ArchiveTable", "DataFile", "create_table", "open_table"]
+__all__ = ["ArchiveTable", "DataFile", "create_table", "open_table"]
 
 #: The key of what rowpost notes in an entry of the log.
 NOTE = "rowpost"
@@ -53,14 +50,11 @@ _PROPERTIES = {"delta.logRetentionDuration": "interval 7 days", "delta.deletedFi
 _CONSTRAINT = "delta.constraints."
 _CHANGE_DATA = "_change_data"
 _RECORDED = f"{NOTE}.recorded"
+Result = TypeVar("Result")
 
 
 class ArchiveTable:
-    """A snapshot of a table that is partitioned by queue and day.
-
-    `address` is how users name it, and `path` its folder, a path or a URI as Spark spells it, which also has the folder
-    `_rowpost`.
-    """
+    """A snapshot of a table partitioned by queue and day. `address` is how users name it, and `path` how Spark does."""
 
     def __init__(self, address: str, table: DeltaTable) -> None:
         self.address, self.path = address, located(address).rstrip("/")
@@ -139,6 +133,16 @@ class ArchiveTable:
         """Whether the snapshot has all of these files."""
         return {file.path for file in files} <= {file.path for file in self.files()}
 
+    def attempt(self, files: Iterable[DataFile], act: Callable[[], Result]) -> Result | None:
+        """Read files of the snapshot. Returns None if that failed because another job has replaced one of them."""
+        try:
+            return act()
+        except Exception:
+            self.refresh()
+            if self.are_live(files):
+                raise
+            return None
+
     def _rows(self, action: Mapping[str, Any]) -> int:
         """Return the rows of a file, from its footer if its writer has not stored them in the log."""
         if action["num_records"] is not None:
@@ -216,15 +220,10 @@ class ArchiveTable:
     ) -> bool:
         """Add and remove files in one change. Returns False, and changes nothing, if the snapshot is not the newest.
 
-        Args:
-            add: files that are written. Raises SparkFailed if one does not exist.
-            remove: files of this snapshot.
-            batches: the batch of a query that these files complete, by the query's id.
-            recorded: what the table confirms of each queue from then on. By default, what this snapshot confirms.
-            note: what the log says about the change: no data of messages.
-            same_rows: the files added have the rows of those removed. A stream of a Delta table skips such a change.
-
-        Raises SparkFailed if the table refuses the change.
+        `batches` are those of queries that these files complete, and `recorded` is what the table confirms from then
+        on, by default what this snapshot does. `note` is for the log: no data of messages. With `same_rows`, the files
+        added have the rows of those removed: a stream of a Delta table skips such a change. Raises SparkFailed if a
+        file to add does not exist, or the table refuses the change.
         """
         add, now = list(add), time.time_ns() // 1_000_000
         before, recorded = self.version, self.recorded() if recorded is None else recorded
@@ -280,9 +279,9 @@ class ArchiveTable:
         return sorted(self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True))
 
     def vacuum(self, *, at_once: bool = False) -> list[str]:
-        """Delete the files that were removed from the table a day ago, or all removed files. Time travel ends there.
+        """Delete the files that were removed a day ago, or all of them: time travel ends there.
 
-        Files that are not in the log are kept: another process may be about to commit them.
+        Files that are not in the log stay.
         """
         deleted = self._table.vacuum(
             retention_hours=0 if at_once else KEPT_HOURS, enforce_retention_duration=False, dry_run=False
@@ -293,10 +292,7 @@ class ArchiveTable:
         return [*deleted, *changes]
 
     def _change_data(self, *, at_once: bool) -> list[str]:
-        """Return the files of Delta's change data feed that are a day old, or all that the log names.
-
-        Delta's own DELETE and UPDATE write whole rows to them if the table has delta.enableChangeDataFeed.
-        """
+        """Return the files of Delta's change data feed, which have whole rows: those a day old, or all in the log."""
         found = [(path, info) for path, info in self.folder.contents(_CHANGE_DATA) if info.is_file]
         named = self._named_changes() if found and at_once else set()
         limit = datetime.now(UTC) - timedelta(hours=KEPT_HOURS)
@@ -375,11 +371,8 @@ class ArchiveTable:
 def open_table(address: str) -> ArchiveTable:
     """Read the newest snapshot of a table.
 
-    Raises:
-        ArchiveNotFound: there is no table.
-        SettingsError: Delta's libraries would read the path as another one.
-        SparkFailed: the table cannot be read, or is not an archive.
-        SparkUnavailable: deltalake is not installed.
+    Raises ArchiveNotFound, SettingsError if Delta's libraries would read the path as another one, and SparkFailed if
+    the table cannot be read, or is not an archive.
     """
     uri = delta_uri(address)
     _check_no_plain_files(address)
@@ -400,11 +393,9 @@ def open_table(address: str) -> ArchiveTable:
 
 
 def create_table(address: str, columns: str | None = None) -> ArchiveTable:
-    """Read the newest snapshot of a table.
+    """Open a table as `open_table` does.
 
-    Creates the table if there is none, with the columns of an archive or others, as `schema_json` has them.
-
-    Raises what `open_table` raises, but ArchiveNotFound.
+    If there is none, create it with the columns of an archive, or those of `schema_json`.
     """
     uri = delta_uri(address)
     _check_no_plain_files(address)

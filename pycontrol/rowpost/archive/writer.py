@@ -37,13 +37,8 @@ class TableWriter:
     ) -> int | None:
         """Add a batch, and return the number of its rows. Returns None if the table has it already.
 
-        Args:
-            batch: see identity.py.
-            queue: named in the log.
-            write: writes the files of the batch, whose names begin with its argument. Is not called if the table has
-                the batch.
-            always: commit the offsets of a batch without messages that is at the end of the table too.
-
+        `write` writes the files of the batch, whose names begin with its argument. It is not called if the table has
+        the batch. With `always`, the offsets of a batch without messages at the end of the table are committed too.
         Raises SparkFailed if the batch is not the next one of the table, or the table must not be changed.
         """
         table = self.table
@@ -83,7 +78,8 @@ class TableWriter:
             return
         try:
             with maintenance_lock(self.table.folder, "archive", wait_s=0):
-                merge(self.table, groups)
+                for _ in merge(self.table, groups):
+                    pass
                 if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
                     self.table.vacuum()
                     self._vacuumed = time.monotonic()

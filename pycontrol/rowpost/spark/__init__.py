@@ -1,14 +1,11 @@
 """Queues and their archive on Spark: a data source, a sink, and the jobs of `rowpost spark`.
 
-The extra `rowpost[spark]` installs PySpark and Java. No module outside this package imports pyspark. The command
-line imports this package only when a `rowpost spark` command runs.
-
     from rowpost.spark.session import session
 
-    spark = session()
-    spark.read.format("rowpost").option("queue", "audit").load().show()
+    session().read.format("rowpost").option("queue", "audit").load().show()
 
-The modules here start Spark and explain it. Above them are `archive`, then `source` and `bodies`, then `jobs`.
+The extra `rowpost[spark]` installs PySpark and Java. No module outside this package imports pyspark. The modules here
+start Spark and explain it. Above them are `archive`, then `source` and `bodies`, then `jobs`.
 """
 
 from rowpost.spark.broken_pipes import hide_broken_pipes

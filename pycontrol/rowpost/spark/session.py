@@ -1,12 +1,9 @@
 """Create Spark sessions with the settings that the jobs and the data source need.
 
-    spark = session()
-
-`session` handles four cases: a session that already runs; a program under spark-submit, whose master is fixed; Spark
-Connect, if the master starts with `sc://` or SPARK_REMOTE is set; otherwise this machine, `local[*]`.
-
 A session that already runs belongs to the program that started it, so its settings stay as they are. No job depends on
-them: what a job needs is an option of its own reader or writer. QUERY only saves time and memory.
+them: what a job needs is an option of its own reader or writer. QUERY only saves time and memory. Without one,
+`session` takes what spark-submit has fixed, Spark Connect if the master starts with `sc://` or SPARK_REMOTE is set, or
+else this machine, `local[*]`.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from rowpost.version import install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOCAL", "QUERY", "activate", "is_connect", "is_running", "session"]
+__all__ = ["activate", "is_connect", "is_running", "session"]
 
 #: Settings of queries, for a session that is started here. Other sessions do without them.
 QUERY = {
@@ -57,17 +54,10 @@ _MAX_DRIVER_GB = 8
 def session(
     app_name: str = "rowpost", *, master: str | None = None, config: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return the running session, or start one.
+    """Return the running session, or start one. A running one gets no setting that `config` does not name.
 
-    A running session gets the data source, and no setting that `config` does not name.
-
-    Args:
-        app_name: the name that Spark shows for the program.
-        master: `local[4]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…` for Spark Connect.
-        config: settings that override QUERY and LOCAL. A running session takes only those that it can still change.
-
-    Raises:
-        SparkUnavailable: pyspark or Java is missing, or Spark cannot start with these settings.
+    `master` is `local[4]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…` for Spark Connect. `config` overrides QUERY and
+    LOCAL. Raises SparkUnavailable if pyspark or Java is missing, or Spark cannot start with these settings.
     """
     try:
         from pyspark.errors import PySparkException
@@ -101,10 +91,9 @@ def session(
 
 
 def activate(spark: SparkSession) -> None:
-    """Make `spark` the active session of this thread.
+    """Make `spark` the active session of this thread, in which Spark looks for data sources when it writes.
 
-    When Spark writes, it resolves Python data sources in the thread's active session. Only the thread that started the
-    session has one.
+    Only its own has one.
     """
     if not is_connect(spark):
         spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

@@ -21,7 +21,7 @@ from rowpost.spark.session import is_connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Store", "check_reachable", "hadoop_version", "is_reachable", "missing_jar", "store_of"]
+__all__ = ["check_reachable", "hadoop_version", "is_reachable", "missing_jar", "store_of"]
 
 _HADOOP = re.compile(r"hadoop-client-api-(\d[\w.]*)\.jar")
 _MISSING = re.compile(r'Class (?P<name>[\w.]+) not found|No FileSystem for scheme "?(?P<scheme>\w+)')
@@ -29,14 +29,10 @@ _MISSING = re.compile(r'Class (?P<name>[\w.]+) not found|No FileSystem for schem
 
 @dataclass(frozen=True)
 class Store:
-    """A kind of object store.
+    """A kind of object store, with the scheme as Spark spells it, and the jar that has its file system, by Maven's
+    name.
 
-    Attributes:
-        scheme: how Spark spells its URIs.
-        jar: Maven's name of the jar that Spark needs. Its version is that of Spark's Hadoop.
-        file_system: the class in that jar.
-        variables: variables of the environment from which deltalake and pyarrow take the login; one of each group is
-            needed.
+    `variables` are those from which deltalake and pyarrow take the login; one of each group is needed.
     """
 
     scheme: str
@@ -113,17 +109,15 @@ def is_reachable(spark: SparkSession, path: str) -> bool:
     return True
 
 
-def check_reachable(spark: SparkSession, path: str, what: str, instead: str) -> None:
-    """Raise SparkUnavailable if Spark cannot read a path.
-
-    `what` names it, such as "the checkpoint", and `instead` says what else users can do.
-    """
-    if is_reachable(spark, path):
+def check_reachable(spark: SparkSession, checkpoint: str) -> None:
+    """Raise SparkUnavailable if Spark cannot write a checkpoint."""
+    if is_reachable(spark, checkpoint):
         return
-    store = store_of(path)
+    store = store_of(checkpoint)
     jar = f"Start Spark with the jar: {store.remedy}" if store else "Start Spark with its jar"
     raise SparkUnavailable(
-        f"Spark cannot store {what} in {path}: it has no file system for {scheme_of(path)}://. {jar}. {instead}"
+        f"Spark cannot store the checkpoint in {checkpoint}: it has no file system for {scheme_of(checkpoint)}://. "
+        f"{jar}. Or name a folder that outlives this machine with --checkpoint; archiving itself needs no jar."
     )
 
 

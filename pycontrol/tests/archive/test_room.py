@@ -8,7 +8,7 @@ import pytest
 
 import rowpost.archive
 from rowpost.archive import columns
-from rowpost.archive.source.lag import Held
+from rowpost.archive.source.queue_stream import Held
 from rowpost.archive.source.reading import read_ahead
 from rowpost.archive.standalone import running
 from rowpost.spark.archive import schemas

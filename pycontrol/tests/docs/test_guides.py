@@ -420,7 +420,7 @@ def test_the_guides_environments_and_files_can_be_read(block: Block, tmp_path: P
     path.write_text(block.text, encoding="utf-8")
 
     if re.search(r"^rules:", block.text, re.MULTILINE):
-        from rowpost.spark.archive.policy import read_policy
+        from rowpost.spark.jobs.retain import read_policy
 
         assert read_policy(path)
     elif re.search(r"^sides:", block.text, re.MULTILINE):

@@ -13,11 +13,11 @@ from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import create_table, open_table
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.spark.archive.policy import Retention, Rule
 from rowpost.spark.archive.schemas import ARCHIVE, LIVE
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import decode, erase, retain
 from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
+from rowpost.spark.jobs.retain import Retention, Rule
 from rowpost.wire.message import format_timestamp
 from tests.support.spark.archives import ArchiveMaker
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw

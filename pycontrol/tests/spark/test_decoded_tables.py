@@ -9,11 +9,12 @@ import pytest
 from deltalake import DeltaTable
 
 from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.merging import compact
 from rowpost.archive.table import ArchiveTable, open_table
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import file_name, read_schemas
-from rowpost.spark.jobs import compact, decode, erase
+from rowpost.spark.jobs import decode, erase
+from rowpost.spark.jobs.verify import contains
 from tests.support.spark.archives import ArchiveMaker, archived_rows
 from tests.support.spark.messages import NOON, audit_row
 
@@ -116,7 +117,7 @@ def test_a_run_adds_what_is_new_and_a_run_after_a_merge_adds_nothing(spark, shop
 
     shop.made.batch(2, [order(4)])
     assert shop.decode().added == 1
-    compact.run(spark, shop.path, datetime.now(UTC))
+    compact(shop.path, datetime.now(UTC))
 
     assert shop.decode().added == 0
     assert [row["OrderId"] for row in shop.rows()] == [1, 2, 3, 4]
@@ -231,7 +232,7 @@ def marked(spark, decoded, tmp_path_factory) -> Shop:
     shop.decode()
     shop.made.batch(4, [order(7, MARKER)])
     shop.decode()
-    compact.run(shop.spark, str(shop.out / ORDER), datetime.now(UTC))
+    compact(str(shop.out / ORDER), datetime.now(UTC))
     assert any("decode" in name or "compact" in name for name in holding(shop.out))
     return shop
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from rowpost.archive.merging import compact
 from rowpost.errors import SparkFailed
-from rowpost.spark.jobs import compact, erase, verify
+from rowpost.spark.jobs import erase, verify
 from rowpost.spark.jobs.archive import read_archive
 from tests.support.spark.archives import ArchiveMaker
 from tests.support.spark.killing import python_of
@@ -94,7 +95,7 @@ def archived(spark, made) -> list[str]:
 
 def test_delta_reads_what_rowpost_has_written_merged_and_erased(spark, made, delta):
     first = delta(stream="stream")
-    compact.run(spark, str(made.path), datetime.now(UTC))
+    compact(str(made.path), datetime.now(UTC))
     merged = delta(version="1", stream="stream")
     erase.run(spark, str(made.path), erase.Erasure(where="message_id = 'm10'"), reason="a test", now=datetime.now(UTC))
     last = delta()
@@ -110,7 +111,7 @@ def test_delta_reads_what_rowpost_has_written_merged_and_erased(spark, made, del
 def test_rowpost_goes_on_after_delta_has_merged_and_deleted(spark, made, delta):
     changed = delta("OPTIMIZE {table}", "DELETE FROM {table} WHERE message_id = 'm11'")
     made.batch(3, [audit_row("m30")])
-    compact.run(spark, str(made.path), datetime.now(UTC))
+    compact(str(made.path), datetime.now(UTC))
 
     assert names(changed["delta"]) == names(changed["rowpost"]) == ["m00", "m01", "m10", "m20", "m21"]
     assert archived(spark, made) == ["m00", "m01", "m10", "m20", "m21", "m30"]

@@ -12,14 +12,15 @@ from deltalake import DeltaTable
 from pyarrow import parquet
 
 from rowpost.archive.folder import ArchiveFolder
+from rowpost.archive.merging import compact
 from rowpost.archive.table import open_table
 from rowpost.errors import InvalidMessage, SparkFailed
-from rowpost.spark.archive.policy import Limit, Retention, Rule
-from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import read_schemas
-from rowpost.spark.jobs import compact, decode, erase, replay, retain, verify
+from rowpost.spark.jobs import decode, erase, replay, retain, verify
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.maintenance import RewriteCounts
+from rowpost.spark.jobs.retain import Limit, Retention, Rule
+from rowpost.spark.jobs.verify import contains
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import NOON, audit_row, error_row
 from tests.support.spark.row_groups import bloom_filters_with
@@ -106,7 +107,7 @@ def test_ids_of_rows_and_messages_are_found_in_any_case(spark, made):
 
 
 def test_files_that_an_earlier_merge_replaced_go_too(spark, made):
-    compact.run(spark, made.address, datetime.now(UTC))
+    compact(made.address, datetime.now(UTC))
     assert len(holding(made.path)) == 3
 
     erase.run(spark, made.address, by_condition(), "request 17", NOW)

@@ -22,7 +22,7 @@ from rowpost.cli.exits import ExitCode
 from rowpost.errors import SparkFailed
 from rowpost.spark.jobs import erase
 from rowpost.spark.jobs.archive import read_archive
-from rowpost.spark.jobs.conversations import one_conversation
+from rowpost.spark.jobs.reports import one_conversation
 from tests.support.spark.archives import message_batch
 from tests.support.spark.messages import audit_row
 from tests.support.spark.row_groups import add_file, damage

@@ -9,14 +9,14 @@ from pyarrow import parquet
 
 from rowpost.archive.columns import MESSAGE
 from rowpost.archive.folder import ArchiveFolder
-from rowpost.archive.merging import small_files
+from rowpost.archive.merging import FILE_BYTES, compact, small_files
 from rowpost.archive.table import DataFile, open_table
 from rowpost.errors import SettingsError, SparkFailed
-from rowpost.spark.archive.policy import Limit, Retention, Rule, read_policy
-from rowpost.spark.archive.searching import contains
 from rowpost.spark.explain import explained
-from rowpost.spark.jobs import compact, retain, verify
+from rowpost.spark.jobs import retain, verify
 from rowpost.spark.jobs.archive import read_archive
+from rowpost.spark.jobs.retain import Limit, Retention, Rule, read_policy
+from rowpost.spark.jobs.verify import contains
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
@@ -88,7 +88,7 @@ def holding(path: str, text: str) -> list[str]:
 def test_compact_merges_the_files_of_a_day_and_keeps_the_old_ones_for_a_day(spark, out):
     before = ids(out)
 
-    counts = compact.run(spark, out, datetime.now(UTC))
+    counts = compact(out, datetime.now(UTC))
 
     assert ids(out) == before
     assert {day: count for day, count in files(out).items() if day[0] == "audit"} == {
@@ -108,9 +108,9 @@ def test_compact_merges_the_files_of_a_day_and_keeps_the_old_ones_for_a_day(spar
 
 
 def test_young_files_are_left_alone_and_a_second_run_finds_nothing(spark, out):
-    assert compact.run(spark, out, datetime.now(UTC), timedelta(days=1))["days"] == 0
-    compact.run(spark, out, datetime.now(UTC))
-    assert compact.run(spark, out, datetime.now(UTC))["days"] == 0
+    assert compact(out, datetime.now(UTC), timedelta(days=1))["days"] == 0
+    compact(out, datetime.now(UTC))
+    assert compact(out, datetime.now(UTC))["days"] == 0
 
 
 def test_only_files_of_similar_size_are_merged_by_the_archiver_and_none_beyond_the_limit():
@@ -125,7 +125,7 @@ def test_only_files_of_similar_size_are_merged_by_the_archiver_and_none_beyond_t
 
     assert small_files([*tiny, *medium, *large], 10) == [tuple(tiny)]
     groups = small_files([*medium], 2)
-    assert [sum(file.bytes for file in group) <= compact.FILE_BYTES for group in groups] == [True, True]
+    assert [sum(file.bytes for file in group) <= FILE_BYTES for group in groups] == [True, True]
     assert sum(map(len, groups)) == 9
 
 
@@ -263,7 +263,7 @@ def test_a_file_that_cannot_be_read_is_named_and_stops_a_compaction_and_can_be_t
 
     assert [(finding.kind, finding.what) for finding in report.findings] == [(kind, file.path)]
     with pytest.raises(SparkFailed, match=path.name), explained():
-        compact.run(spark, out, datetime.now(UTC))
+        compact(out, datetime.now(UTC))
     assert verify.repair(spark, out) == {"files_taken_out": 1, "messages_lost": file.rows, "copies_removed": 0}
     assert verify.run(spark, out).findings == []
     assert len(ids(out)) == 18 - file.rows

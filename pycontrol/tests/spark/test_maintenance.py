@@ -19,13 +19,13 @@ from deltalake.exceptions import CommitFailedError
 from rowpost.archive import writer
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.maintenance_lock import maintenance_lock
-from rowpost.archive.merging import AUTOMATIC_FILES, small_files
-from rowpost.archive.table import DataFile, open_table
+from rowpost.archive.merging import AUTOMATIC_FILES, merge, small_files
+from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.policy import Retention, Rule
-from rowpost.spark.archive.searching import contains
-from rowpost.spark.jobs import compact, erase, retain, verify
+from rowpost.spark.jobs import erase, retain, verify
 from rowpost.spark.jobs.maintenance import RewriteCounts
+from rowpost.spark.jobs.retain import Retention, Rule
+from rowpost.spark.jobs.verify import contains
 from tests.support.spark.archives import QUERY, ArchiveMaker, archived_rows
 from tests.support.spark.messages import audit_row
 
@@ -58,12 +58,19 @@ def phases(spark, made: ArchiveMaker, kind: str) -> Iterator[str]:
     """Start a job without its lock, so that only the log of the table protects the messages."""
     table, counts = open_table(made.address), RewriteCounts()
     if kind == "compact":
-        return compact.phases(spark, table, lambda files: small_files(files, 2), counts)
+        return merging(table)
     if kind == "erase":
         return erase.phases(spark, table, erase.Erasure(where="message_type = 'Shop.Pay'"), counts)
     return retain.phases(
         spark, table, Retention(rules=(Rule(kind, message_type="Shop.Pay"),)), datetime.now(UTC), counts, []
     )
+
+
+def merging(table: ArchiveTable) -> Iterator[str]:
+    table.refresh()
+    groups = small_files(table.files(), 2)
+    yield "planned"
+    yield from (phase for phase, *_ in merge(table, groups))
 
 
 def advance(job: Iterator[str], steps: int) -> bool:
@@ -248,7 +255,7 @@ def test_a_second_job_is_told_who_maintains_the_archive(folder):
 
 
 @pytest.mark.parametrize("holder", ["exited", "expired"])
-def test_the_lease_of_a_job_that_has_ended_is_taken_over(folder, holder):
+def test_the_lock_of_a_job_that_has_ended_is_taken_over(folder, holder):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     soon = datetime.now(UTC) + timedelta(minutes=10)
@@ -265,7 +272,7 @@ def test_the_lease_of_a_job_that_has_ended_is_taken_over(folder, holder):
         assert json.loads((Path(folder.path) / "_rowpost" / "maintenance.json").read_text())["job"] == "erase"
 
 
-def test_a_lease_whose_writer_was_killed_before_it_was_written_is_taken_over_later(folder):
+def test_a_lock_whose_writer_was_killed_before_it_was_written_is_taken_over_later(folder):
     path = Path(folder.path) / "_rowpost" / "maintenance.json"
     path.parent.mkdir()
     path.touch()
@@ -277,7 +284,7 @@ def test_a_lease_whose_writer_was_killed_before_it_was_written_is_taken_over_lat
         pass
 
 
-def test_a_lease_on_another_machine_is_respected(folder):
+def test_a_lock_on_another_machine_is_respected(folder):
     soon = datetime.now(UTC) + timedelta(minutes=10)
     folder.write(
         "maintenance.json",

@@ -85,7 +85,7 @@ def test_replaced_files_are_deleted_by_vacuum(table):
     assert not table.folder.exists(old.path)
 
 
-def test_a_lease_refuses_a_second_job(table, monkeypatch):
+def test_a_lock_refuses_a_second_job(table, monkeypatch):
     monkeypatch.setattr(lock_module, "_POLL_S", 0.01)
 
     with maintenance_lock(table.folder, "compact"), pytest.raises(SparkFailed, match="compact has been running"):
@@ -101,7 +101,7 @@ def test_a_checkpoint_in_a_store_that_spark_cannot_reach_is_refused_with_the_jar
     with pytest.raises(
         SparkUnavailable, match=rf"spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop_version()}.*--checkpoint"
     ):
-        check_reachable(spark, "s3a://lake/c", "the checkpoint", "Or name a folder with --checkpoint.")
+        check_reachable(spark, "s3a://lake/c")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rowpost.archive.source.lag import age_s
+from rowpost.archive.source.queue_stream import age_s
 from rowpost.cli.app import app
 from rowpost.database.connection import connect_url
 from rowpost.errors import SettingsError

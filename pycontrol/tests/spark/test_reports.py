@@ -8,9 +8,8 @@ from pyspark.sql import functions as F
 
 from rowpost.spark.archive.schemas import CONVERSATIONS, EDGES, FAILURE_GROUPS, FLOW_HOURLY
 from rowpost.spark.jobs.archive import archive
-from rowpost.spark.jobs.conversations import conversations, edges, one_conversation
-from rowpost.spark.jobs.failures import failures, write_csv
 from rowpost.spark.jobs.metrics import metrics, skipped
+from rowpost.spark.jobs.reports import conversations, edges, failures, one_conversation, write_csv
 from rowpost.wire.conversation import ConversationStep, depth, mermaid, tree
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 

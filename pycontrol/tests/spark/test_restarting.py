@@ -4,8 +4,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from rowpost.errors import DatabaseUnavailable
+from rowpost.spark.explain import MAX_RESTARTS, keep_running
 from rowpost.spark.jobs.archive import ArchiveJob, BatchWriter, read_archive, run
-from rowpost.spark.jobs.restarting import MAX_RESTARTS, keep_running
 
 SLOW_START = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
 OURS = "[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):\nrowpost.errors.PermissionDenied: The login has no right."

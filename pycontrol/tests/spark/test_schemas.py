@@ -8,8 +8,7 @@ import pytest
 from examples.shop import messages as shop
 
 from rowpost.spark.bodies.decoding import decode_batch, decoded_type
-from rowpost.spark.bodies.observing import shapes
-from rowpost.spark.bodies.proposing import FieldObservation, propose
+from rowpost.spark.bodies.proposing import FieldObservation, propose, shapes
 from rowpost.spark.bodies.schema_files import Schema, as_ddl, read_schemas
 from rowpost.spark.jobs import schemas
 from rowpost.spark.jobs.archive import archive

@@ -17,15 +17,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from rowpost.archive.merging import compact
 from rowpost.archive.table import open_table
-from rowpost.spark.archive.policy import read_policy
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.bodies.schema_files import read_schemas
-from rowpost.spark.jobs import compact, decode, erase, metrics, replay, retain, verify
+from rowpost.spark.jobs import decode, erase, metrics, replay, retain, verify
 from rowpost.spark.jobs.archive import ArchiveJob, archive, read_archive
 from rowpost.spark.jobs.archive import run as run_archive
-from rowpost.spark.jobs.conversations import conversations, edges
-from rowpost.spark.jobs.failures import failures
+from rowpost.spark.jobs.reports import conversations, edges, failures
+from rowpost.spark.jobs.retain import read_policy
 from rowpost.spark.session import session
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
@@ -218,7 +218,7 @@ def jobs(spark: SparkSession, queues, made: ArchiveMaker) -> Iterator[tuple[str,
             done["copies_redacted"],
         ),
     )
-    compact.run(spark, made.address, datetime.now(UTC))
+    compact(made.address, datetime.now(UTC))
     yield "compact", sorted(file.rows for file in open_table(made.address).files())
     receipt = erase.run(spark, made.address, erase.Erasure(where="message_id = 'm1'"), "asked for", NOW)
     yield "erase", (receipt["erased"], receipt["copies_erased"])

@@ -1,8 +1,5 @@
-"""The database connections of an archiver, and of Spark's planner and worker processes: they outlive restarts and
+"""The database connections of an archiver, and of Spark's planner and worker processes, which outlive restarts and
 failovers of the server.
-
-`PatientConnection` repeats an action with new connections until the server is back, and decides how long to wait
-between two attempts, and when to give up. The planner of a stream has one, and so has each task that reads a range.
 
     connection = PatientConnection(options)
     state = connection.run(lambda database: describe(database, options.queue))
@@ -38,13 +35,7 @@ def open_database(environment: str | None, application: str) -> Connection:
     """Connect to the database of an environment, which each process loads by its name, so that no URL passes through
     Spark.
 
-    `application` is the name under which the server lists the connection. A running embedded server is used as it is: a
-    server that this process starts would stop with it.
-
-    Raises:
-        SettingsError: the environment does not exist, or a variable that it names is not set in this process.
-        DatabaseUnavailable: the server cannot be reached.
-        LoginRefused: the server rejected the login.
+    A running embedded server is used as it is: a server that this process starts would stop with it.
     """
     settings = load_settings(environment)
     if settings.embedded and (url := embedded.running(settings.data_folder)) is not None:
@@ -56,8 +47,7 @@ def open_database(environment: str | None, application: str) -> Connection:
 def naming_what_is_gone(database: Connection, queue: str | None) -> Iterator[None]:
     """Raise QueueNotFound with a text of its own if the block raises it, and the database does not have the queue.
 
-    The procedures of such a queue are missing, and without a look at the queues this looks like a missing feature. The
-    block contains the transactions in which it calls, so that the queues can be listed after an error.
+    The block contains the transactions in which it calls, so that the queues can be listed after an error.
     """
     try:
         yield
@@ -81,13 +71,7 @@ def say(text: str) -> None:
 
 
 class PatientConnection:
-    """A connection that is opened when it is needed, and again after it was lost. Not for several threads at once.
-
-    Args:
-        options: the environment; the queue, for the texts; and the seconds after which the wait ends with an error. 0
-            allows one new connection.
-        say: receives one text when a wait for the server begins, and one when it ends.
-    """
+    """A connection that is opened when it is needed, and again after it was lost. Not for several threads at once."""
 
     def __init__(
         self,
@@ -103,9 +87,9 @@ class PatientConnection:
         self._delay_s = FIRST_DELAY_S
 
     def run(self, action: Callable[[Connection], Result]) -> Result:
-        """Run an action that may be repeated as a whole, and return its result.
+        """Run an action that may be repeated as a whole.
 
-        Raises DatabaseUnavailable if the server was away for longer than the option connectRetrySeconds allows.
+        Raises DatabaseUnavailable if the server was away for longer than connectRetrySeconds.
         """
         while True:
             try:

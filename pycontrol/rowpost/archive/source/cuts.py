@@ -32,9 +32,7 @@ class Range:
 
 
 class Sampled(NamedTuple):
-    """A measured message: its row version, the size of its headers and body, and about how many messages it stands
-    for.
-    """
+    """A measured message: its row version, the bytes of headers and body, and about how many messages it stands for."""
 
     row_version: int
     bytes: int

@@ -11,8 +11,7 @@ import pyarrow as pa
 from rowpost.archive.identity import Offset
 from rowpost.archive.source.connection import PatientConnection
 from rowpost.archive.source.cuts import Bounds, Range, split
-from rowpost.archive.source.lag import backlog
-from rowpost.archive.source.queue_stream import StreamRefused, StreamState
+from rowpost.archive.source.queue_stream import StreamRefused, StreamState, backlog
 from rowpost.archive.source.reading import read_whole_range
 from rowpost.archive.source.streams import BatchPart, QueueStream, check_offset
 from rowpost.database.connection import Connection
@@ -37,8 +36,7 @@ def spooled(database: Connection, queue: str) -> int:
 class Drain(QueueStream):
     """Move messages from the queue to a spool table. Only the owner in this stream's checkpoint can delete them there.
 
-    `plan` moves the messages, and an offset is a number of the spool. If a run stops after a move and before the batch
-    is logged, the moved messages are part of the next batch.
+    An offset is a number of the spool. What was moved before a run stopped, and is in no batch, is in the next one.
     """
 
     keys = ("queue", "owner", "number")
@@ -109,7 +107,7 @@ class Drain(QueueStream):
     def _fill_spool(self, database: Connection, start: Offset, bounds: Bounds, upto: int) -> int:
         """Move the messages of one batch, and return its last number.
 
-        If the server stops before it has confirmed a move, the repeated call finds the moved messages in the spool.
+        A call that is repeated after an outage finds them in the spool.
         """
         spool = describe_spool(database, self.options.queue)
         if spool is not None and spool.owned_by == start["owner"] and (spool.last_number or 0) > start["number"]:

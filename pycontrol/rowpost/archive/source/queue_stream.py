@@ -1,16 +1,37 @@
-"""The state of a queue that is read: who writes to it, how far it may be read, and whether this server can tell."""
+"""The state of a queue that is read: who writes to it, how far it may be read, and whether this server can tell.
+
+Also how far a stream is behind it: in messages, by the age of the oldest one, and by the open transactions that hold
+messages back.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 
+from rowpost.archive.arrow_headers import headers_of
 from rowpost.archive.source.connection import naming_what_is_gone
-from rowpost.archive.source.watermark import Poll, Watermark
+from rowpost.archive.source.watermark import Notes, Poll, Watermark
 from rowpost.database.connection import Connection
 from rowpost.errors import PermissionDenied, RowpostError
+from rowpost.wire.headers import PROCESSING_ENDED, TIME_OF_FAILURE, TIME_SENT
+from rowpost.wire.message import parse_timestamp
 
-__all__ = ["StreamRefused", "StreamState", "check_readable", "describe", "wait_for_watermark"]
+__all__ = [
+    "Held",
+    "StreamRefused",
+    "StreamState",
+    "age_s",
+    "backlog",
+    "check_readable",
+    "describe",
+    "held_above",
+    "holders",
+    "wait_for_watermark",
+]
 
 POLL_INTERVAL_S = 0.05
 SEE_WRITERS = (
@@ -25,6 +46,8 @@ READ_ONLY = (
     "would be skipped, and it removes none. Let the environment name the primary. A batch read with "
     "endingOffsets=latest or a row version works here."
 )
+MAX_LAG_MESSAGES = 100_000
+MAX_COUNTED = 1_000_000
 
 
 class StreamRefused(RowpostError):
@@ -37,15 +60,9 @@ class StreamRefused(RowpostError):
 class StreamState:
     """One result of describe_stream.
 
-    Attributes:
-        identity: the table's identity. It changes if the queue is dropped and created again.
-        first: the lowest visible row version; None for an empty queue.
-        last: the last row version that was assigned.
-        purged: the highest row version that a purge removed; None if the queue was never purged.
-        consumers: number of connected workers.
-        on_standby: whether the server is a standby, or a readable secondary.
-        writers: the transactions that write to the queue, and the watermark that they leave; None if the login has no
-            right to see them.
+    `identity` is that of the table, which changes if the queue is created again. `first` is the lowest visible row
+    version, `last` the last assigned one, and `purged` the highest one that a purge removed. `writers` is None if the
+    login has no right to see them.
     """
 
     identity: str
@@ -88,9 +105,9 @@ def check_readable(database: Connection, queue: str) -> None:
 
 
 def wait_for_watermark(database: Connection, queue: str, timeout_s: float, watermark: Watermark | None = None) -> int:
-    """Wait until all transactions that write now have ended, and return the watermark.
+    """Wait until all current writers have ended, or for `timeout_s` seconds, and return the watermark.
 
-    After `timeout_s` seconds, the watermark that was reached so far is returned. Raises StreamRefused on a standby.
+    Raises StreamRefused on a standby.
     """
     watermark = watermark or Watermark()
     state = describe(database, queue)
@@ -99,3 +116,66 @@ def wait_for_watermark(database: Connection, queue: str, timeout_s: float, water
         time.sleep(POLL_INTERVAL_S)
         state = describe(database, queue)
     return watermark.row_version
+
+
+def backlog(database: Connection, queue: str, above: int) -> dict[str, object]:
+    """Return lag_messages and lag_seconds of what is above a row version, for the progress of a stream.
+
+    MAX_LAG_MESSAGES means at least so many. Without messages, the oldest one has no age: 0. None if its headers have no
+    time.
+    """
+    row = database.call("describe_backlog", queue, above=above, count=MAX_LAG_MESSAGES)[0]
+    return {
+        "lag_messages": row.messages,
+        "lag_seconds": age_s(row.first_headers, datetime.now(UTC)) if row.messages else 0.0,
+    }
+
+
+def age_s(headers: str | None, now: datetime) -> float | None:
+    """Return the seconds since a message was handled, failed or was sent. Returns None if its headers do not say it.
+
+    >>> age_s('{"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"}', datetime(2026, 1, 1, 12, 1, tzinfo=UTC))
+    60.0
+    """
+    found = headers_of(headers) or {}
+    for name in (PROCESSING_ENDED, TIME_OF_FAILURE, TIME_SENT):
+        try:
+            return round(max((now - parse_timestamp(found[name] or "")).total_seconds(), 0.0), 3)
+        except (LookupError, ValueError):
+            continue
+    return None
+
+
+@dataclass(frozen=True)
+class Held:
+    """Messages that are committed and that a run has not read: their number, at most MAX_COUNTED.
+
+    `held_by` are the transactions that held them back and are still open (see `holders`), the oldest first.
+    """
+
+    waiting: int = 0
+    held_by: Sequence[Mapping[str, object]] = field(default_factory=list)
+
+    @classmethod
+    def of_all(cls, found: Sequence[Held]) -> Held:
+        """Combine what several queues have. A transaction may write to several of them."""
+        holders = {str(holder): holder for each in found for holder in each.held_by}
+        return cls(sum(each.waiting for each in found), list(holders.values()))
+
+
+def held_above(database: Connection, queue: str, offset: Mapping[str, Any]) -> Held:
+    """Return what is above the offset of a tail, if transactions were open when it was read."""
+    count = database.call("describe_backlog", queue, above=offset["row_version"], count=MAX_COUNTED)[0].messages
+    return Held(count, holders(database, queue, offset["polls"])) if count else Held()
+
+
+def holders(database: Connection, queue: str, notes: Notes) -> list[Mapping[str, object]]:
+    """Return the open transactions among the writers of some polls, the oldest first.
+
+    What the server does not show is None.
+    """
+    noted = {writer for _, writers in notes for writer in writers}
+    return [
+        {"process": row.process, "since": row.since and f"{row.since.isoformat()}Z", "application": row.program}
+        for row in database.call("list_writers", queue) if row.writer in noted
+    ]  # fmt: skip

@@ -93,7 +93,7 @@ def read_whole_range(
 
 
 def read_batches(
-    database: Connection, procedure: str, options: ReadOptions, schema: pa.Schema, part: Range, **filters: Any
+    database: Connection, procedure: str, options: ReadOptions, schema: pa.Schema, part: Range
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a range in Arrow batches of about `options.batch_bytes`.
 
@@ -109,7 +109,6 @@ def read_batches(
         upto=part.upto,
         with_headers="headers" in names,
         with_body="body" in names,
-        **filters,
     )
     with naming_what_is_gone(database, options.queue):
         for chunk in chunks:

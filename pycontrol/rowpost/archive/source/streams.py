@@ -1,17 +1,13 @@
-"""The streams of a queue, batch by batch: what they share, and the tail.
-
-`Tail` reads a queue without changing it. `drain.Drain` removes the messages from the queue. An archiver, or Spark,
-stores the offsets:
+"""The streams of a queue, batch by batch: what they share, and the tail. `drain.Drain` removes the messages from the
+queue.
 
     start = stream.initial()                         # or the stored one
     end = stream.plan(start, Bounds(1000))
     batches = [batch for part in stream.parts(start, end) for batch in stream.read(part)]
     stream.commit(end)                               # when the messages are stored
 
-Offsets are JSON and contain the queue's identity: `{"queue": identity, …}`. Spark plans in one process, and reads in
-others.
-
-Each call may be repeated: after a lost connection, it runs again as a whole.
+Offsets are JSON and contain the queue's identity. Spark plans in one process, and reads in others. Each call may be
+repeated: after a lost connection, it runs again as a whole.
 """
 
 from __future__ import annotations
@@ -29,13 +25,14 @@ import pyarrow as pa
 from rowpost.archive.identity import Offset
 from rowpost.archive.source.connection import PatientConnection, Say, naming_what_is_gone, say
 from rowpost.archive.source.cuts import Bounds, Range, Sampled, divide, split
-from rowpost.archive.source.lag import backlog, holders
 from rowpost.archive.source.options import LATEST, ReadOptions
 from rowpost.archive.source.queue_stream import (
     StreamRefused,
     StreamState,
+    backlog,
     check_readable,
     describe,
+    holders,
     wait_for_watermark,
 )
 from rowpost.archive.source.reading import read_whole_range
@@ -62,12 +59,7 @@ class BatchPart(Range):
 
 
 class QueueStream:
-    """What both modes share.
-
-    Args:
-        connect: makes the connections: another one may end a wait for the server.
-        connection: the planner's, which outlives restarts of the server. By default, the stream makes one.
-    """
+    """What both modes share. `connect` makes the connections: another one may end a wait for the server."""
 
     #: The keys that each offset has.
     keys: ClassVar[tuple[str, ...]]
@@ -121,10 +113,7 @@ class QueueStream:
         return [BatchPart(each.above, each.upto, self.options.queue, end, each is ranges[0]) for each in ranges]
 
     def read(self, part: BatchPart) -> Iterator[pa.RecordBatch]:
-        """Read the messages of one part, the same at every attempt.
-
-        Only the task of a batch's first part says that it waits for the server: the others would repeat it.
-        """
+        """Read one part, the same at each attempt. Only the task of the first one says that it waits for the server."""
         with closing(self._connect(self.options, say if part.first else lambda text: None)) as connection:
             yield from self.read_part(connection, part)
 
@@ -172,7 +161,7 @@ class QueueStream:
 class Tail(QueueStream):
     """Read each message exactly once as it arrives, although transactions commit out of order.
 
-    An offset also has the polls that may still help (`polls`), so that a later run continues with them.
+    An offset has `polls` for a later run.
     """
 
     keys = ("queue", "row_version")
@@ -185,9 +174,8 @@ class Tail(QueueStream):
         return Watermark()
 
     def initial(self, *, joined: bool = False) -> Offset:
-        """Return the start of a stream without a checkpoint, from the option startingOffsets, unless it continues.
-
-        That of a queue that has joined a stream later is its first message.
+        """Return where a stream without a checkpoint continues, or startingOffsets, or the start of a queue that joined
+        later.
         """
         state = self.describe()
         if (known := self.confirmed(state.identity)) is not None:

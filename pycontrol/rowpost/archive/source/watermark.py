@@ -1,23 +1,16 @@
 """Compute how far a stream may read a queue while other transactions write to it.
 
-`Poll` is one result of the procedure describe_stream. `Watermark` combines successive polls into the watermark: the
-highest row version below which no further message can appear. It performs no I/O, so that tests can replay histories.
+`Watermark` combines results of the procedure describe_stream (`Poll`) into the watermark: the highest row version below
+which no further message can appear. It performs no I/O, so that tests can replay histories.
 
-    watermark = Watermark()
-    while watermark.advance(poll_of_the_queue()) < target: ...
-
-A row version is assigned before its transaction commits. The highest visible row version therefore does not show
-whether a lower one will still appear. Each poll records the last assigned row version first and the open writers
-second. When all writers of a poll have ended, every row version up to the one in that poll has committed or will never
-appear.
-
-When PostgreSQL prepares a transaction, its identifier changes to `-1/…`. While a prepared transaction exists, its
-earlier identifier is unknown, so no earlier poll is used.
+A row version is assigned before its transaction commits. The highest visible one therefore does not show whether a
+lower one will still appear. Each poll records the last assigned row version first and the open writers second. When all
+writers of a poll have ended, every row version up to the one in that poll has committed or will never appear. When
+PostgreSQL prepares a transaction, its identifier changes to `-1/…`. While a prepared transaction exists, its earlier
+identifier is unknown, so no earlier poll is used.
 
 `notes` returns the polls that may still help, and `restore` continues with them in another process. Without them, a run
 that starts while somebody writes would know nothing about the messages before it.
-
-This watermark is a row version. It is unrelated to `DataFrame.withWatermark`, which is about event time.
 """
 
 from __future__ import annotations
@@ -38,12 +31,9 @@ Notes = Sequence[tuple[int, list[str]]]
 
 @dataclass(frozen=True)
 class Poll:
-    """One result of describe_stream.
+    """One result of describe_stream, whose last row version was read before the writers.
 
-    Attributes:
-        last: the last row version that was assigned, read before the writers.
-        writers: identifiers of the transactions that are writing to the queue.
-        watermark: the watermark that the server reports. It is None while anybody writes.
+    The server's own watermark is None while anybody writes.
     """
 
     last: int

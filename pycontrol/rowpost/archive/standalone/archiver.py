@@ -31,9 +31,8 @@ from rowpost.archive.progress import Measured, Receiver
 from rowpost.archive.source.connection import PatientConnection, Say
 from rowpost.archive.source.cuts import Bounds
 from rowpost.archive.source.drain import Drain
-from rowpost.archive.source.lag import Held, held_above
 from rowpost.archive.source.options import DRAIN, ReadOptions
-from rowpost.archive.source.queue_stream import StreamRefused
+from rowpost.archive.source.queue_stream import Held, StreamRefused, held_above
 from rowpost.archive.source.reading import read_ahead
 from rowpost.archive.source.streams import BatchPart, Tail
 from rowpost.archive.writer import TableWriter

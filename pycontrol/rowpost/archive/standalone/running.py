@@ -16,7 +16,7 @@ from types import FrameType
 from deltalake.exceptions import DeltaError
 
 from rowpost.archive.source.connection import Say, say
-from rowpost.archive.source.lag import Held
+from rowpost.archive.source.queue_stream import Held
 from rowpost.archive.standalone.archiver import QueueArchiver
 from rowpost.errors import SparkFailed
 

@@ -126,9 +126,8 @@ def metrics(
     result_folder(out)
     with running(session, options, "metrics", archive, ui=stream.ui) as spark:
         from rowpost.spark.archive.schemas import ESSENTIAL
-        from rowpost.spark.archive.times import in_utc
         from rowpost.spark.jobs.archive import read_archive
-        from rowpost.spark.jobs.metrics import merged, skipped
+        from rowpost.spark.jobs.metrics import in_utc, merged, skipped
         from rowpost.spark.jobs.metrics import metrics as measured
 
         kept = read_archive(spark, archive, ESSENTIAL)
@@ -154,13 +153,13 @@ def _live(
 ) -> None:
     from rowpost.archive.table import create_table
     from rowpost.spark.archive.schemas import LIVE
+    from rowpost.spark.explain import keep_running
     from rowpost.spark.jobs.archive import follow, trigger_of
     from rowpost.spark.jobs.metrics import Lateness, start_live
-    from rowpost.spark.jobs.restarting import keep_running
 
     every, late = (None if text is None else trigger_of(parse_duration(text)) for text in times)
     checkpoint = f"{create_table(out, LIVE.json()).path}/_rowpost/checkpoint"
-    lateness = Lateness(spark, checkpoint)
+    lateness = Lateness(checkpoint)
     counted: dict[int, int] = {}
 
     def run() -> dict[str, int]:
@@ -211,8 +210,8 @@ def conversations(
         if id is not None:
             _one_conversation(session, df, id, mermaid)
             return
-        from rowpost.spark.jobs.conversations import conversations as summed
-        from rowpost.spark.jobs.conversations import edges
+        from rowpost.spark.jobs.reports import conversations as summed
+        from rowpost.spark.jobs.reports import edges
 
         sent, held = edges(df).cache(), summed(df).cache()
         _written(sent, folders["edges"])
@@ -227,7 +226,7 @@ def conversations(
 
 
 def _one_conversation(session: Session, df: DataFrame, id: str, mermaid: bool) -> None:
-    from rowpost.spark.jobs.conversations import one_conversation
+    from rowpost.spark.jobs.reports import one_conversation
     from rowpost.wire.conversation import depth, tree
     from rowpost.wire.conversation import mermaid as drawn
 
@@ -271,10 +270,10 @@ def failures(
     with session.deployed() if queue else nullcontext(), running(session, options, "failures", archive) as spark:
         from rowpost.spark.archive.headers import parse_headers
         from rowpost.spark.archive.schemas import ESSENTIAL
-        from rowpost.spark.archive.times import in_utc
         from rowpost.spark.jobs.archive import read_archive, read_queue
-        from rowpost.spark.jobs.failures import failures as grouped
-        from rowpost.spark.jobs.failures import write_csv
+        from rowpost.spark.jobs.metrics import in_utc
+        from rowpost.spark.jobs.reports import failures as grouped
+        from rowpost.spark.jobs.reports import write_csv
 
         if archive is not None:
             read = read_archive(spark, archive, ESSENTIAL)

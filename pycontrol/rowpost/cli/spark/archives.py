@@ -98,7 +98,8 @@ def retain(
 
     Without --apply, only show what would change. Exit code 1 if such a table is missing.
     """
-    from rowpost.spark.archive.policy import read_policy
+    with imported():
+        from rowpost.spark.jobs.retain import read_policy
 
     rules = read_policy(policy)
     with running(session, options, "retain", archive) as spark:
@@ -123,15 +124,14 @@ def compact(
     older_than: Annotated[
         str, typer.Option("--older-than", metavar="DURATION", help="Only files that are older than this.")
     ] = "0s",
-    *,
-    options: SparkOptions,
 ) -> None:
-    """Merge the small files of each day. Other jobs may read and write meanwhile."""
+    """Merge the small files of each day. Other jobs may read and write meanwhile. Starts no Spark."""
     span = parse_duration(older_than)
-    with running(session, options, "compact", archive) as spark:
-        from rowpost.spark.jobs import compact as job
+    local_folder(archive)
+    with imported():
+        from rowpost.archive.merging import compact as merge
 
-        done = job.run(spark, archive, datetime.now(UTC), span, session.counter("{done} files merged to {of}"))
+        done = merge(archive, datetime.now(UTC), span, session.counter("{done} files merged to {of}"))
     if done["files_before"]:
         session.remark(
             "Programs that read the Parquet files of this archive without the table's log count merged messages twice: "

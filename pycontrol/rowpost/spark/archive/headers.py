@@ -23,9 +23,9 @@ _READ = StructType([*(column for column in PARSED if column.name != "body_bytes"
 
 
 def parse_headers(df: DataFrame, *, day: bool = False) -> DataFrame:
-    """Add the columns of schemas.PARSED to a DataFrame with id, headers and body. Works on streams too.
+    """Add the columns of schemas.PARSED to messages. With `day`, they have `archived_at`, and get their day too.
 
-    With `day`, the DataFrame has the column `archived_at`, and gets the day of each message too.
+    Works on streams too.
     """
     archived_at = F.col("archived_at") if day else F.lit(None).cast("timestamp")
     read = F.arrow_udf(_parsed, _READ)  # type: ignore[call-overload]  # its annotation forgets StructType

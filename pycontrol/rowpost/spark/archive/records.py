@@ -1,10 +1,10 @@
-"""What an archive remembers beside its table, below `_rowpost`: where its messages were copied to, and which ones were
+"""What an archive remembers beside its table, below `_rowpost`: where its messages were copied to, and which were
 deleted.
 
 `erase` and `retain` reach the copies, which are tables of decoded messages: each place is a JSON file in `copies`, and
 is a table, or a folder of tables. `verify` does not call messages missed that were deleted, and may still be in their
-queue: a file in `removed` has the row versions of one change, and the epochs of the queue that the archive had then. A
-row version is a number of the queue's table, so that no id and nothing of a message's content is stored.
+queue: a file in `removed` has the row versions of one change, and the epochs of the queue that the archive had then. No
+id and nothing of a message's content is stored.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
-"""What an archive's folder stores of its replays:
+"""What an archive's folder stores of its replays: `_rowpost/replays/KEY` with a plan, the stored messages and the
+progress.
 
-`_rowpost/replays/KEY` with a plan, the stored messages and the progress.
-
-`ReplayStore` is the store of one key, and `list_replays` describes all of them. It imports no Spark.
-
-    store = ReplayStore(ArchiveFolder("archive/"), "monday")
-    attempt = store.new_attempt()   # the messages of this run go to store.rows(attempt)
-    store.create_plan({"attempt": attempt, "messages": 3})
-
-Each attempt to choose messages has a folder of its own, and the plan names the one that counts. What a killed attempt
-has written is therefore never sent. The first plan of a key counts: a later one is not stored.
+`ReplayStore` is the store of one key, and `list_replays` describes all of them, without Spark. Each attempt to choose
+messages has a folder of its own, and the plan names the one that counts. What a killed attempt has written is therefore
+never sent. The first plan of a key counts: a later one is not stored.
 """
 
 from __future__ import annotations
@@ -23,21 +17,18 @@ from uuid import uuid4
 from rowpost.archive.folder import METADATA_FOLDER, REPLAYS, ArchiveFolder
 from rowpost.errors import ArchiveNotFound, SparkFailed
 
-__all__ = ["CANCELLED", "CHOOSING", "DONE", "SENDING", "ReplayStore", "StoredReplay", "list_replays"]
+__all__ = ["CHOOSING", "ReplayStore", "StoredReplay", "list_replays"]
 
 CHOOSING, SENDING, DONE, CANCELLED = "choosing", "sending", "done", "cancelled"
 
 
 @dataclass(frozen=True)
 class StoredReplay:
-    """What is known of a replay.
+    """What is known of a replay, which is choosing its messages (or its command was killed), sending, done or
+    cancelled.
 
-    Attributes:
-        state: choosing (there is no plan yet: its command is running, or was killed), sending, done or cancelled.
-        messages: the messages of the whole replay; None without a plan.
-        sent: the messages of the steps that are noted as sent. A killed run may have sent one more step.
-        queue: the destination; None if each message goes to the queue in which it failed.
-        where: the condition; None for all messages.
+    `messages` is None without a plan, `sent` counts the steps that are noted as sent (a killed run may have sent one
+    more), and `queue` is None if each message goes to the queue in which it failed.
     """
 
     key: str
@@ -116,10 +107,7 @@ class ReplayStore:
         """Send no further step, delete the stored messages, and return what was known before.
 
         A run of the replay ends before its next step. Without a plan, nothing was sent, and the key can be used again.
-
-        Raises:
-            ArchiveNotFound: the archive has no replay with this key.
-            SparkFailed: all its messages are sent.
+        Raises ArchiveNotFound if the archive has no replay with this key, SparkFailed if all its messages are sent.
         """
         known = self.look_up()
         if known.state == DONE:

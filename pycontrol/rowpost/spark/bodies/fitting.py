@@ -1,11 +1,8 @@
 """Fit the plain values of a body to the types of a schema, and collect what does not fit.
 
-`reader(schema)` compiles a schema to a function once. The function returns the values of the columns, and adds to
-`Rest` what has no column, what is of another type, and what is missing. It never raises an error for a value. Each
-reader knows its place in the schema, so that reports count a field, and not each element of an array.
-
-JSON has types, so a text is not taken as a number, nor a number as a text. XML has none, so its texts are read by the
-types of the columns.
+`reader(schema)` compiles a schema once to a function that returns the values of the columns, and adds to `Rest` what
+has no column, what is of another type, and what is missing. It never raises an error for a value. JSON has types, so a
+text is not taken as a number, nor a number as a text. XML has none: its texts are read by the types of the columns.
 
 Spark's `from_json` is not used, because it loses values without an error, and Spark has no column for what is left over
 (`rescuedDataColumn` is an option of Databricks). It leaves out fields without a column and what follows the first
@@ -48,10 +45,7 @@ _WIDE = Context(prec=80)
 
 @dataclass
 class Rest:
-    """What of a body is in no column: values by path, and the reasons in words.
-
-    For reports, places of the schema: those with a value, and problems.
-    """
+    """What of a body is in no column: values by path, and reasons; for reports, places with a value or a problem."""
 
     values: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)

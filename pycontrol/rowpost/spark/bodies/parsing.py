@@ -90,10 +90,9 @@ def _refuse(constant: str) -> Any:
 
 
 def parse_xml(body: bytes, name: str) -> Parsed:
-    """Parse a body.
+    """Parse a body with a message of a type, or several in a root `Messages`, as NServiceBus writes them.
 
-    `name` is the message's type. NServiceBus writes one message as the root, or several in a root `Messages`. Of
-    several, the first one of the type is the message. Raises NotReadable.
+    Of several, the first one of the type is the message. Raises NotReadable.
     """
     try:
         root = fromstring(body, forbid_dtd=True)

@@ -1,11 +1,11 @@
 """Read and write the schema files of message types: a folder with one file for each type, kept in version control.
 
-`Shop.PlaceOrder.ddl` has the columns in Spark's own DDL, as in CREATE TABLE and `from_json`. It needs no library, has
-one line for each column, and takes comments and NOT NULL. `Shop.PlaceOrder.avsc` has the Avro schema with which bodies
-were written. Avro cannot be read without it, and the columns follow from it.
-
     OrderId BIGINT NOT NULL COMMENT 'number in the shop',
     Lines ARRAY<STRUCT<Sku: STRING, Count: INT>>
+
+`Shop.PlaceOrder.ddl` has the columns in Spark's own DDL, which needs no library, has one line for each column, and
+takes comments and NOT NULL. `Shop.PlaceOrder.avsc` has the Avro schema with which bodies were written: Avro cannot be
+read without it, and the columns follow from it.
 """
 
 from __future__ import annotations
@@ -57,13 +57,9 @@ _LINE = re.compile(r"line (\d+), pos (\d+)")
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of the bodies of a message type.
+    """The fields of the bodies of a message type, by their names in them, from a file that messages name.
 
-    Attributes:
-        message_type: as in the column message_type of an archive.
-        fields: the fields of the body, by their names in it.
-        file: the file that says so, for messages.
-        avro: the Avro schema as JSON, or None if the bodies are JSON or XML.
+    `avro` is the Avro schema as JSON.
     """
 
     message_type: str
@@ -119,11 +115,9 @@ def type_of(name: str) -> str:
 
 
 def read_schemas(folder: Path) -> dict[str, Schema]:
-    """Read all schemas of a folder, by message type. A Spark session must be active.
+    """Read the schemas of a folder, by message type. A Spark session must be active.
 
-    Raises:
-        SettingsError: there is no such folder or no schema in it, or a file is not valid. It names the file and the
-            place.
+    Raises SettingsError, with the file and the place.
     """
     propose = f"To propose schemas, run: rowpost spark schemas DIR --propose {folder}"
     if not folder.is_dir():

@@ -32,8 +32,7 @@ from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.describing import described
-from rowpost.spark.explain import short_errors
-from rowpost.spark.jobs.restarting import keep_running
+from rowpost.spark.explain import keep_running, short_errors
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
 from rowpost.spark.source.checkpoint import Checkpoint, finalize, what_is_held
@@ -72,12 +71,9 @@ def _arrived(df: DataFrame, queue: str) -> DataFrame:
 
 
 def read_archive(spark: SparkSession, path: str, needed: Sequence[str] = ()) -> DataFrame:
-    """Read the newest snapshot of an archive (schemas.ARCHIVE, and columns that other programs have added), or of live
-    metrics.
+    """Read the newest snapshot of an archive, or of live metrics.
 
-    Raises:
-        ArchiveNotFound: there is no table in `path`.
-        SparkFailed: the table cannot be read, or lacks one of the columns that are needed.
+    Raises ArchiveNotFound, SparkFailed if it lacks a column that is needed.
     """
     table = open_table(path)
     table.check_columns(needed)
@@ -86,29 +82,17 @@ def read_archive(spark: SparkSession, path: str, needed: Sequence[str] = ()) -> 
 
 @dataclass(frozen=True)
 class ArchiveJob:
-    """What to archive.
+    """What to archive."""
 
-    Attributes:
-        queue: a queue, or several with commas between them.
-        path: the archive: a folder or a URI.
-        mode: "tail" or "drain".
-        every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages
-            and ends.
-        max_bytes: bytes of headers and bodies in one batch; a larger message is a batch of its own.
-        max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for a drain. A batch has costs of
-            its own of about half a second, and a drain moves it in one transaction.
-        options: additional options of the source.
-    """
-
-    queue: str
+    queue: str  # or several with commas between them
     path: str
     environment: str | None = None
-    mode: str = "tail"
-    every: str | None = None
-    max_rows: int | None = None
+    mode: str = "tail"  # or "drain"
+    every: str | None = None  # such as "10 seconds"; None: archive the current messages, and end
+    max_rows: int | None = None  # in one batch, which costs half a second; None: TAIL_ROWS, or 50,000 for a drain
     checkpoint: str | None = None
-    options: tuple[tuple[str, str], ...] = ()
-    max_bytes: int = DEFAULT_BYTES
+    options: tuple[tuple[str, str], ...] = ()  # more options of the source
+    max_bytes: int = DEFAULT_BYTES  # of headers and bodies in one batch; a larger message is a batch of its own
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -144,19 +128,12 @@ def run(
     progress: Callable[[int, int], None] = lambda batches, rows: None,
     receivers: Sequence[Receiver] = (),
 ) -> dict[str, object]:
-    """Archive all current messages, or run until stopped if `every` is set.
+    """Archive all current messages, or run until stopped if `every` is set, and return counts.
 
-    With `every`, the stream starts again after an error that may pass (restarting.py).
-
-    `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A
-    KeyboardInterrupt stops the stream and is raised again.
+    `progress` is called with the batches and rows so far, and each of `receivers` after each batch. With `every`, the
+    stream starts again after an error that may pass. A KeyboardInterrupt stops it, and is raised again.
     """
-    check_reachable(
-        spark,
-        job.checkpoint_location,
-        "the checkpoint",
-        "Or name a folder that outlives this machine with --checkpoint; archiving itself needs no jar.",
-    )
+    check_reachable(spark, job.checkpoint_location)
     table = create_table(job.path)
     before = table.version
     counted: dict[int, int] = {}
@@ -172,21 +149,21 @@ def run(
             new = [note["rows"] for note in own if note["rows"]]
             done = {"batches": len(new), "messages": sum(new)}
     except KeyboardInterrupt:
-        _finish(spark, job, table)
+        _finish(job, table)
         raise
-    dropped = _finish(spark, job, table)
+    dropped = _finish(job, table)
     # only a tail leaves messages because transactions are open
-    held = asdict(what_is_held(job.source, job.checkpoint_location, spark)) if job.mode == "tail" else {}
+    held = asdict(what_is_held(job.source, job.checkpoint_location)) if job.mode == "tail" else {}
     return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": dropped, **held}
 
 
-def _finish(spark: SparkSession, job: ArchiveJob, table: ArchiveTable) -> int:
+def _finish(job: ArchiveJob, table: ArchiveTable) -> int:
     """Delete the last batch from the spool, if the table has it: Spark would report its commit with the next batch."""
     if job.mode == "tail":
         return 0
     table.refresh()
     confirmed = {epoch: each.end for epoch, each in table.recorded().items()}
-    return finalize(job.source, job.checkpoint_location, spark, confirmed=confirmed)
+    return finalize(job.source, job.checkpoint_location, confirmed=confirmed)
 
 
 def follow(
@@ -196,10 +173,9 @@ def follow(
     late: Callable[[Mapping[str, Any]], int] | None = None,
     counted: dict[int, int] | None = None,
 ) -> dict[str, int]:
-    """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted.
+    """Wait for the end of a stream, or stop it if interrupted, and count its batches and messages.
 
-    `late` returns the late messages of each of Spark's progresses. `counted` has the messages of the batches of an
-    earlier start.
+    `late` counts late messages.
     """
     counted = {} if counted is None else counted
     received: set[str] = set()
@@ -253,7 +229,7 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
         f"To continue where the archive ends, delete the folder {job.checkpoint_location}, or name a new one with "
         "--checkpoint: no message is then archived twice."
     )
-    stored = Checkpoint(job.checkpoint_location, spark)
+    stored = Checkpoint(job.checkpoint_location)
     begins = where_it_begins(table, stored, job.queues, way_out, drain=job.mode == "drain")
     rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
     bounds = given(startingOffsets="earliest", maxBytesPerTrigger=job.max_bytes, maxOffsetsPerTrigger=rows)
@@ -289,30 +265,15 @@ def where_it_begins(
 
 @dataclass(eq=False)
 class BatchWriter:
-    """Write one batch of a stream to a table, once: the log of the table has the query, the number and the offsets of
-    its last batch.
-
-    Attributes:
-        path: the table: a folder or a URI.
-        checkpoint: the query's checkpoint, which has its id.
-        schema: the columns of the table, if it does not exist yet.
-        queue: named in the log.
-        parse: the batches are messages with `archived_at` and `queue`, whose headers the writing tasks parse; otherwise
-            they have the table's columns.
-        begins: where the source begins queues that are not in the checkpoint, by epoch.
-        way_out: says how to continue when a batch is refused.
-
-    Raises:
-        SparkFailed: the batch is not the next one of the table.
-    """
+    """Write one batch of a stream to a table, once. Raises SparkFailed if it is not the next one of the table."""
 
     path: str
     checkpoint: str
-    schema: StructType = ARCHIVE
+    schema: StructType = ARCHIVE  # of a table that does not exist yet
     queue: str | None = None
-    parse: bool = False
-    begins: Mapping[str, Offset] = field(default_factory=dict)
-    way_out: str = ""
+    parse: bool = False  # the tasks parse the headers of messages, which have `archived_at` and `queue`
+    begins: Mapping[str, Offset] = field(default_factory=dict)  # of queues that are not in the checkpoint, by epoch
+    way_out: str = ""  # how to continue when a batch is refused
     _query: str | None = field(default=None, init=False)
     # the last batch and its end, which Spark would read from a store again
     _last: tuple[int, Mapping[str, Offset]] = field(default=(-1, {}), init=False)
@@ -325,12 +286,12 @@ class BatchWriter:
             self._writer = TableWriter(create_table(self.path, self.schema.json()), needed)
         spark, table = df.sparkSession, self._writer.table
         with described(spark, f"rowpost {'archive' if self.parse else 'metrics'} {self.queue}, batch {batch_id}"):
-            batch = self._batch(spark, table, batch_id)
+            batch = self._batch(table, batch_id)
             self._writer.add(batch, self.queue, lambda name: write_files(df, table, name, parse=self.parse))
 
-    def _batch(self, spark: SparkSession, table: ArchiveTable, number: int) -> StreamBatch:
+    def _batch(self, table: ArchiveTable, number: int) -> StreamBatch:
         """Describe a batch by the checkpoint. A queue that is new in it begins where the source was told to."""
-        stored = Checkpoint(self.checkpoint, spark)
+        stored = Checkpoint(self.checkpoint)
         self._query = self._query or stored.query  # a Spark Connect server cannot get it from the query
         if self._query is None:
             raise SparkFailed(

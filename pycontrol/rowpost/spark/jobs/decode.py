@@ -3,15 +3,11 @@
     schemas = read_schemas(Path("schemas"))
     decode(read_archive(spark, "archive/"), schemas)["Shop.PlaceOrder"].select("message_id", "OrderId", "_rescued")
 
-`decode` gives a DataFrame for each type, and `undecoded` counts the types without a schema. `run` writes tables,
-incrementally.
-
-The tables are folders of OUT, named by their types, and partitioned by queue and day as the archive is. A run reads the
-files that the archive has got since the last run, and adds the messages that a table does not have yet: (queue, id,
-row_version) is the key of a message. A run that was killed, and one after a merge of the archive's files, therefore
-doubles nothing.
-
-The archive remembers OUT in `_rowpost/copies`, so that `erase` and `retain` reach the tables.
+`run` writes tables, which are folders of OUT, named by their types, and partitioned by queue and day as the archive is.
+It reads the files that the archive has got since the last run, and adds the messages that a table does not have yet:
+(queue, id, row_version) is the key of a message. A run that was killed, and one after a merge of the archive's files,
+therefore doubles nothing. The archive remembers OUT in `_rowpost/copies`, so that `erase` and `retain` reach the
+tables.
 """
 
 from __future__ import annotations
@@ -63,9 +59,8 @@ def decode_type(df: DataFrame, schema: Schema, columns: T.StructType | None = No
     """Return the messages of one type with the columns of their bodies, `_rescued` and `_error`.
 
     `df` has archived messages (schemas.ARCHIVE, or some of its columns with message_type, content_type and body), or
-    the messages of a queue (schemas.MESSAGE). A message of several types is of the first one. A field whose name is a
-    column of an archive gets the prefix `body_`. `columns` are the columns of a table for these messages, if it has
-    more than the schema.
+    those of a queue (schemas.MESSAGE). A message of several types is of the first one. A field whose name is a column
+    of an archive gets the prefix `body_`. `columns` are those of a table that may have more than the schema.
     """
     kind = columns or decoded_type(schema)
 
@@ -152,15 +147,10 @@ def run(
     schemas: Mapping[str, Schema],
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:
-    """Decode what is new in an archive.
+    """Decode what is new in an archive. Returns its version, the tables, and the messages without a schema by type.
 
-    Returns the archive's version, the tables, and the messages without a schema by type.
-
-    `progress` is called with the number of types that are done, and of all.
-
-    Raises:
-        ArchiveNotFound: there is no archive in `path`.
-        SparkFailed: a table has a column of another type, OUT is a table itself, or another job maintains the archive.
+    Raises ArchiveNotFound, and SparkFailed if a table has a column of another type, OUT is a table itself, or another
+    job maintains the archive.
     """
     source, place = open_table(path), ArchiveFolder(out)
     if place.is_delta:
@@ -230,7 +220,8 @@ class _Table:
         new = self._write(spark, table, source, files) if files else []
         done = self._counted(spark, table, new)
         if groups := small_files(table.files(), AUTOMATIC_FILES):
-            merge(table, groups)
+            for _ in merge(table, groups):
+                pass
             table.vacuum()
         return done
 

@@ -2,8 +2,8 @@
 
 Only files that hold such messages are rewritten. All files that the table has replaced are then deleted, because an
 earlier merge may have copied the messages: time travel ends there. The selected messages of unfinished replays are
-erased too, and so are leftovers of killed jobs, and the copies in tables of decoded messages (copied.py). The receipt
-says when, why and how much, but not what.
+erased too, and so are leftovers of killed jobs, and the copies in tables of decoded messages. The receipt says when,
+why and how much, but not what.
 """
 
 from __future__ import annotations
@@ -31,23 +31,33 @@ from rowpost.spark.archive.records import places
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import MESSAGE, schema_of
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.copied import MATCHES, ChangedCopies, follow, has_body
 from rowpost.spark.jobs.decode import KEY, sources
-from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, RewriteCounts, RowChange, work
+from rowpost.spark.jobs.maintenance import (
+    ACTION,
+    DELETE,
+    MATCHES,
+    REDACT,
+    ChangedCopies,
+    RewriteCounts,
+    RowChange,
+    follow,
+    has_body,
+    work,
+)
 from rowpost.spark.jobs.replay import filtered, stored
 from rowpost.spark.jobs.retain import is_redacted
 from rowpost.wire.user import user_name
 
-__all__ = ["Erasure", "phases", "read_lines", "run"]
+__all__ = ["Erasure", "read_lines", "run"]
 
 _ID_COLUMNS = ("id", "message_id")
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """The messages to erase: those that meet a Spark SQL condition on schemas.ARCHIVE, and those with one of the ids.
+    """The messages to erase: those that meet a condition on schemas.ARCHIVE, and those with an id.
 
-    An id is that of the row or NServiceBus.MessageId, in upper or lower case.
+    It is that of the row or message, in any case.
     """
 
     where: str | None = None
@@ -105,17 +115,11 @@ def run(
     spark: SparkSession, path: str, selection: Erasure, reason: str, now: datetime, *, idle: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Erase messages, and return the receipt.
+    """Erase messages, and return the receipt, with `reason` and `now`. The reason must not contain what is erased.
 
-    Args:
-        reason: for the receipt, as `now`. It must not contain what is erased.
-        idle: no job writes to the archive now, so that all leftovers can be deleted.
-        progress: called with the number of erased messages.
-
-    Raises:
-        ArchiveNotFound: there is no archive in `path`.
-        InvalidMessage: the condition is not valid.
-        SparkFailed: another job maintains the archive, its log may have statistics of ids, or a file cannot be read.
+    If the archive is `idle`, no job writes to it now, so that all leftovers can be deleted. Raises ArchiveNotFound,
+    InvalidMessage for a condition that is not valid, and SparkFailed if another job maintains the archive, its log may
+    have statistics of ids, or a file cannot be read.
     """
     table, counts = open_table(path), RewriteCounts()
     table.check_columns(("id", "row_version"))  # the tables of `decode` are erased too
@@ -127,7 +131,7 @@ def run(
         if places(table.folder):
             _erase_copies(spark, table, selection, copied, idle=idle)  # first: the archive says which messages they are
         for _ in phases(spark, table, selection, counts):
-            progress(counts.rows_before - counts.rows_after, counts.files_before)
+            progress(counts.removed, counts.files)
         swept, unsure = _sweep(spark, table, selection.change, idle=idle)
         replayed = sum(_erase_replay(spark, table, selection, place) for place in table.folder.replays())
     receipt = {
@@ -138,8 +142,8 @@ def run(
         "archive": table.path,
         "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used],
         "ids": len(selection.ids),
-        "erased": counts.rows_before - counts.rows_after,
-        "files_rewritten": counts.files_before,
+        "erased": counts.removed,
+        "files_rewritten": counts.files,
         "leftovers_deleted": swept,
         "replayed_erased": replayed,
         "copies_erased": copied.deleted,

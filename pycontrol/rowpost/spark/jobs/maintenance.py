@@ -1,12 +1,15 @@
 """Change an archive's files beside the archiver and other jobs: plan on a snapshot, write new files, commit or plan
 again.
 
-The jobs compact, retain, erase and repair say which files they replace with what (`FileReplacement`). Those that delete
-or redact rows say which (`RowChange`), and only files with such rows are replaced. `work` executes the steps. If
-another job has replaced one of a step's files in the meantime, the step's new files are deleted, and the job looks at
-the files that have come since. Files that others add are looked at too, until a look finds nothing more to do.
+The jobs retain, erase and repair say which files they replace with what (`FileReplacement`). Those that delete or
+redact rows say which (`RowChange`), and only files with such rows are replaced. `work` executes the steps. If another
+job has replaced one of a step's files in the meantime, the step's new files are deleted, and the job looks at the files
+that have come since, until a look finds nothing more to do. It yields before and after each phase, so that tests run
+two jobs in every order.
 
-`work` is a generator that yields before and after each phase, so that tests run two jobs in every order.
+`follow` does to the copies of messages, in the tables of `decode`, what happens to the messages, before the archive is
+changed: as long as a message is in the archive, a run that was killed is repeated with the same copies. Of the copy of
+a redacted message, only ROW stays.
 """
 
 from __future__ import annotations
@@ -15,75 +18,81 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TypeVar
+from functools import partial, reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.merging import FILE_BYTES
 from rowpost.archive.parts import NewFile
 from rowpost.archive.table import ArchiveTable, DataFile
-from rowpost.spark.archive.records import remember_removed
+from rowpost.errors import ArchiveNotFound
+from rowpost.spark.archive.records import places, remember_removed, tables_in
 from rowpost.spark.archive.rows import FILE, read_files, relative, write_files
+from rowpost.spark.jobs.decode import KEY, ROW
 
-__all__ = ["ACTION", "DELETE", "REDACT", "FileReplacement", "Planner", "RewriteCounts", "RowChange", "rewrite", "work"]
+__all__ = [
+    "ACTION",
+    "DELETE",
+    "MATCHES",
+    "REDACT",
+    "ChangedCopies",
+    "FileReplacement",
+    "RewriteCounts",
+    "RowChange",
+    "follow",
+    "has_body",
+    "rewrite",
+    "work",
+]
 
 DELETE, REDACT = "delete", "redact"
 #: The column that a job adds to rows: DELETE, REDACT or null. A body may have a field of any other name.
 ACTION = "_rowpost_action"
-_T = TypeVar("_T")
 _DELETING = ("erase", "retain")
+#: A column that is added while a job runs, like ACTION.
+MATCHES = "_rowpost_matches"
+_OWN = "_rowpost_copied_"
 
 
 @dataclass(frozen=True)
 class FileReplacement:
-    """Files that are replaced in one commit.
+    """Files that are replaced in one commit. `changed` is the number of rows that are changed and kept.
 
-    Attributes:
-        write: takes the beginning of the names of the new files, and writes them. If it is None, the files are only
-            removed.
-        same_rows: the new files have the rows of the old ones.
-        changed: the number of rows that are changed and kept.
+    `write` takes the beginning of the names of the new files, and writes them. If it is None, the files are only
+    removed.
     """
 
     files: tuple[DataFile, ...]
     write: Callable[[str], list[NewFile]] | None = None
-    same_rows: bool = False
     changed: int = 0
 
 
 @dataclass
 class RewriteCounts:
-    """What a job has done so far."""
+    """What a job has done so far: steps and replaced files, rows that it removed, and rows that it changed."""
 
     steps: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    rows_before: int = 0
-    rows_after: int = 0
+    files: int = 0
+    removed: int = 0
     changed: int = 0
-    replanned: int = 0
     days: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, step: FileReplacement, new: Sequence[NewFile]) -> None:
         self.steps += 1
-        self.files_before += len(step.files)
-        self.files_after += len(new)
-        self.rows_before += sum(file.rows for file in step.files)
-        self.rows_after += sum(file.rows for file in new)
+        self.files += len(step.files)
+        self.removed += sum(file.rows for file in step.files) - sum(file.rows for file in new)
         self.changed += step.changed
         self.days |= {(file.queue, file.day) for file in step.files}
 
 
 @dataclass(frozen=True)
 class RowChange:
-    """Rows of a table that are deleted or redacted.
+    """Rows of a table that are deleted or redacted: `mark` adds ACTION, and `redacted` gives columns their new values.
 
-    Attributes:
-        mark: adds ACTION to rows.
-        redacted: the columns that a redaction changes, with their new values.
-        where: a condition that all of these rows meet. It reaches the readers of files, which skip what it excludes.
+    `where` is a condition that all of these rows meet. It reaches the readers of files, which skip what it excludes.
     """
 
     mark: Callable[[DataFrame], DataFrame]
@@ -143,30 +152,25 @@ class RowChange:
 Planner = Callable[[Sequence[DataFile]], Sequence[FileReplacement]]
 
 
-def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts, *, again: bool = True) -> Iterator[str]:
+def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts) -> Iterator[str]:
     """Execute a plan, and yield the name of each phase that is over: planned, written, committed.
 
-    Args:
-        kind: the job's name, for the log.
-        counts: is updated after each commit.
-        again: look at the files of other writers too. If false, a step that lost its files is skipped.
-
-    Raises:
-        SparkFailed: the table must not be changed, or a file cannot be read.
+    `kind` names the job in the log. Raises SparkFailed if the table must not be changed, or a file cannot be read.
     """
     table.refresh()
     table.check_writable()
     seen: set[str] = set()
     while fresh := [file for file in table.files() if file.path not in seen]:
-        steps = _attempt(table, fresh, partial(plan, fresh))
+        steps = table.attempt(fresh, partial(plan, fresh))
         if steps is None:
             continue
         seen |= {file.path for file in fresh}
         yield "planned"
         for step in steps:
-            new = _write(table, kind, step)
-            if new is None:
-                counts.replanned += 1
+            table.refresh()
+            write = partial(step.write, f"{kind}-{uuid.uuid4().hex[:8]}") if step.write else list[NewFile]
+            new = table.attempt(step.files, write) if table.are_live(step.files) else None
+            if new is None:  # another job has replaced the step's files
                 continue
             yield "written"
             if _commit(table, kind, step, new):
@@ -175,21 +179,7 @@ def work(table: ArchiveTable, kind: str, plan: Planner, counts: RewriteCounts, *
                 yield "committed"
             else:
                 table.discard(new)
-                counts.replanned += 1
-        if not again:
-            return
         table.refresh()
-
-
-def _attempt(table: ArchiveTable, files: Sequence[DataFile], act: Callable[[], _T]) -> _T | None:
-    """Read files of a snapshot. Returns None if that failed because another job has replaced one of them."""
-    try:
-        return act()
-    except Exception:
-        table.refresh()
-        if table.are_live(files):
-            raise
-        return None
 
 
 def rewrite(
@@ -204,26 +194,85 @@ def rewrite(
     return write_files(make(read_files(spark, table, files)).coalesce(max(1, -(-size // FILE_BYTES))), table, name)
 
 
-def _write(table: ArchiveTable, kind: str, step: FileReplacement) -> list[NewFile] | None:
-    """Write the new files of a step. Returns None if another job has replaced the step's files."""
-    table.refresh()
-    if not table.are_live(step.files):
-        return None
-    if step.write is None:
-        return []
-    return _attempt(table, step.files, partial(step.write, f"{kind}-{uuid.uuid4().hex[:8]}"))
-
-
 def _commit(table: ArchiveTable, kind: str, step: FileReplacement, new: Sequence[NewFile]) -> bool:
     """Commit a step. Returns False if another job has replaced one of its files."""
     note = {"job": kind, "rows": sum(file.rows for file in new)}
     deletes = kind in _DELETING and "headers" in table.names
-    removed = _attempt(table, step.files, lambda: remember_removed(table, step.files, new)) if deletes else []
+    removed = table.attempt(step.files, lambda: remember_removed(table, step.files, new)) if deletes else []
     if removed is None:
         return False
-    while not table.commit(new, step.files, note=note, same_rows=step.same_rows):
+    while not table.commit(new, step.files, note=note):
         table.refresh()
         if not table.are_live(step.files):
             table.folder.delete(removed)
             return False
     return True
+
+
+@dataclass
+class ChangedCopies:
+    """What was done to copies: rows that were deleted and redacted, and places that have no table.
+
+    Files that a job may be about to commit are unfinished. Undecided are rows to which a condition cannot be applied,
+    by the path of their table: the archive has no such messages any more.
+    """
+
+    deleted: int = 0
+    redacted: int = 0
+    missing: list[str] = field(default_factory=list)
+    unfinished: int = 0
+    undecided: dict[str, int] = field(default_factory=dict)
+
+
+def follow(
+    archive: ArchiveTable,
+    job: str,
+    messages: DataFrame,
+    done: ChangedCopies,
+    matching: Callable[[DataFrame], DataFrame] = lambda df: df.withColumn(MATCHES, F.lit(False)),
+) -> Iterator[tuple[ArchiveTable, RowChange]]:
+    """Change all tables to which messages of an archive were copied, and delete the replaced files.
+
+    Yields each table with what was changed, while the job holds its lock. `messages` are the archive's, with ACTION:
+    what happens to one of several equal messages happens to its copy. `matching` adds MATCHES to rows that are deleted
+    because of what the table itself says. Raises SparkFailed if another job holds a lock, or a table must not be
+    changed.
+    """
+    spark, acted = messages.sparkSession, messages.where(F.col(ACTION).isNotNull())
+    actions = acted.groupBy(*KEY).agg(F.min(ACTION).alias(ACTION)).persist()  # DELETE comes before REDACT
+    change = _change(actions, matching)
+    for place in places(archive.folder):
+        try:
+            tables = tables_in(place)
+        except ArchiveNotFound:
+            done.missing.append(place)
+            continue
+        for table in tables:
+            counts = RewriteCounts()
+            with maintenance_lock(table.folder, job):
+                for _ in work(table, job, partial(change.plan, spark, table), counts):
+                    pass
+                table.vacuum(at_once=True)
+                yield table, change
+            done.deleted += counts.removed
+            done.redacted += counts.changed
+    actions.unpersist()
+
+
+def _change(actions: DataFrame, matching: Callable[[DataFrame], DataFrame]) -> RowChange:
+    """Return what happens to the rows of a table with copies. Only rows with something of the body are redacted."""
+    of = actions.select(*(F.col(name).alias(f"{_OWN}{name}") for name in (*KEY, ACTION)))
+    action = F.col(f"{_OWN}{ACTION}")
+
+    def mark(df: DataFrame) -> DataFrame:
+        found = matching(df).join(of, [F.col(name) == F.col(f"{_OWN}{name}") for name in KEY], "left")
+        deleted = F.when(F.col(MATCHES) | (action == DELETE), F.lit(DELETE))
+        done = deleted.when((action == REDACT) & has_body(df), F.lit(REDACT))
+        return found.withColumn(ACTION, done).select(*df.columns, ACTION)
+
+    return RowChange(mark, lambda df: {name: F.lit(None) for name in df.columns if name not in ROW})
+
+
+def has_body(df: DataFrame) -> Column:
+    """Return the condition that a row of a decoded table has something of its message's body."""
+    return reduce(or_, (F.col(name).isNotNull() for name in df.columns if name not in (*ROW, FILE)), F.lit(False))

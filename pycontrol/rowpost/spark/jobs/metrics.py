@@ -7,6 +7,7 @@ percentiles of hours cannot be merged, but each hour has sketches of its times, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,14 +18,21 @@ from rowpost.archive.table import create_table
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
-from rowpost.spark.archive.times import day_of, start_of
 from rowpost.spark.jobs.archive import BatchWriter, archive, given, start_query, where_it_begins
 from rowpost.spark.source.checkpoint import Checkpoint
 
 __all__ = [
-    "MAX_LATENESS", "PERCENTILES", "PERCENTILE_ACCURACY", "SKETCH_K", "Lateness", "live", "merged", "metrics",
-    "skipped", "start_live", "with_times",
-]  # fmt: skip
+    "MAX_LATENESS",
+    "PERCENTILE_ACCURACY",
+    "Lateness",
+    "in_utc",
+    "live",
+    "merged",
+    "metrics",
+    "skipped",
+    "start_live",
+    "with_times",
+]
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 #: Accuracy of percentile_approx: a relative error of 0.1 %.
@@ -38,14 +46,15 @@ _HOURS = "rowpost_hours"
 _HOUR_S = 3600
 #: Hours of one batch that are counted exactly.
 _COUNTED_HOURS, _TRACKED_HOURS = 5_000, 65_536
+_DAY_S = 86_400
 
 
 def metrics(df: DataFrame) -> DataFrame:
     """Compute schemas.FLOW_HOURLY from archived messages (schemas.ARCHIVE). Works on streams too.
 
-    A message counts in the hour in which it was handled or failed. A message without such a time, or with a time more
-    than an hour after `archived_at`, is left out: on a stream it would make all following messages late. On a stream,
-    an event-time watermark on `at` determines when an hour is complete (see `live`).
+    A message counts in the hour in which it was handled or failed. One without such a time, or with a time more than an
+    hour after `archived_at`, is left out: on a stream it would make all following messages late. On a stream, an
+    event-time watermark on `at` determines when an hour is complete.
     """
     timed = df if "at" in df.columns else with_times(df)
     hour = F.window("at", "1 hour").alias("window")
@@ -68,8 +77,8 @@ def metrics(df: DataFrame) -> DataFrame:
 def merged(hours: DataFrame, unit: Literal["day", "month"] = "day") -> DataFrame:
     """Merge hours (schemas.FLOW_HOURLY, from one or several queues) to days or months (schemas.FLOW_MERGED).
 
-    Percentiles come from the sketches of the hours: each is the value of a rank that is at most 0.005 away from the one
-    that is named. The result has sketches too.
+    Percentiles come from the sketches of the hours: each is the value of a rank that is at most 0.005 away from its
+    own.
     """
     sums = [F.sum(name).alias(name) for name in ("messages", "failed", "clamped", "bytes")]
     largest = [F.max(f"{name}_max").alias(f"{name}_max") for name in _SKETCHED]
@@ -107,8 +116,8 @@ def skipped(df: DataFrame) -> int:
 def live(messages: DataFrame, queue: str, lateness: str = MAX_LATENESS) -> DataFrame:
     """Compute the metrics of a stream of messages (schemas.MESSAGE).
 
-    An hour is emitted when a message arrives whose time is `lateness` after the end of that hour. Messages of the hour
-    that arrive later are in no hour; `Lateness` counts them.
+    An hour is emitted when a message arrives whose time is `lateness` after its end. Later ones are in no hour: see
+    `Lateness`.
     """
     timed = with_times(archive(messages, queue))
     hours = F.expr(
@@ -122,13 +131,12 @@ class Lateness:
     """Counts the messages of a live stream that are in no hour: late ones, and those without a usable time (`skipped`).
 
     Spark drops late rows after it has grouped them, and counts groups. The stream therefore counts its messages by
-    hour, and the hours that were closed before the batch are late. They were closed by the watermark of the batch
-    before, which the checkpoint of the stream has.
+    hour: those of an hour that the watermark of the batch before, in the checkpoint, had closed are late.
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+    def __init__(self, checkpoint: str) -> None:
         self.late = self.skipped = 0
-        self._checkpoint = Checkpoint(checkpoint, spark)
+        self._checkpoint = Checkpoint(checkpoint)
 
     def __call__(self, progress: Mapping[str, Any]) -> int:
         """Count the late messages of one progress, and return their number."""
@@ -154,7 +162,7 @@ def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, e
     """
     table = create_table(path, LIVE.json())
     way_out = "Write the metrics to another folder with --out."
-    stored = Checkpoint(checkpoint, spark)
+    stored = Checkpoint(checkpoint)
     if where_it_begins(table, stored, (queue,), way_out) and stored.query is None:
         raise SparkFailed(
             f"{path} has hours of {queue} from another checkpoint than {checkpoint}, which would write them again. "
@@ -188,3 +196,22 @@ def _spread(name: str) -> list[Column]:
 def _sketch(name: str) -> Column:
     value = _not_negative(name)
     return F.when(F.max(value).isNotNull(), F.kll_sketch_agg_double(value, SKETCH_K)).alias(f"{name}_sketch")
+
+
+def day_of(time: Column) -> Column:
+    """Return the day of a time in UTC. Spark's `to_date` uses the session's time zone."""
+    return F.date_from_unix_date(F.floor(F.unix_seconds(time) / _DAY_S).cast("int"))
+
+
+def start_of(unit: Literal["day", "month"], time: Column) -> Column:
+    """Return the time at which the day or month of a time begins in UTC.
+
+    Spark's `date_trunc` uses the session's time zone.
+    """
+    day = day_of(time)
+    return F.timestamp_seconds(F.unix_date(F.trunc(day, unit) if unit == "month" else day).cast("long") * _DAY_S)
+
+
+def in_utc(time: datetime) -> datetime:
+    """Convert a time that PySpark has collected: it has no zone, and is in the zone of this process."""
+    return time.astimezone(UTC)

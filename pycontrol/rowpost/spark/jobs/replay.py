@@ -56,28 +56,16 @@ DEPTH_INTERVAL_S = 1.0  # time between two looks at a destination that has too m
 
 @dataclass(frozen=True)
 class Replay:
-    """Which messages to send again, and how fast.
-
-    Attributes:
-        key: identifies the job. Each message is sent once for each key.
-        queue: the destination. If it is None, each message is sent to the queue in which it failed.
-        where: a Spark SQL condition on schemas.ARCHIVE.
-        limit: the maximum number of messages, the oldest first.
-        rate: messages per second; None for no limit.
-        ramp: numbers of messages in the first steps.
-        pause_s: seconds to wait after each step of the ramp.
-        max_depth: a step is sent when the destination has at most this many messages waiting, with the step's own; None
-            for no limit.
-    """
+    """Which messages to send again, and how fast. Each message is sent once for each key."""
 
     key: str
-    queue: str | None = None
-    where: str | None = None
-    limit: int | None = None
-    rate: float | None = None
-    ramp: tuple[int, ...] = ()
-    pause_s: float = 10.0
-    max_depth: int | None = None
+    queue: str | None = None  # None: the one in which each message failed
+    where: str | None = None  # a Spark SQL condition on schemas.ARCHIVE
+    limit: int | None = None  # the maximum number of messages, the oldest first
+    rate: float | None = None  # messages per second
+    ramp: tuple[int, ...] = ()  # messages in the first steps
+    pause_s: float = 10.0  # after each step of the ramp
+    max_depth: int | None = None  # messages that may wait in the destination when a step is sent, with its own
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):
@@ -103,12 +91,9 @@ class Replay:
 
 
 def choose(df: DataFrame, replay: Replay) -> DataFrame:
-    """Select the messages to send: id, headers, body, row_version, day and destination.
+    """Select the messages to send, of each id the latest copy, with their destination.
 
-    Of each id, the latest copy is used.
-
-    Raises:
-        InvalidMessage: the condition is not valid.
+    Raises InvalidMessage for a condition that is not valid.
     """
     found = df if replay.where is None else filtered(df, replay.where, f"filter {replay.where!r}")
     latest = F.row_number().over(Window.partitionBy("id").orderBy(F.desc("archived_at"), F.desc("row_version")))
@@ -201,17 +186,9 @@ def run(
 ) -> dict[str, Any]:
     """Replay messages, or continue an earlier run of the same key. Returns counts.
 
-    Args:
-        environment: of the destination queues.
-        resolve_queues: maps the destinations in the messages to registered queues. It raises QueueNotFound.
-        progress: called with the number of sent messages and of all messages.
-        depth: returns how many messages wait in a queue. Called if the replay has `max_depth`.
-        clock, sleep: in seconds.
-
-    Raises:
-        ArchiveNotFound: there is no archive in `path`.
-        InvalidMessage: the condition is not valid.
-        SparkFailed: the key was used for another replay.
+    `resolve_queues` maps the destinations in the messages to registered queues, or raises QueueNotFound. `depth`
+    returns how many messages wait in a queue. Raises ArchiveNotFound, InvalidMessage for a condition that is not valid,
+    and SparkFailed if the key was used for another replay.
     """
     store = ReplayStore(ArchiveFolder(path), replay.key)
     plan = _plan(spark, path, store, replay, resolve_queues)
@@ -312,14 +289,9 @@ def _plan(
 def rehearse(
     spark: SparkSession, path: str, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Return the counts of a replay: all messages, those that earlier runs of the key sent, and groups of those that
-    are left.
+    """Count what a replay would send: all messages, those that earlier runs sent, and groups of those that are left.
 
-    Raises:
-        ArchiveNotFound: there is no archive in `path`.
-        InvalidMessage: the condition is not valid.
-        QueueNotFound: a destination does not exist.
-        SparkFailed: the key was used for another replay.
+    Raises what `run` raises.
     """
     store = ReplayStore(ArchiveFolder(path), replay.key)
     plan, done = _known_plan(store, replay), store.sent()

@@ -1,6 +1,8 @@
-"""Delete or redact archived messages by the rules of a policy.
+"""Delete or redact archived messages by the rules of a policy, a YAML file with rules and limits (see `Rule` and
+`Limit`).
 
-`plan` computes what a run would do, and `run` with `apply` does it. A second run changes nothing more.
+The first rule that matches a message applies. `plan` computes what a run would do, and `run` with `apply` does it. A
+second run changes nothing more.
 """
 
 from __future__ import annotations
@@ -8,29 +10,57 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import reduce
 from itertools import groupby
 from operator import or_
-from typing import Any, TypedDict
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypedDict
 
+from msgspec import Meta
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rowpost.archive.maintenance_lock import maintenance_lock
 from rowpost.archive.table import ArchiveTable, DataFile, open_table
+from rowpost.settings.yaml_file import read_root
+from rowpost.settings.yaml_node import Node, decode
 from rowpost.spark.archive.headers import read_headers
-from rowpost.spark.archive.policy import Retention, Rule, pattern
 from rowpost.spark.archive.records import places
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.describing import describing
-from rowpost.spark.jobs.copied import ChangedCopies, follow
-from rowpost.spark.jobs.maintenance import ACTION, DELETE, REDACT, FileReplacement, RewriteCounts, RowChange, work
+from rowpost.spark.jobs.maintenance import (
+    ACTION,
+    DELETE,
+    REDACT,
+    ChangedCopies,
+    FileReplacement,
+    RewriteCounts,
+    RowChange,
+    follow,
+    work,
+)
 from rowpost.wire import headers as wire
 
-__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "is_redacted", "phases", "plan", "run"]
+__all__ = [
+    "Limit",
+    "PlannedChange",
+    "Retention",
+    "Rule",
+    "decide",
+    "is_redacted",
+    "pattern",
+    "plan",
+    "read_policy",
+    "run",
+]
 
+_UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_DAYS = {"d": 1, "w": 7}
+_Age = Annotated[str, Meta(pattern=r"^[0-9]{1,6}[dw]\Z", description="a number of days or weeks, such as 90d or 12w")]
+_Size = Annotated[str, Meta(pattern=r"^[0-9]{1,9} ?[KMGT]?B\Z", description="a size, such as 500KB, 1MB or 50GB")]
 #: The header that marks a redacted message.
 REDACTED_HEADER = "Rowpost.Redacted"
 _KEPT_HEADERS = (
@@ -40,6 +70,76 @@ _KEPT_HEADERS = (
 )  # fmt: skip
 _REMOVED_COLUMNS = ("body", "reply_to_address", "sending_machine", "machine", "exception_message")
 _WHOLE_DAY = "limit"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which messages to delete or redact: patterns in which * matches any text, an age, and the bytes of the body."""
+
+    action: Literal["delete", "redact"]
+    queue: str = "*"
+    message_type: str = "*"
+    older_than: timedelta | None = None
+    larger_than: int | None = None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The maximum total size, in bytes, of the files of each matching queue."""
+
+    total: int
+    queue: str = "*"
+
+
+@dataclass(frozen=True)
+class Retention:
+    """The rules and limits of one file."""
+
+    rules: tuple[Rule, ...] = ()
+    limits: tuple[Limit, ...] = ()
+
+
+def read_policy(path: Path) -> Retention:
+    """Read a policy from a YAML file. Raises SettingsError, which names file, rule and key."""
+    root = read_root(path)
+    policy = Retention(tuple(map(_rule, root.items("rules"))), tuple(map(_limit, root.items("limits"))))
+    root.check_keys()
+    if not policy.rules and not policy.limits:
+        raise root.error("", "has neither rules nor limits: nothing would be done")
+    return policy
+
+
+def _rule(node: Node) -> Rule:
+    given = {
+        key: read(node, key) for key, read in (("older_than", _days), ("larger_than", _bytes)) if key in node.values
+    }
+    rule = decode(node, Rule, given=given)
+    if node.values.keys() <= {"action"}:
+        raise node.error("", f'would {rule.action} every message of every queue: say which, with queue: "*" if all')
+    return rule
+
+
+def _limit(node: Node) -> Limit:
+    return decode(node, Limit, given={"total": _bytes(node, "total")})
+
+
+def _days(node: Node, key: str) -> timedelta:
+    text = node.take(key, _Age)
+    return timedelta(days=int(text[:-1]) * _DAYS[text[-1]])
+
+
+def _bytes(node: Node, key: str) -> int:
+    number = (text := node.take(key, _Size)).rstrip(" BKMGT")
+    return int(number) * _UNITS[text.removeprefix(number).strip()]
+
+
+def pattern(glob: str) -> str:
+    """Convert a glob pattern to a regular expression that Java and Python read alike.
+
+    >>> re.fullmatch(pattern("Shop.P*"), "Shop.Place") is not None
+    True
+    """
+    return "^" + "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in glob) + "$"
 
 
 def decide(df: DataFrame, rules: Iterable[Rule], now: datetime) -> DataFrame:
@@ -71,11 +171,7 @@ def is_redacted() -> Column:
 
 
 def _redacted(df: DataFrame) -> dict[str, Column]:
-    """Return the columns without what can name people and machines: bodies, addresses, machines, exception texts and
-    all headers but those in _KEPT_HEADERS.
-
-    The columns that the jobs count and measure stay.
-    """
+    """Return the columns without what can name people and machines. What the jobs count and measure stays."""
     # the parser runs in Python: it gets only the headers that it is needed for
     headers = read_headers(F.when(F.col(ACTION) == REDACT, F.col("headers")))
     kept = F.map_filter(headers, lambda name, _: name.isin(*_KEPT_HEADERS) | name.startswith("Rowpost."))
@@ -165,12 +261,10 @@ def run(
     spark: SparkSession, path: str, policy: Retention, now: datetime, *, apply: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> tuple[list[PlannedChange], dict[str, Any]]:  # fmt: skip
-    """Return the plan and counts of the changes.
+    """Return the plan and counts of the changes, which are made with `apply` only. Raises ArchiveNotFound, SparkFailed.
 
-    Nothing is changed unless `apply` is true. Raises ArchiveNotFound, SparkFailed.
-
-    The tables of `decode` follow the archive. The replaced files are deleted at once, so that nothing deleted stays on
-    the disk. Time travel ends there.
+    The tables of `decode` follow. The replaced files are deleted at once, so that nothing deleted stays: time travel
+    ends.
     """
     table, counts, copied = open_table(path), RewriteCounts(), ChangedCopies()
     table.check_columns(ESSENTIAL)
@@ -189,7 +283,7 @@ def run(
                 progress(counts.steps, counts.steps)
     return changes, {
         "days": len(counts.days),
-        "deleted": counts.rows_before - counts.rows_after,
+        "deleted": counts.removed,
         "redacted": counts.changed,
         "copies_deleted": copied.deleted,
         "copies_redacted": copied.redacted,

@@ -19,13 +19,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from rowpost.spark.archive.policy import pattern
 from rowpost.spark.bodies.fitting import ELEMENT, ENTRY
-from rowpost.spark.bodies.observing import changes, shapes
-from rowpost.spark.bodies.proposing import FieldObservation, propose
+from rowpost.spark.bodies.proposing import FieldObservation, changes, propose, shapes
 from rowpost.spark.bodies.schema_files import Schema, as_ddl, file_name, named, places, type_of
+from rowpost.spark.jobs.retain import pattern
 
-__all__ = ["Proposal", "SchemaChange", "check", "kept", "observed", "of_types", "proposals", "write"]
+__all__ = ["Proposal", "SchemaChange", "check", "kept", "of_types", "proposals", "write"]
 
 _SEEN = T.ArrayType(
     T.StructType().add("path", T.StringType()).add("kind", T.StringType()).add("place", T.IntegerType())
@@ -67,10 +66,7 @@ def of_types(df: DataFrame, glob: str) -> DataFrame:
 
 
 def observed(df: DataFrame, schemas: Mapping[str, Schema] | None = None) -> DataFrame:
-    """Count what bodies have: message_type, path, kind, messages, example (a message id), place.
-
-    Without schemas, `kind` is that of the value at the path; with schemas, see observing.changes.
-    """
+    """Count message_type, path, kind (with schemas, that of `changes`), messages, an example's id and place."""
 
     def observe(bodies: pa.Array, content_types: pa.Array, types: pa.Array) -> pa.Array:
         rows = zip(bodies.to_pylist(), content_types.to_pylist(), types.to_pylist(), strict=True)

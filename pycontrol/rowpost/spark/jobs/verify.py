@@ -15,6 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import ArrowInvalid, parquet
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -25,11 +28,10 @@ from rowpost.archive.table import ArchiveTable, DataFile, open_table
 from rowpost.spark.archive.records import places, removed_row_versions
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
-from rowpost.spark.archive.searching import contains
 from rowpost.spark.describing import describing
 from rowpost.spark.jobs.maintenance import FileReplacement, RewriteCounts, rewrite, work
 
-__all__ = ["ArchiveReport", "Remark", "Waiting", "absent", "compare", "duplicates", "repair", "run", "sweep_all"]
+__all__ = ["ArchiveReport", "Remark", "Waiting", "absent", "contains", "duplicates", "repair", "run", "sweep_all"]
 
 MAX_SHOWN = 20
 _KEY = ["queue", "id", "row_version"]
@@ -47,6 +49,9 @@ _ADVICE = {
     "not searched": "messages were copied there, and nothing is there now; search where you moved it",
     "not erased": "erase it, or run erase again when no job writes",
 }
+_CHUNK_BYTES = 8 << 20
+_OVERLAP_BYTES = 4096  # longer than any text that is searched for
+_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -94,9 +99,8 @@ def compare(
 ) -> dict[str, int]:
     """Count a queue's messages (id, row_version) that its archive lacks: removed, not archived yet, and missed.
 
-    Args:
-        removed: the row versions that `erase` and `retain` have deleted from the archive.
-        upto: the row version up to which the queue was archived; None for that of the newest archived message.
+    `removed` are the row versions that were deleted from it. It was archived up to `upto`, or its newest archived
+    message.
     """
     known = archived.select("id", "row_version")
     if upto is None:
@@ -183,11 +187,9 @@ def sweep_all(path: str) -> int:
 
 
 def repair(spark: SparkSession, path: str) -> dict[str, int]:
-    """Remove all but the first copy of each message, and take files that cannot be read out of the table.
+    """Remove later copies of messages, and files that cannot be read, from the table. Returns counts.
 
-    Returns counts.
-
-    The files themselves are kept for a day. Raises ArchiveNotFound, SparkFailed.
+    The files are kept for a day.
     """
     table, lost, doubled = open_table(path), RewriteCounts(), RewriteCounts()
 
@@ -212,9 +214,9 @@ def repair(spark: SparkSession, path: str) -> dict[str, int]:
             for _ in work(table, "repair", plan, counts):
                 pass
     return {
-        "files_taken_out": lost.files_before,
-        "messages_lost": lost.rows_before,
-        "copies_removed": doubled.rows_before - doubled.rows_after,
+        "files_taken_out": lost.files,
+        "messages_lost": lost.removed,
+        "copies_removed": doubled.removed,
     }
 
 
@@ -224,10 +226,9 @@ def _first_copies(df: DataFrame) -> DataFrame:
 
 
 def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Remark]:
-    """Search every file below an archive, and below each place with copies of messages, and return those with a text.
+    """Search every file below an archive and the places of copies, as it is and in each column of a Parquet file.
 
-    A file is searched as it is and, if it is a Parquet file, in every column. Bodies that are compressed or encoded are
-    searched as they are stored.
+    Returns those with a text.
     """
     own, pattern = open_table(path).folder, "|".join(map(re.escape, texts))
     copied = [place for place in places(own) if not place.startswith(f"{own.path}/")]
@@ -250,3 +251,42 @@ def _by_day(files: Iterable[DataFile]) -> list[tuple[str, str, int, int]]:
         rows[file.queue, file.day] += file.rows
         size[file.queue, file.day] += file.bytes
     return [(*day, rows[day], size[day]) for day in sorted(rows)]
+
+
+def contains(root: str, path: str, pattern: str) -> bool:
+    """Whether a file has a text that matches, in its bytes or in a text or binary value. A deleted file has none."""
+    compiled = re.compile(pattern.encode())
+    try:
+        opened = ArchiveFolder(root).open(path)
+    except FileNotFoundError:
+        return False
+    with opened as file:
+        before = b""
+        while chunk := file.read(_CHUNK_BYTES):
+            if compiled.search(before + chunk):
+                return True
+            before = chunk[-_OVERLAP_BYTES:]
+        if not path.endswith(".parquet"):
+            return False
+        try:
+            rows = parquet.ParquetFile(file)
+        except ArrowInvalid:  # incomplete, so only its bytes can be searched
+            return False
+        return any(
+            _in_column(column, pattern) for batch in rows.iter_batches(batch_size=_ROWS) for column in batch.columns
+        )
+
+
+def _in_column(column: pa.Array, pattern: str) -> bool:
+    """Whether a value of a column matches, also within structs, lists and maps."""
+    if pa.types.is_struct(column.type):
+        return any(_in_column(column.field(number), pattern) for number in range(column.type.num_fields))
+    if pa.types.is_map(column.type):
+        return _in_column(column.keys, pattern) or _in_column(column.items, pattern)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return _in_column(column.flatten(), pattern)
+    if not (
+        pa.types.is_string(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_string(column.type)
+    ):
+        return False
+    return bool(pc.any(pc.match_substring_regex(column.cast(pa.binary()), pattern)).as_py())

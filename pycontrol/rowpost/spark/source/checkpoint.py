@@ -12,18 +12,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from rowpost.archive.address import local_path
 from rowpost.archive.folder import ArchiveFolder
 from rowpost.archive.identity import CheckpointProgress, Offset, by_epoch, by_queue
 from rowpost.archive.source.connection import PatientConnection
-from rowpost.archive.source.lag import Held, held_above
+from rowpost.archive.source.queue_stream import Held, held_above
 from rowpost.database.connection import Connection
 from rowpost.spark.source.options import in_environment, read_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["Checkpoint", "committed_offset", "finalize", "what_is_held"]
 
@@ -32,13 +28,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What Spark has stored of a query.
-
-    `spark` reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does.
-    """
+    """What Spark has stored of a query, in a folder or at a URI that pyarrow can read."""
 
     place: str
-    spark: SparkSession | None = None
 
     @cached_property
     def query(self) -> str | None:
@@ -48,7 +40,9 @@ class Checkpoint:
 
     def last(self, folder: str) -> int:
         """Return the number of the last batch in `offsets` (planned) or `commits`, or -1."""
-        return max((int(name) for name in self._names(folder) if name.isdecimal()), default=-1)
+        paths = ArchiveFolder(self.place).contents(folder, recursive=False)  # none before the first batch
+        names = [path.rpartition("/")[2] for path, _ in paths]
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
 
     def offset(self, number: int) -> dict[str, Any] | None:
         """Return the offset at the end of a batch. None if it is not stored, or not any more."""
@@ -70,87 +64,51 @@ class Checkpoint:
 
         return CheckpointProgress(self.place, self.query, self.last("offsets"), self.last("commits"), offsets)
 
-    @property
-    def _is_read_by_spark(self) -> bool:
-        return self.spark is not None and local_path(self.place) is None
-
-    def _names(self, folder: str) -> list[str]:
-        """Return the names in a folder, which appears with the first batch."""
-        if self._is_read_by_spark:
-            paths = [row.path for row in self._read_by_spark(folder, "path")]
-        else:
-            paths = [path for path, _ in ArchiveFolder(self.place).contents(folder, recursive=False)]
-        return [path.rpartition("/")[2] for path in paths]
-
     def _text(self, file: str) -> str | None:
         """Read a file. Returns None if it does not exist."""
-        if self._is_read_by_spark:
-            return next((bytes(row.content).decode() for row in self._read_by_spark(file, "content")), None)
         try:
             return ArchiveFolder(self.place).text(file)
         except FileNotFoundError:
             return None
 
-    def _read_by_spark(self, path: str, column: str) -> list[Any]:
-        """Return a column of Spark's format of files; nothing if the path does not exist."""
-        from pyspark.errors import AnalysisException
 
-        try:
-            return self.spark.read.format("binaryFile").load(f"{self.place}/{path}").select(column).collect()  # type: ignore[union-attr]
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" not in str(error):
-                raise
-            return []
-
-
-def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None) -> dict[str, Any] | None:
+def committed_offset(checkpoint: str | Path) -> dict[str, Any] | None:
     """Return the offset of the last batch that a query has committed. Returns None before its first commit."""
-    stored = Checkpoint(str(checkpoint), spark)
+    stored = Checkpoint(str(checkpoint))
     return stored.offset(stored.last("commits"))
 
 
 def finalize(
-    options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None = None, *, release: bool = False,
-    confirmed: Mapping[str, Offset] | None = None,
-) -> int:  # fmt: skip
+    options: Mapping[str, str], checkpoint: str | Path, *, confirmed: Mapping[str, Offset] | None = None
+) -> int:
     """Delete the committed messages of an ended drain from the spool, and return their number.
 
-    Args:
-        options: the stream's options; queue and environment are enough.
-        spark: reads a checkpoint that is not a local folder.
-        release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
-        confirmed: the offsets, by the identity of the queue, up to which the target has the messages. Messages above
-            stay in the spool.
-
-    Raises SpoolTaken if the spool belongs to another stream.
+    Messages above the `confirmed` offsets, by the identity of the queue, stay there. Raises SpoolTaken if the spool
+    belongs to another stream.
     """
 
     def drop(database: Connection, queue: str, offset: Offset) -> int:
         owner, known = offset["owner"], (confirmed or {}).get(offset["queue"], offset)
         upto = min(offset["number"], known["number"]) if known.get("owner") == owner else 0
-        return int(database.call("drop_spool", queue, owner=owner, upto=upto, release=release)[0].dropped)
+        return int(database.call("drop_spool", queue, owner=owner, upto=upto)[0].dropped)
 
-    return sum(_for_each_queue({**options, "mode": "drain"}, checkpoint, spark, "owner", drop))
+    return sum(_for_each_queue({**options, "mode": "drain"}, checkpoint, "owner", drop))
 
 
-def what_is_held(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None = None) -> Held:
-    """Return what the last run of a tail could not read. The checkpoint says whether transactions were open.
-
-    Raises DatabaseUnavailable if the server was away for longer than connectRetrySeconds.
-    """
-    return Held.of_all(_for_each_queue(options, checkpoint, spark, "polls", held_above))
+def what_is_held(options: Mapping[str, str], checkpoint: str | Path) -> Held:
+    """Return what the last run of a tail could not read, because transactions were open. Raises DatabaseUnavailable."""
+    return Held.of_all(_for_each_queue(options, checkpoint, "polls", held_above))
 
 
 def _for_each_queue(
     options: Mapping[str, str],
     checkpoint: str | Path,
-    spark: SparkSession | None,
     key: str,
     action: Callable[..., Result],
 ) -> list[Result]:
     """Run an action for each queue whose committed offset has a key."""
     asked = in_environment(read_options(options, stream=True))
-    offsets = by_queue(committed_offset(checkpoint, spark), asked.queue)
+    offsets = by_queue(committed_offset(checkpoint), asked.queue)
     with closing(PatientConnection(asked)) as connection:
         return [
             connection.run(partial(action, queue=queue, offset=offset))

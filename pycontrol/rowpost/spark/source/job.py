@@ -6,9 +6,12 @@
 `seal` fixes which messages a job sends. From then on they are sent part by part, each in one transaction with its entry
 in the ledger. Whoever runs the job again under its key sends the parts that are left.
 
-If the rows name their destinations, in the column `queue`, the messages of a task are staged under one attempt for each
-queue. The name of such an attempt has a hash of the queue's name, because attempts have at most 100 characters. A job
-that is run again finds them without a list: the digest of its messages includes the queues.
+If the rows name their destinations, the messages of a task are staged under one attempt for each queue, whose name has
+a hash of the queue's name, because attempts have at most 100 characters. A job that is run again finds them without a
+list: the digest of its messages includes the queues.
+
+A digest has 64 hexadecimal digits. The first 32 are a sum over the messages: they do not depend on order or partitions,
+and decide whether two runs have the same messages. The last 32 depend on the order too.
 """
 
 from __future__ import annotations
@@ -18,30 +21,42 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
+from struct import pack
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from rowpost.archive.source.connection import naming_what_is_gone
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey, QueueNotFound
-from rowpost.spark.source.digest import MessageTally, total
 from rowpost.wire.address import parse_address
 from rowpost.wire.user import user_name
 
-__all__ = ["Destinations", "Job", "Stored", "attempt_for", "full_key", "queues_of", "send_staged"]
+__all__ = [
+    "Destinations",
+    "Job",
+    "MessageTally",
+    "Stored",
+    "attempt_for",
+    "full_key",
+    "queues_of",
+    "same_messages",
+    "send_staged",
+    "total",
+]
 
 MAX_KEY_LENGTH = 200
 SEALED = ("sending", "done")
 _SEVERAL = "*"  # in place of the queue of a job: each row names its own
+_SIZE = 16
+_DIGITS = 2 * _SIZE
+_MODULUS = 2 ** (8 * _SIZE)
+_NULL = -1
 
 
 @dataclass(frozen=True)
 class Stored(WriterCommitMessage):
-    """What one attempt of a task has stored, which Spark passes to the driver.
-
-    It has the attempt's identifier, the number of messages, their digest, the queues that the rows name, and of a
-    stream the job's key.
-    """
+    """What one attempt of a task has stored, with the queues that the rows name, and of a stream the job's key."""
 
     attempt: str
     messages: int
@@ -66,10 +81,9 @@ class Job:
     run: str
 
     def begin(self, database: Connection, mode: str) -> tuple[bool, str]:
-        """Begin the run. Raises QueueNotFound, and JobKeyUsed if another login has the key.
+        """Begin the run. Returns whether the job is sealed, so that its messages are fixed, and its mode.
 
-        Returns:
-            Whether this run or an earlier one has sealed the job, so that its messages are fixed, and its mode.
+        Raises QueueNotFound, JobKeyUsed.
         """
         if self.queue is not None:
             with naming_what_is_gone(database, self.queue):  # the call fails if the queue does not exist
@@ -126,11 +140,9 @@ class Job:
 
 
 def send_staged(database: Connection, queue: str | None, job_key: str, stored: Sequence[Stored]) -> int:
-    """Send staged messages in the caller's transaction, to a queue or to those that the rows name.
+    """Send staged messages in the caller's transaction, and return their number.
 
-    Returns their number.
-
-    Raises DatabaseError if fewer messages exist than were stored.
+    Raises DatabaseError if some are missing.
     """
     sent, expected = 0, sum(each.messages for each in stored)
     for name in sorted(queues_of(stored)) if queue is None else [queue]:
@@ -188,3 +200,44 @@ def attempt_for(attempt: str, queue: str) -> str:
 def queues_of(stored: Iterable[Stored]) -> frozenset[str]:
     """Return the queues of all parts."""
     return frozenset().union(*(each.queues for each in stored))
+
+
+class MessageTally:
+    """Number and digest of messages, and the queues that they name. Each counts with its parts and their lengths."""
+
+    def __init__(self) -> None:
+        self.messages, self._sum, self._sequence = 0, 0, blake2b(digest_size=_SIZE)
+        self.queues: set[str] = set()
+
+    def add(self, id: str | None, headers: str, body: bytes | None, queue: str | None = None) -> None:
+        """Add one message."""
+        identity, text = (id or "").encode(), headers.encode()
+        lengths = pack(">qqq", _NULL if id is None else len(identity), len(text), _NULL if body is None else len(body))
+        hashed = blake2b(lengths + identity + text, digest_size=_SIZE)
+        if queue is not None:
+            self.queues.add(queue)
+            hashed.update(pack(">q", len(queue.encode())) + queue.encode())
+        hashed.update(body or b"")
+        digest = hashed.digest()
+        self.messages += 1
+        self._sum = (self._sum + int.from_bytes(digest, "big")) % _MODULUS
+        self._sequence.update(digest)
+
+    @property
+    def digest(self) -> str:
+        """The digest as 64 hexadecimal digits."""
+        return f"{self._sum:0{_DIGITS}x}{self._sequence.hexdigest()}"
+
+
+def total(digests: Iterable[str]) -> str:
+    """Return the digest of the messages of several parts, in the order of the parts."""
+    added, sequence = 0, blake2b(digest_size=_SIZE)
+    for digest in digests:
+        added = (added + int(digest[:_DIGITS], 16)) % _MODULUS
+        sequence.update(bytes.fromhex(digest))
+    return f"{added:0{_DIGITS}x}{sequence.hexdigest()}"
+
+
+def same_messages(one: tuple[int | None, str | None], other: tuple[int, str]) -> bool:
+    """Tell whether two numbers and digests are of the same messages. Spark keeps no order across a shuffle."""
+    return one[0] == other[0] and (one[1] or "")[:_DIGITS] == other[1][:_DIGITS]

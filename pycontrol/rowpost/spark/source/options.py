@@ -33,10 +33,7 @@ from rowpost.errors import SettingsError
 from rowpost.settings.environment import load_settings
 from rowpost.settings.yaml_node import did_you_mean
 
-__all__ = [
-    "APPLICATION", "BATCH", "STREAM", "STREAM_WRITE", "WRITE", "WriteOptions", "check_no_secrets", "flag",
-    "in_environment", "read_options", "write_options",
-]  # fmt: skip
+__all__ = ["APPLICATION", "WriteOptions", "check_no_secrets", "flag", "in_environment", "read_options", "write_options"]
 
 #: how the server lists the connections of Spark's processes
 APPLICATION = "rowpost spark"
@@ -45,13 +42,10 @@ STAGED, DIRECT = "staged", "direct"
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How a DataFrame is written to a queue.
+    """How a DataFrame is written to a queue, or to those that the rows name.
 
-    Attributes:
-        queue: the destination; None if the column queue of the rows names it.
-        job_key: identifies the job. Its messages are written once, however often it runs.
-        mode: "staged" sends nothing before all tasks have succeeded; "direct" sends partition by partition.
-        messages_per_call: messages in one call of the database.
+    The messages of a `job_key` are written once, however often it runs. `mode` is "staged", which sends nothing before
+    all tasks have succeeded, or "direct", which sends partition by partition.
     """
 
     queue: str | None

@@ -1,22 +1,16 @@
-"""The writers behind `df.write.format("rowpost")` and `df.writeStream.format("rowpost")`.
-
-They send each row of a DataFrame as one message, exactly once.
+"""The writers behind `df.write.format("rowpost")` and `df.writeStream`: each row is sent as one message, exactly once.
 
     df.write.format("rowpost").option("queue", "Sales").option("jobKey", "replay-7").mode("append").save()
 
-The columns headers and body are required. The column id is optional; a row without one gets a new id. Other columns of
-a message are ignored. Without the option queue, the column queue names the destination of each row. A row whose id is
-not a UUID, or whose headers no endpoint can read, fails its task. If Spark repeats a task, or if a job runs again with
-the same jobKey, nothing is sent twice.
-
-The options are in options.py. The modes are:
+The columns headers and body are required, id is optional, and other columns of a message are ignored. Without the
+option queue, the column queue names the destination of each row. If Spark repeats a task, or if a job runs again with
+the same jobKey, nothing is sent twice. The modes are:
 
 * `staged` (the default, `StagedWriter`): tasks store their messages in a staging table. When all tasks have succeeded,
-  Spark calls `commit` in the driver, which sends part by part. If anything fails before that, nothing is sent. If the
-  driver is killed while it sends, the same job under its key sends the rest.
+  the driver sends them part by part. If anything fails before that, nothing is sent. If the driver is killed while it
+  sends, the same job under its key sends the rest.
 * `direct` (`DirectWriter`): each task sends its partition in one transaction. It writes each message once instead of
-  twice, and a failed job leaves the partitions that were sent. A task whose input broke off sends nothing
-  (broken_input.py).
+  twice, and a failed job leaves the partitions that were sent. A task whose input broke off sends nothing.
 
 `StreamWriter` stages each batch of a stream. Its key is the query's id, which Spark keeps in the checkpoint.
 """
@@ -24,45 +18,60 @@ The options are in options.py. The modes are:
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from io import BufferedReader
 from itertools import repeat
+from traceback import walk_stack
 from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.serializers import SpecialLengths
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from rowpost.archive.source.connection import naming_what_is_gone, open_database
 from rowpost.database.connection import Connection
-from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsError
+from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsError, SparkFailed
 from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.broken_input import check_complete, pipe_of_task
-from rowpost.spark.source.digest import MessageTally, same_messages, total
-from rowpost.spark.source.job import Destinations, Job, Stored, attempt_for, full_key, queues_of, send_staged
+from rowpost.spark.source.job import (
+    Destinations,
+    Job,
+    MessageTally,
+    Stored,
+    attempt_for,
+    full_key,
+    queues_of,
+    same_messages,
+    send_staged,
+    total,
+)
 from rowpost.spark.source.options import APPLICATION, DIRECT, WriteOptions
 from rowpost.wire.message import OutgoingMessage, decode_headers
 
-__all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer"]
+__all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer", "check_complete", "pipe_of_task"]
 
 _LOG = logging.getLogger("rowpost.spark.sink")
 _LOG.setLevel(logging.INFO)  # for Spark's logs of its Python processes, if they are enabled; nothing else shows it
 CALL_BYTES = 8 << 20  # headers and bodies of one call; a single larger message is sent alone
 _QUEUE = "queue"
 _TYPES = {"id": (StringType,), "headers": (StringType,), "body": (BinaryType, StringType), _QUEUE: (StringType,)}
+# If computing a row fails, Spark closes the pipe of the task's rows. PySpark takes that for the end of the rows, and
+# reports the error only after the writer has returned. After the last row of a complete input, Spark writes an end mark
+# to the pipe. Mark and pipe are internals of PySpark, which are tested for each of its versions.
+_END_MARK = SpecialLengths.END_OF_STREAM.to_bytes(4, "big", signed=True)
+_WORKER_FILE, _WORKER_FUNCTION, _PIPE = "pyspark/worker.py", "main", "infile"
 
 
 def batch_writer(options: WriteOptions, schema: StructType) -> StagedWriter | DirectWriter:
     """Begin a job and return its writer. A direct job that ran before goes on in mode staged.
 
-    Raises:
-        SettingsError: the columns are not those of messages.
-        InvalidJobKey: the key is empty or too long.
-        QueueNotFound: there is no such queue.
-        JobKeyUsed: another login has used the key.
+    Raises SettingsError if the columns are not those of messages, InvalidJobKey, QueueNotFound, and JobKeyUsed if
+    another login has used the key.
     """
     columns = _columns(schema, options)
     # without a jobKey each write is a separate job
@@ -308,3 +317,30 @@ def _uuid(text: Any) -> UUID:
         raise InvalidMessage(
             f"{text!r} is not a message id. The column id must contain UUIDs as text, or null for a new id."
         ) from None
+
+
+def pipe_of_task() -> BufferedReader:
+    """Find the pipe through which the rows of the task come that runs in this thread.
+
+    Raises SettingsError if this Spark has none.
+    """
+    for frame, _ in walk_stack(sys._getframe()):
+        code = frame.f_code
+        is_worker = code.co_name == _WORKER_FUNCTION and code.co_filename.replace("\\", "/").endswith(_WORKER_FILE)
+        if is_worker and hasattr(frame.f_locals.get(_PIPE), "peek"):
+            pipe: BufferedReader = frame.f_locals[_PIPE]
+            return pipe
+    raise SettingsError(
+        "The mode direct cannot be used with this version of Spark: rowpost cannot find the pipe of the task's rows, "
+        "and so cannot see "
+        'whether they are complete. Nothing was sent. Remove .option("mode", "direct").'
+    )
+
+
+def check_complete(pipe: BufferedReader) -> None:
+    """Raise SparkFailed if the rows of a pipe broke off. Call it after the last row."""
+    found = pipe.peek(len(_END_MARK))[: len(_END_MARK)]
+    if not found or not _END_MARK.startswith(found):
+        raise SparkFailed(
+            "The rows of this task broke off, because Spark failed to compute them. None of them was sent."
+        )

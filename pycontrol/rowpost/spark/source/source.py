@@ -2,20 +2,15 @@
 
     spark.read.format("rowpost").option("queue", "audit").load()
 
-`QueueSource` selects the reader or writer. Its classes are imported only when they are needed, because Spark creates
-the source in several short-lived processes.
-
-The options are in options.py, those of writes also in sink.py. The columns are those of schemas.MESSAGE, or a subset:
-columns that the option columns (`row_version,headers`) or `.schema("row_version bigint, headers string")` omits are not
-read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
-single message.
+The readers and writers are imported only when they are needed, because Spark creates the source in several short-lived
+processes. The columns are those of schemas.MESSAGE, or a subset: columns that the option columns
+(`row_version,headers`) or `.schema("row_version bigint, headers string")` omits are not read. Arrow limits a column of
+one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a single message.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from traceback import walk_stack
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -36,7 +31,6 @@ from rowpost.spark.source.options import (
 __all__ = ["QueueSource"]
 
 _COLUMNS = "columns"
-_PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
 
 
 class QueueSource(DataSource):
@@ -60,7 +54,7 @@ class QueueSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader of `spark.read`."""
-        from rowpost.spark.source.reader import FilteringReader, QueueReader
+        from rowpost.spark.source.readers import QueueReader
 
         _check_selected(self.options, schema)
         options = in_environment(read_options(self.options))
@@ -69,11 +63,11 @@ class QueueSource(DataSource):
                 f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use "
                 "readStream."
             )
-        return (FilteringReader if _pushes_filters() else QueueReader)(options, schema)
+        return QueueReader(options, schema)
 
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
-        from rowpost.spark.source.stream_reader import StreamReader
+        from rowpost.spark.source.readers import StreamReader
 
         _check_selected(self.options, schema)
         return StreamReader(in_environment(read_options(self.options, stream=True)), schema)
@@ -99,17 +93,10 @@ class QueueSource(DataSource):
         return in_environment(write_options(self.options, stream=stream))
 
 
-def _pushes_filters() -> bool:
-    """Tell whether Spark is planning a push-down of filters now. Otherwise it refuses a reader that has pushFilters."""
-    return any(frame.f_code.co_filename.endswith(_PUSHDOWN_WORKER) for frame, _ in walk_stack(sys._getframe()))
-
-
 def _selected_columns(options: Mapping[str, str]) -> StructType:
-    """Return the columns that the option `columns` names, in their order.
+    """Return the columns that the option `columns` names, in their order, or all.
 
-    Without it, these are all columns of a message, without headers if includeHeaders is false, and with the queue if
-    several are read. Raises SettingsError if a message has no such column, or the others would be lost, because the
-    stream is a drain.
+    Raises SettingsError for others, and for a drain.
     """
     has_headers = flag("includeHeaders", options.get("includeHeaders", "true"))
     fields = [field for field in MESSAGE if has_headers or field.name != "headers"]

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from rowpost.spark.source.digest import MessageTally, same_messages, total
+from rowpost.spark.source.job import MessageTally, same_messages, total
 
 ONE = (str(UUID(int=1)), "{}", b"x")
 

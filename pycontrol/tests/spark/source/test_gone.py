@@ -6,8 +6,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from rowpost.deploy.queues import forget_queue
 from rowpost.errors import QueueNotFound
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.digest import MessageTally
-from rowpost.spark.source.job import Job, Stored
+from rowpost.spark.source.job import Job, MessageTally, Stored
 from rowpost.spark.source.source import QueueSource
 from tests.support.spark.queues import Queues
 

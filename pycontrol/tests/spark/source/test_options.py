@@ -5,7 +5,8 @@ from pyspark.errors import PySparkException
 
 from rowpost.errors import SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.options import BATCH, STREAM, STREAM_WRITE, WRITE, read_options, write_options
+from rowpost.spark.source import options as source_options
+from rowpost.spark.source.options import read_options, write_options
 from rowpost.spark.source.source import QueueSource
 
 MARKER = "marker-Zx81qP"
@@ -95,14 +96,16 @@ def test_every_option_on_the_lists_is_accepted():
     def of(names, mode):
         return {name: {**values, "mode": mode}.get(name, "local") for name in names}
 
-    assert read_options(of(BATCH, "")).queue == "a"
-    one_queue = [name for name in STREAM if name != "subscribePattern"]
+    assert read_options(of(source_options.BATCH, "")).queue == "a"
+    one_queue = [name for name in source_options.STREAM if name != "subscribePattern"]
     assert read_options(
         {**of(one_queue, "drain"), "connectRetrySeconds": "5", "checkpointLocation": "c"}, stream=True
     ).take_over
     assert read_options({"subscribePattern": "a.*"}, stream=True).pattern == "a.*"
-    assert write_options(of(WRITE, "direct")).mode == "direct"
-    assert write_options({**of(STREAM_WRITE, ""), "checkpointLocation": "c"}, stream=True).mode == "staged"
+    assert write_options(of(source_options.WRITE, "direct")).mode == "direct"
+    assert (
+        write_options({**of(source_options.STREAM_WRITE, ""), "checkpointLocation": "c"}, stream=True).mode == "staged"
+    )
 
 
 @pytest.mark.parametrize("text", ["5", "{", '{"db/a#1": 5}', '{"db/a#1": {"queue": "db/b#2"}}'])

@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 from rowpost.errors import JobKeyUsed
 from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.progress import Measured
-from rowpost.spark.source.digest import MessageTally
-from rowpost.spark.source.job import Job, full_key
+from rowpost.spark.source.job import Job, MessageTally, full_key
 from rowpost.wire.message import OutgoingMessage
 
 NAMESPACE = UUID("5d0d0a8e-0000-4000-8000-000000000000")

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
 from rowpost.errors import SettingsError, SparkFailed
-from rowpost.spark.source.broken_input import check_complete, pipe_of_task
+from rowpost.spark.source.sink import check_complete, pipe_of_task
 
 pytestmark = pytest.mark.spark_version
 

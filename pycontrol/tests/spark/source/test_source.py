@@ -69,13 +69,13 @@ def test_the_queue_is_read_in_parallel_by_ranges(queues, hundred):
 
 @pytest.fixture
 def pushing(spark):
-    """Let the session push filters down."""
+    """Let the session offer filters to the source."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     yield
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-#: Each kind of filter that the database can apply, alone and with others, and filters that it cannot apply.
+#: Each kind of filter that Spark offers a source, alone and with others, and filters that it does not offer.
 CONDITIONS = [
     "row_version = 7", "row_version IN (3, 5)", "row_version > 90 AND row_version <= 95", "row_version >= 10 AND row_version < 20 AND row_version <> 15",
     "row_version > 200", "body = X'3432'", "headers LIKE '%Kind%'", "headers LIKE '%kind%'", "headers LIKE 'Kind%'",
@@ -102,7 +102,7 @@ def test_filters_give_what_they_give_in_spark(queues, hundred):
 
 
 @pytest.mark.usefixtures("pushing")
-def test_ids_are_looked_up_in_the_database_as_texts_are_compared_in_spark(queues, hundred):
+def test_ids_are_compared_as_texts(queues, hundred):
     first, second = (row.id for row in queues.read(hundred).limit(2).collect())
 
     assert queues.read(hundred).where(f.col("id").isin(first, second, "x")).count() == 2
@@ -110,15 +110,8 @@ def test_ids_are_looked_up_in_the_database_as_texts_are_compared_in_spark(queues
 
 
 @pytest.mark.usefixtures("pushing")
-def test_bounds_of_row_versions_narrow_the_partitions(queues, hundred):
-    narrow = queues.read(hundred, minPartitions=8).where("row_version > 98")
-
-    assert narrow.rdd.getNumPartitions() == 2
-    assert narrow.count() == 2
-
-
 def test_a_dataframe_that_is_used_again_gives_what_each_query_asks_for(queues, hundred):
-    """If filters are pushed down, Spark keeps the ranges of one query for the next ones of the same DataFrame."""
+    """Spark keeps the ranges of one query for the next ones of the same DataFrame."""
     read = queues.read(hundred)
 
     found = [

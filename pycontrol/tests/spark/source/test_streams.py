@@ -116,15 +116,15 @@ def test_the_last_batch_of_a_drain_lies_in_the_spool_until_finalize(queues, run)
     assert finalize(options, run.checkpoint) == 0
 
 
-def test_a_committed_offset_is_read_through_spark_where_it_is_no_local_folder(queues, run, spark):
+def test_a_committed_offset_is_read_from_a_folder_and_from_a_uri(queues, run):
     queue = queues.make()
     queues.send(queue, numbered(0, 3))
     run(queue, mode="tail")
 
     offset = committed_offset(run.checkpoint)
     assert offset["row_version"] == 3
-    assert committed_offset(run.checkpoint.as_uri()) == committed_offset(run.checkpoint.as_uri(), spark) == offset
-    assert committed_offset(f"{run.checkpoint.as_uri()}/none", spark) is None
+    assert committed_offset(run.checkpoint.as_uri()) == offset
+    assert committed_offset(f"{run.checkpoint.as_uri()}/none") is None
 
 
 @pytest.mark.spark_promise
@@ -150,16 +150,6 @@ def test_a_spool_that_another_stream_will_want_is_refused_until_it_is_taken_over
         plain(queue, "first", mode="drain")
 
     assert taken == list(range(12))
-
-
-def test_a_stream_that_was_released_leaves_the_queue_to_another(queues, run, plain):
-    queue = queues.make()
-    queues.send(queue, numbered(0, 10))
-    run(queue, "first", mode="drain")
-    finalize({"queue": queue, "environment": queues.environment}, run.checkpoint.with_name("first"), release=True)
-    queues.send(queue, numbered(10, 12))
-
-    assert plain(queue, "second", mode="drain") == [10, 11]
 
 
 def test_a_checkpoint_of_another_queue_is_refused(queues, run):

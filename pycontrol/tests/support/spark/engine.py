@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadLimit
 
+from rowpost.spark.source.readers import StreamReader
 from rowpost.spark.source.source import QueueSource
-from rowpost.spark.source.stream_reader import StreamReader
 
 __all__ = ["Engine"]
 

@@ -1,4 +1,5 @@
-"""The reader behind `spark.readStream.format("rowpost")`: it gives a tail, a drain or several of them to Spark.
+"""The readers behind `spark.read.format("rowpost")`, and behind `spark.readStream`: they give a queue, or the stream of
+one or several, to Spark.
 
 Spark calls latestOffset and partitions in one process, and read in others. It calls commit for a batch only when it
 builds the next batch. The last batch of a run is therefore committed by checkpoint.finalize or by the next run.
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -21,14 +22,57 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from rowpost.archive.identity import Offset
-from rowpost.archive.source.cuts import Bounds
+from rowpost.archive.source.connection import open_database
+from rowpost.archive.source.cuts import Bounds, Range, Sampled, divide_visible
 from rowpost.archive.source.drain import Drain
-from rowpost.archive.source.options import DRAIN, ReadOptions
+from rowpost.archive.source.options import DRAIN, LATEST, WATERMARK, ReadOptions
+from rowpost.archive.source.queue_stream import check_readable, describe, wait_for_watermark
+from rowpost.archive.source.reading import read_batches
 from rowpost.archive.source.several import Several
 from rowpost.archive.source.streams import Tail
 from rowpost.spark.archive.schemas import check_schema
 
-__all__ = ["StreamReader"]
+__all__ = ["QueueReader", "StreamReader"]
+
+
+class QueueReader(DataSourceReader):
+    """The queue's messages, in ranges of row versions, which Spark plans once for each DataFrame.
+
+    It pushes no filters down: Spark 4.3 would keep the ranges of one filter for later queries, which would then lack
+    rows.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options, self.schema = options, check_schema(schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan about `minPartitions` ranges with about the same work.
+
+        The default is the number of cores of this machine.
+        """
+        with open_database(self.options.environment, self.options.application) as database:
+            state = describe(database, self.options.queue)
+            check_readable(database, self.options.queue)
+            above, ending = self.options.starting, self.options.ending
+            if ending == WATERMARK:
+                ending = wait_for_watermark(database, self.options.queue, self.options.watermark_timeout_s)
+            if not isinstance(above, int):
+                above = state.last if above == LATEST else 0
+            upto = min(ending, state.last) if isinstance(ending, int) else state.last
+            sample, part_rows = [], self.options.part_rows
+            if part_rows is not None or self.options.partitions > 1:
+                sample = database.call("sample_range", self.options.queue, above=above, upto=upto)
+        sampled = [Sampled(*row) for row in sample]
+        ranges = divide_visible(above, upto, state.first, self.options.partitions, sampled, part_rows)
+        return [InputPartition(each) for each in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the messages of one range in one database snapshot."""
+        part: Range | None = partition.value
+        if part is None:
+            return  # if there are no partitions, Spark passes one placeholder of its own
+        with open_database(self.options.environment, self.options.application) as database:
+            yield from read_batches(database, "read_range", self.options, self.schema, part)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
