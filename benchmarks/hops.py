@@ -52,6 +52,7 @@ REPORTED_S = 0.5
 _NAMES = {
     "Assignment": ("workers.protocol", "workers.worker.protocol", "reports"),
     "Endpoint": ("endpoint.endpoint", "endpoint"),
+    "PipeChannel": ("workers.worker.channel",),
     "Queue": ("transport.queue", "queue"),
     "QueueSettings": ("settings.environment", "settings"),
     "Settings": ("settings.environment", "settings"),
@@ -61,6 +62,7 @@ _NAMES = {
     "app": ("dashboard.application", "dashboard"),
     "apply": ("deploy.apply",),
     "connect": ("database.connection", "database"),
+    "host": ("workers.worker.hosted",),
     "plan": ("deploy.plan",),
     "prepare": ("endpoint.provisioning", "endpoint.hosting", "hosting"),
     "start_telemetry": ("endpoint.telemetry",),
@@ -68,8 +70,10 @@ _NAMES = {
 }
 
 
-def find(name: str) -> Any:
-    """Return a class or function of the package that PYTHONPATH names, in today's place or in an earlier one."""
+def find(name: str, *, may_lack: bool = False) -> Any:
+    """Return a class or function of the package that PYTHONPATH names, in today's place or in an earlier one. None if it has
+    none and `may_lack` it.
+    """
     for module in _NAMES[name]:
         try:
             found = importlib.import_module(f"rowpost.{module}")
@@ -77,6 +81,8 @@ def find(name: str) -> Any:
             continue
         if hasattr(found, name):
             return getattr(found, name)
+    if may_lack:
+        return None
     raise SystemExit(f"rowpost has no {name}. Set PYTHONPATH to the folder `pycontrol` of a commit that has it.")
 
 
@@ -158,9 +164,13 @@ def trace_message(settings: Any, trace: Trace) -> dict[str, int]:
                 bus.send(b"{}", to="Work", headers=HEADERS)
         ours, theirs = Pipe()
         assignment = find("Assignment")(settings, "Work", "hops_endpoint:endpoint", polls=True, receive=True)
-        worker = find("Worker")(assignment, theirs)
+        channel, host = find("PipeChannel", may_lack=True), find("host", may_lack=True)
+        worker = find("Worker")(assignment, channel(theirs) if channel else theirs)
         worker._handler = worker._endpoint = endpoint
-        worker._telemetry = find("start_telemetry")(settings, endpoint)
+        if host:
+            worker._hosted = host(assignment)
+        else:
+            worker._telemetry = find("start_telemetry")(settings, endpoint)
         for _ in range(3):
             worker._turn()
         worker._reported_at += 3600.0  # the report that is due every 50 ms is not part of the way
