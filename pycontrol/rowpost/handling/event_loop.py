@@ -79,7 +79,9 @@ class _Turn:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._task: asyncio.Task[Any]  # set by _begin, in the loop's thread
+        #: set by _begin, in the loop's thread
+        self._task: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
         #: what the thread executes; None: the task has ended
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._ended = False
@@ -87,44 +89,53 @@ class _Turn:
     def run(self, coroutine: Coroutine[Any, Any, _Result], name: str) -> _Result:
         stop, context = STOP.current, copy_context()
         context.run(_turn.set, self)
-        self._loop.call_soon_threadsafe(lambda: self._begin(coroutine, name, context))
         stop.cancel = self._cancel
         try:
+            self._loop.call_soon_threadsafe(self._begin, coroutine, name, context)
             if stop.forced:
                 self._cancel()
             while (call := self._calls.get()) is not None:
                 call()
         except BaseException:  # by a signal, in the main thread
             self._cancel()
-            self._wait(GRACE_S)
+            self._wait(GRACE_S, name)
             raise
         finally:
             stop.cancel = None
             self._end()
-        return self._result(stop)  # type: ignore[no-any-return]
+            if self._task is None or self._task.done():
+                coroutine.close()  # of a task that was cancelled before it began
+        return self._result(stop, name)  # type: ignore[no-any-return]
 
     def _begin(self, coroutine: Coroutine[Any, Any, Any], name: str, context: Any) -> None:
         self._task = self._loop.create_task(_whole(coroutine), name=name, context=context)
         self._task.add_done_callback(lambda _: self._calls.put(None))
+        if self._is_cancelled:
+            self._task.cancel()
 
     def _cancel(self) -> None:
-        self._loop.call_soon_threadsafe(lambda: self._task.cancel())  # noqa: PLW0108 -- there is no task before _begin
+        self._loop.call_soon_threadsafe(self._cancel_task)
 
-    def _wait(self, seconds: float) -> None:
+    def _cancel_task(self) -> None:
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _wait(self, seconds: float, name: str) -> None:
         """Wait for the end of a task that was cancelled, and execute what it still hands over."""
         until = time.monotonic() + seconds
         try:
             while (call := self._calls.get(timeout=max(0.0, until - time.monotonic()))) is not None:
                 call()
         except Empty:
-            logger.error("%s does not end although it was cancelled.", self._task.get_name())
+            logger.error("%s does not end although it was cancelled.", name)
 
-    def _result(self, stop: ProcessStop) -> Any:
+    def _result(self, stop: ProcessStop, name: str) -> Any:
         task = self._task
-        if task.cancelled():
+        if task is None or task.cancelled():
             if stop.forced:
                 raise HandlerInterrupted("The task of this handler was cancelled.")
-            raise RuntimeError(f"{task.get_name()} was cancelled, and not by rowpost: something in it was awaited that "
+            raise RuntimeError(f"{name} was cancelled, and not by rowpost: something in it was awaited that "
                                "had been cancelled.")  # fmt: skip
         returned = task.result()
         if isinstance(returned, _Raised):
