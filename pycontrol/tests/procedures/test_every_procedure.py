@@ -61,10 +61,16 @@ REFUSED_EVERYWHERE = {
         for version in ("persistence_version", "saga_type_version")
     },
 }
+TOO_LONG = ((DatabaseError, ValueTooLong), "too long|truncated")
 NO_JSON = (InvalidMessage, "invalid input syntax for type json")
 REFUSED = {
     "postgresql": REFUSED_EVERYWHERE | {("saga", name, "data"): NO_JSON for name in ("insert_saga", "update_saga")},
-    "sqlserver": REFUSED_EVERYWHERE,  # there, a saga's state is a column of text
+    # there, a saga's state is a column of text, and kinds are columns of ten characters
+    "sqlserver": REFUSED_EVERYWHERE
+    | {
+        ("database", "register_queue", "kind"): TOO_LONG,
+        ("database", "record_script", "script_kind"): TOO_LONG,
+    },
 }
 #: what may stand in the tables before, so that a removal has something to remove
 BEFORE = (
