@@ -108,7 +108,7 @@ def measure(place: Place, contender: str, messages: int) -> dict[str, float]:
     """Return the figures of one round."""
     place.sql("TRUNCATE charged")
     if contender == PROCRASTINATE:
-        peer = peers.PEERS[PROCRASTINATE]
+        peer = _peer()
         peer.run(place, "fill", "waiting", str(messages))
         command, environment = [*peer._command(), place.url, "waiting"], peers._environment()
     else:
@@ -135,6 +135,10 @@ def measure(place: Place, contender: str, messages: int) -> dict[str, float]:
     if distinct != messages:
         raise SystemExit(f"{contender}: {distinct} messages of {messages} were handled.")
     return {"seconds": seconds, "connections": watch.connections, "megabytes": watch.megabytes}
+
+
+def _peer() -> peers.Peer:
+    return next(each for each in peers.PEERS if each.name == PROCRASTINATE)
 
 
 def _write_environment(folder: Path, place: Place) -> None:
@@ -169,7 +173,7 @@ def main() -> None:
             with server.place("waiting", *queues) as place:
                 place.sql("CREATE TABLE charged (id text NOT NULL)")
                 if PROCRASTINATE in contenders:
-                    peers.PEERS[PROCRASTINATE].run(place, "install")
+                    _peer().run(place, "install")
                 for number in range(given.rounds):
                     for contender in contenders[number % len(contenders) :] + contenders[: number % len(contenders)]:
                         found[contender].append(measure(place, contender, given.messages))
