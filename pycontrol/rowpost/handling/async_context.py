@@ -6,6 +6,7 @@ calls; whatever is sent with `immediate=True` is awaited, and so are SQL and req
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -15,7 +16,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import InvalidMessage
 from rowpost.handling.async_connection import async_connection
 from rowpost.handling.context import Bus, Context
-from rowpost.handling.event_loop import in_thread
+from rowpost.handling.event_loop import afterwards, in_thread
 from rowpost.wire.message import Message
 
 __all__ = ["AsyncBus", "AsyncContext", "PublishOptions", "SendOptions"]
@@ -179,7 +180,11 @@ class AsyncContext(AsyncBus):
         Yields the connection for SQL on an event loop. See `Context.commit`.
         """
         block = self._context.committing(async_connection)
-        connection = await in_thread(block.__enter__)
+        try:
+            connection = await in_thread(block.__enter__)
+        except asyncio.CancelledError as error:  # the thread begins the transaction all the same
+            afterwards(block.__exit__, type(error), error, None)
+            raise
         try:
             yield connection
         except BaseException as error:

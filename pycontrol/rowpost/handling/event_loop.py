@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 from rowpost.recoverability.stopping import GRACE_S, STOP, HandlerInterrupted, ProcessStop
 
-__all__ = ["in_thread", "is_async", "run"]
+__all__ = ["afterwards", "in_thread", "is_async", "run"]
 
 logger = logging.getLogger("rowpost")
 
@@ -72,6 +72,16 @@ async def in_thread(function: Callable[..., _Result], *arguments: Any) -> _Resul
     if turn is None:
         return await asyncio.to_thread(function, *arguments)
     return await turn.execute(functools.partial(function, *arguments))
+
+
+def afterwards(function: Callable[..., Any], *arguments: Any) -> None:
+    """Let the thread that waits for the current task's handler execute a call behind those that it was handed before.
+
+    Nobody waits for it, and an error of it is dropped.
+    """
+    turn = _turn.get()
+    if turn is not None:
+        turn.put(functools.partial(function, *arguments))
 
 
 class _Turn:
@@ -163,6 +173,13 @@ class _Turn:
         if self._ended:
             self._end()
         return await done
+
+    def put(self, call: Callable[[], Any]) -> None:
+        def execute() -> None:
+            with suppress(BaseException):
+                call()
+
+        self._calls.put(execute)
 
     def _end(self) -> None:
         """Refuse what comes too late."""

@@ -77,16 +77,6 @@ class ProcessStop:
             self._interruptible = before
         self.interrupt()
 
-    def enter(self) -> None:
-        """Note that a handler or a policy runs, which may be interrupted. Raises HandlerInterrupted."""
-        self._interruptible = True
-        if self.memory[-1] >= FORCED:  # asked here too, because this runs for each message
-            self.interrupt()
-
-    def leave(self) -> None:
-        """Note that it has ended."""
-        self._interruptible = False
-
 
 _of_process = ProcessStop(bytearray(1))
 _of_slot: ContextVar[ProcessStop] = ContextVar("rowpost_stop", default=_of_process)
@@ -125,10 +115,13 @@ class CurrentStop:
         return _of_slot.get().suspended()
 
     def __enter__(self) -> None:
-        _of_slot.get().enter()
+        stop = _of_slot.get()
+        stop._interruptible = True
+        if stop.memory[-1] >= FORCED:  # asked here too, because this runs for each message
+            stop.interrupt()
 
     def __exit__(self, *_: object) -> None:
-        _of_slot.get().leave()
+        _of_slot.get()._interruptible = False
 
 
 STOP = CurrentStop()

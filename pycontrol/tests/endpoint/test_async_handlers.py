@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from dataclasses import dataclass
 
 import psycopg
@@ -10,6 +11,7 @@ import pytest
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.function import FunctionEndpoint
 from rowpost.errors import HandlerEnded, InvalidMessage
+from rowpost.handling.event_loop import afterwards, in_thread, run
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
@@ -256,6 +258,21 @@ def test_a_value_that_is_returned_is_ignored_with_a_warning(work, caplog):
         assert work.does(handle).kind is Kind.HANDLED
 
     assert "returned a int. The returned value is ignored" in caplog.text
+
+
+def test_a_call_that_is_put_behind_one_of_a_cancelled_task_is_executed_after_it():
+    gate, done = threading.Event(), []
+
+    async def handle():
+        waiting = asyncio.ensure_future(in_thread(lambda: done.append(("first", gate.wait(10)))))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        afterwards(done.append, "second")
+        gate.set()
+        return "ended"
+
+    assert run(handle, name="handle") == "ended"
+    assert done == [("first", True), "second"]
 
 
 # ------------------------------------------------------------------ sagas
