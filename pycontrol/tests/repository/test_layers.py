@@ -69,6 +69,8 @@ def modules_of(package: Path) -> dict[str, Path]:
     """The modules of a package folder by their names, which begin with the folder's."""
     found = {}
     for path in sorted(package.rglob("*.py")):
+        if any(part.startswith(".") for part in path.relative_to(package).parts):
+            continue  # what benchmarks have installed
         parts = (package.name, *path.relative_to(package).with_suffix("").parts)
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
