@@ -47,7 +47,8 @@ class Leases:
         (database or self.database).call_atomically("return_lease", self.queue.name, token=token)
 
     def renew(self, *leases, seconds=60):
-        rows = self.database.call("renew_leases", self.queue.name, leases=json.dumps(leases), seconds=seconds)
+        # in a transaction: Babelfish counts them wrongly around a TRY_CONVERT that finds nothing
+        rows = self.database.call_atomically("renew_leases", self.queue.name, leases=json.dumps(leases), seconds=seconds)
         return [row.token for row in rows]
 
     def return_expired(self, count=10, database=None, **options):
