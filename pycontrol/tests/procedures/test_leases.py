@@ -48,7 +48,9 @@ class Leases:
 
     def renew(self, *leases, seconds=60):
         # in a transaction: Babelfish counts them wrongly around a TRY_CONVERT that finds nothing
-        rows = self.database.call_atomically("renew_leases", self.queue.name, leases=json.dumps(leases), seconds=seconds)
+        rows = self.database.call_atomically(
+            "renew_leases", self.queue.name, leases=json.dumps(leases), seconds=seconds
+        )
         return [row.token for row in rows]
 
     def return_expired(self, count=10, database=None, **options):

@@ -145,13 +145,12 @@ OUTPUT inserted.token
 FROM {leased_table} AS l WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
 INNER JOIN @renewed AS r ON l.token = r.token
 """
-_RENEW_WITHOUT_A_JOIN = """UPDATE l
-SET l.due = @due,
-    l.progress_percent = ISNULL((SELECT r.progress_percent FROM @renewed AS r WHERE r.token = l.token), l.progress_percent),
-    l.progress_text = ISNULL((SELECT r.progress_text FROM @renewed AS r WHERE r.token = l.token), l.progress_text)
+_RENEW_WITHOUT_A_JOIN = """UPDATE {leased_table}
+SET due = @due,
+    progress_percent = ISNULL((SELECT r.progress_percent FROM @renewed AS r WHERE r.token = {leased_table}.token), progress_percent),
+    progress_text = ISNULL((SELECT r.progress_text FROM @renewed AS r WHERE r.token = {leased_table}.token), progress_text)
 OUTPUT inserted.token
-FROM {leased_table} AS l
-WHERE l.token IN (SELECT r.token FROM @renewed AS r)
+WHERE token IN (SELECT r.token FROM @renewed AS r)
 """
 
 #: what Babelfish lacks; a statement as SQL Server gets it, and the one that replaces it
