@@ -45,7 +45,12 @@ max_connections = 200
 max_wal_size = 2GB
 """
 # Settings that later releases added. Authentication is `trust`: who may open the socket is a superuser.
-_ADDED = ("max_prepared_transactions = 64\n", "unix_socket_permissions = 0700\n")
+# A deployment of a thousand queues in one transaction needs 22,000 locks.
+_ADDED = (
+    "max_prepared_transactions = 64\n",
+    "unix_socket_permissions = 0700\n",
+    "max_locks_per_transaction = 256\n",
+)
 _MARK = "# rowpost:"
 _USER = "pgserver"  # of the wheel; it runs the server if root starts it
 _LOCK = ".postgresql.lock"

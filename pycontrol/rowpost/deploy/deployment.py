@@ -30,6 +30,8 @@ from rowpost.errors import DeployError, RowpostError
 __all__ = ["DeploymentTransaction", "adapted", "changing", "check_no_open_transaction", "deployment", "locked"]
 
 NOTHING_CHANGED = "Nothing was changed."
+# PostgreSQL has room for 64 locks a connection, and a new queue needs 22.
+FEWER_LOCKS = " With `rowpost apply --by-queue`, each queue has a transaction of its own, which needs few locks."
 
 #: a call that writes the journal, as Connection.call_all takes it
 JournalCall = tuple[str, None, dict[str, Any]]
@@ -112,7 +114,8 @@ class DeploymentTransaction:
                 self._runner.run(batch, bare)
             except BatchError as error:
                 where = f"{script.name}: batch {batch.number}, line {error.line}"
-                raise DeployError(f"{where}: {error.problem.rstrip('.')}. {self._after_error}") from error
+                fewer = FEWER_LOCKS if "max_locks_per_transaction" in error.problem else ""
+                raise DeployError(f"{where}: {error.problem.rstrip('.')}. {self._after_error}{fewer}") from error
 
 
 def adapted(database: Connection, plan: Plan) -> Plan:

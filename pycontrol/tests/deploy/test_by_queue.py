@@ -10,9 +10,12 @@ import pytest
 
 from rowpost.deploy import apply as deploy
 from rowpost.deploy.apply import apply, difference
+from rowpost.deploy.deployment import DeploymentTransaction
 from rowpost.deploy.entries import DeclaredFeature
 from rowpost.deploy.parts import outcome, parts_by_queue
 from rowpost.deploy.plan import plan
+from rowpost.deploy.runner import BatchError
+from rowpost.deploy.scripts import Script
 from rowpost.deploy.state import read_state
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, LockRefused
@@ -227,3 +230,18 @@ def test_a_feature_that_goes_is_gone_after_an_interruption_and_a_second_apply(sh
     assert result.kept == ()
     assert ("shop", DeclaredFeature("spark")) not in read_state(database).declared
     assert verify(database, declaring(shop)) == []
+
+
+class FullOfLocks:
+    """Runs no batch: the server has no room for more locks."""
+
+    def run(self, batch, bare):
+        raise BatchError(1, 'out of shared memory. You might need to increase "max_locks_per_transaction".')
+
+
+def test_a_transaction_with_too_many_locks_is_advised_to_be_divided():
+    class Database:
+        engine = "postgresql"
+
+    with pytest.raises(DeployError, match=r"Nothing was changed\. With `rowpost apply --by-queue`, each queue has"):
+        DeploymentTransaction(Database(), FullOfLocks()).run_script(Script("tables/queue/table.sql:Sales", "SELECT 1;"))
