@@ -91,11 +91,11 @@ class Watch:
         counted = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name <> 'rowpost benchmark'"
         while not self._over.wait(0.2):
             self.connections = max(self.connections, own.driver_connection.execute(counted).fetchone()[0])
-            self.megabytes = max(self.megabytes, sum(map(_pss, tree(self._pid))) / 1024)
+            self.megabytes = max(self.megabytes, sum(map(pss, tree(self._pid))) / 1024)
         own.close()
 
 
-def _pss(pid: int) -> int:
+def pss(pid: int) -> int:
     """Return the kilobytes of a process; 0 if it does not exist."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()

@@ -33,7 +33,8 @@ class BatchSize:
     Attributes:
         limit: the maximum at any time.
         budget: how many seconds the handlers of one transaction may take, estimated from the last ones; None for a
-            fixed size.
+            fixed size. Seconds of a processor: if many workers share few processors, each batch takes longer by the
+            clock, and smaller batches would add commits to their work. By the clock, they may take four times as long.
         now: the maximum for the next transaction.
         then: the sizes after that, if a message failed.
         held: how many messages must be taken before the size grows again.

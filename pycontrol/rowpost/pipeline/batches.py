@@ -36,6 +36,8 @@ from rowpost.wire.outgoing import Call, Outgoing
 
 __all__ = ["Batches"]
 
+#: a batch may take so many times its budget by the clock, most of which its handlers wait, or for a processor
+PATIENCE = 4
 SUCCEEDED = frozenset({Kind.HANDLED, Kind.DISCARDED, Kind.EXPIRED})
 #: kinds of outcomes after which the message is no longer in its queue
 REMOVED = SUCCEEDED | {Kind.CORRUPT, Kind.DELAYED, Kind.MOVED_TO_ERROR}
@@ -64,16 +66,23 @@ class Batches:
         pipeline: receives and handles the messages.
         size: the first size. It adapts after each transaction.
         clock: monotonic time in seconds.
+        worked: processor time of this thread, in seconds.
 
     Attributes:
         kept: the last row version that the last transaction removed; None if messages may be in the queue again.
     """
 
-    def __init__(self, pipeline: Pipeline, size: BatchSize, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        size: BatchSize,
+        clock: Callable[[], float] = time.perf_counter,
+        worked: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._pipeline = pipeline
         #: says how many messages the next receive takes at most
         self.size = size if pipeline.allows_batches else BatchSize(1, None)
-        self._clock = clock
+        self._clock, self._worked = clock, worked
         self.kept: int | None = None
 
     @property
@@ -116,7 +125,7 @@ class Batches:
             self.size = self.size.after(0, 0.0)
             pipeline.database.rollback()
             return [pipeline.found_nothing()]
-        started, batch = self._clock(), _Batch([Message.of_row(row) for row in rows])
+        started, worked, batch = self._clock(), self._worked(), _Batch([Message.of_row(row) for row in rows])
         for message in pipeline.in_lock_order(batch.messages):
             ended = self._attempt(message, batch)
             if ended is not None:
@@ -124,7 +133,7 @@ class Batches:
                 conflict = ended.kind is Kind.DEADLOCKED
                 self.size = self.size.after_conflict() if conflict else self.size.after_failure(place)
                 return [ended, *self._rescue(each for each in batch.messages if each is not message)]
-        seconds = self._clock() - started
+        seconds = max(self._worked() - worked, (self._clock() - started) / PATIENCE)
         failed = self._commit(batch)
         if failed:
             self.size = self.size.after_loss(len(rows))

@@ -103,6 +103,8 @@ class SupervisorSettings:
         stop_timeout: time after which a worker that is asked to stop is interrupted, and then killed.
         breaker_seconds: time of failures after which the circuit breaker opens.
         idle_timeout: time after which a worker that is not needed stops.
+        idle_workers: so many queues keep a worker while they have no work: those that had work last. The first messages
+            of the others go to one warm worker, which has imported all handlers.
         delayed_lateness: longest time between two checks for delayed messages that are due.
         maintenance_every: time between two rounds of maintenance of the queues' tables and the outboxes, by one elected
             process; 0 if something else does it. On SQL Server, tables are maintained only with the feature
@@ -120,6 +122,7 @@ class SupervisorSettings:
     stop_timeout: Seconds = 30.0
     breaker_seconds: Seconds = 30.0
     idle_timeout: Seconds = 2.0
+    idle_workers: Annotated[int, Meta(ge=0, le=10_000)] = 1
     delayed_lateness: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY, le=LONGEST_S)] = 1.0
     maintenance_every: Seconds = 300.0
     wake_up: bool | Literal["everybody"] = True

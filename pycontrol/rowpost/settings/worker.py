@@ -71,9 +71,11 @@ class WorkerSettings:
         purge_expired_on_startup: remove expired messages when the supervisor starts.
         purge_expired_every: time between two removals of expired messages; 0 for never.
         exclusive: one worker at a time, of all processes on all machines, so that messages are handled in their order.
+        isolated: the queue keeps a worker without work, and no process has its handler and those of other queues.
         batch: how many messages share a transaction: "off" (one), a number, or "adaptive" (up to 500 if a backlog waits
             and the handlers take `batch_time` together).
-        batch_time: time that the handlers of one transaction may take if `batch` is adaptive.
+        batch_time: processor time that the handlers of one transaction may take if `batch` is adaptive. By the clock,
+            they may take four times as long.
     """
 
     handler: Annotated[str, _HANDLER]
@@ -90,6 +92,7 @@ class WorkerSettings:
     purge_expired_on_startup: bool = False
     purge_expired_every: Seconds = 0.0
     exclusive: bool = False
+    isolated: bool = False
     batch: str | int = ADAPTIVE
     batch_time: Annotated[float, Meta(ge=0.001, le=LONGEST_S)] = 0.05
     #: whether `limit` was given
@@ -99,6 +102,11 @@ class WorkerSettings:
         usual = self.concurrency if self.concurrency > 1 else 1 if self.secondary else DEFAULT_LIMIT
         object.__setattr__(self, "has_limit", bool(self.limit))
         object.__setattr__(self, "limit", 1 if self.exclusive else self.limit or usual)
+
+    @property
+    def may_be_quiet(self) -> bool:
+        """Whether the queue may have no worker while it has no work: then the warm worker takes its first messages."""
+        return self.strategy == "peek" and not (self.exclusive or self.isolated)
 
     @property
     def attempts_of_function(self) -> int:

@@ -315,8 +315,6 @@ def poll_pause(misses: int) -> float:
 def spare_workers(idle: Mapping[int, float], workers: int, target: int, idle_timeout: float) -> list[int]:
     """Return the workers that may exit: idle for at least `idle_timeout` seconds, longest first.
 
-    One worker always stays.
-
     Args:
         idle: seconds since each idle worker had work, by its number.
         workers: number of idle and busy workers.
@@ -326,7 +324,7 @@ def spare_workers(idle: Mapping[int, float], workers: int, target: int, idle_tim
     [2, 1]
     """
     candidates = sorted((key for key, seconds in idle.items() if seconds >= idle_timeout), key=lambda key: -idle[key])
-    return candidates[: max(0, workers - max(1, target))]
+    return candidates[: max(0, workers - target)]
 
 
 def check_peek_delay(seconds: float) -> str | None:

@@ -31,16 +31,22 @@ __all__ = [
     "CrashPolicy",
     "Exit",
     "HandlerRefused",
+    "Imported",
     "InFlight",
     "Interrupt",
+    "Keep",
+    "Leave",
     "OfSlot",
     "Ready",
     "Receive",
     "ReceiveFailed",
     "ReceiveRecovered",
+    "Returned",
     "SharedHighWaterMark",
     "SlotEnded",
     "StartSlot",
+    "Subscribed",
+    "Take",
     "Tally",
     "ToSlot",
     "Tried",
@@ -86,6 +92,7 @@ class Assignment:
         imports_only: the worker exits when it has imported its handler.
         suspects: row versions of messages, one of which has probably killed a process: the worker, which is alone in
             its process, tries each of them first.
+        returns: the worker ends when it finds no message, because its process is a warm one; see worker/warm.py.
     """
 
     settings: Settings
@@ -108,6 +115,7 @@ class Assignment:
     lifeline: object = None
     imports_only: bool = False
     suspects: tuple[int, ...] = ()
+    returns: bool = False
 
 
 class InFlight(Observer):
@@ -204,6 +212,27 @@ class ToSlot:
     command: object
 
 
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Work for a queue until it is empty.
+
+    `changes` are the attributes of the queue's Assignment that are others now.
+    """
+
+    queue: str
+    changes: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Go on to work for the queue: the warm process belongs to it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """End the warm process, which works for no queue."""
+
+
 # ------------------------------------------------------------------ reports, worker to supervisor
 @dataclass(frozen=True, slots=True)
 class OfSlot:
@@ -261,6 +290,31 @@ class HandlerRefused:
     """The worker cannot run, because its handler cannot be imported; it exits."""
 
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The warm process has imported the handler of a queue, or cannot: `error` says why."""
+
+    queue: str
+    crash_policy: CrashPolicy | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """The warm process has imported all handlers, and has subscribed the endpoints of these queues.
+
+    It is sent again when others could be subscribed later; `errors` are those of the queues that could not.
+    """
+
+    queues: tuple[str, ...]
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The warm process works for no queue any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -615,3 +615,21 @@ def test_a_handler_that_had_the_connection_once_may_have_kept_it(desk, monkeypat
 
 def test_a_plain_function_has_the_connection(desk, monkeypatch):
     assert looks(desk, lambda message, connection: None, monkeypatch) == 5
+
+
+@pytest.mark.parametrize(
+    ("clock", "worked", "then"),
+    [(0.5, 0.01, 4), (0.01, 0.01, 10), (0.5, 0.2, 2)],
+    ids=["waiting counts a quarter", "short", "processor time counts"],
+)
+def test_the_next_batch_is_as_large_as_the_processor_time_of_the_last_one_allows(desk, clock, worked, then):
+    desk.order(*range(8))
+    pipeline = pipeline_with(desk.database, "Sales", desk.endpoint(), attempts=3, reconnect=desk.database.open_second)
+    clocks = [iter((0.0, clock)), iter((0.0, worked))]
+    batches = Batches(pipeline, BatchSize(10, 0.1, now=5), *(lambda times=times: next(times) for times in clocks))
+
+    outcomes = batches.process()
+    pipeline.close()
+
+    assert len(outcomes) == 5
+    assert batches.size.now == then

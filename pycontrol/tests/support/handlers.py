@@ -34,6 +34,17 @@ def note(message, connection):
     _note(message, connection)
 
 
+def note_process(message, connection):
+    """Record the numbers of the process and of the session."""
+    call = "pg_backend_pid()" if _mark(connection) == "%s" else "@@SPID"
+    (session,) = connection.execute(f"SELECT {call}").fetchone()
+    mark = _mark(connection)
+    connection.execute(
+        f"INSERT INTO handled (id, body) VALUES ({mark}, {mark})",
+        (str(message.id), f"{os.getpid()} {session}".encode()),
+    )
+
+
 def slow(message, connection):
     """Take as many seconds as the body says."""
     _note(message, connection)

@@ -39,7 +39,7 @@ class Process(Alone):
 class History:
     """A worker pool, the processes that it started, the peeks that it requested and the events that it emitted."""
 
-    def __init__(self, **worker):
+    def __init__(self, warm=None, idle=None, **worker):
         self.processes, self.asked, self.crashes, self.events, self.now = [], [], [], [], 0.0
         self.pool = WorkerPool(
             "Sales",
@@ -51,6 +51,8 @@ class History:
             emit=self.events.append,
             breaker=CircuitBreaker(seconds=30.0),
             idle_timeout=2.0,
+            warm=warm,
+            idle=idle,
         )
 
     def spawn(self, assignment):

@@ -140,6 +140,7 @@ class Shop:
             "stop_timeout",
             "breaker_seconds",
             "idle_timeout",
+            "idle_workers",
             "error_queue",
             "wake_up",
             "delayed_lateness",

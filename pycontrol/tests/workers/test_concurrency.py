@@ -223,8 +223,9 @@ def test_all_idle_workers_but_one_exit():
     idle = {1: 9.0, 2: 3.0, 3: 5.0, 4: 0.1}
 
     assert spare_workers(idle, workers=4, target=1, idle_timeout=2.0) == [1, 3, 2]
-    assert spare_workers({1: 9.0, 2: 9.0}, workers=2, target=0, idle_timeout=2.0) == [1]
-    assert spare_workers({1: 9.0}, workers=1, target=0, idle_timeout=2.0) == []
+    assert spare_workers({1: 9.0, 2: 9.0}, workers=2, target=1, idle_timeout=2.0) == [1]
+    assert spare_workers({1: 9.0}, workers=1, target=1, idle_timeout=2.0) == []
+    assert spare_workers({1: 9.0, 2: 1.0}, workers=2, target=0, idle_timeout=2.0) == [1]
     assert spare_workers(idle, workers=4, target=3, idle_timeout=2.0) == [1]
 
 

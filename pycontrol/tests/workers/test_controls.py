@@ -359,7 +359,7 @@ def with_worker(settings, queue, **changes):
 
 def test_a_reload_sets_a_limit_and_replaces_the_workers_of_other_changes(shop, make_queue):
     other = make_queue().name
-    settings = shop.settings("note", limit=2)
+    settings = shop.settings("note", limit=2, idle_workers=2)
     both = replace(settings, queues=(*settings.queues, replace(settings.queues[0], name=other)))
     later = [
         with_worker(both, shop.name, limit=5),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from rowpost.transport.supervisors import ReportedWorker
 from rowpost.workers.concurrency import LONG_RECEIVE_S
@@ -160,6 +161,17 @@ class WorkerHandles(dict[int, WorkerHandle]):
             self[number] = WorkerHandle(number, process, WorkerState.STARTING, now, now, round=round)
             started.append(self[number])
         return started
+
+    def borrow(self, borrow: Callable[[Assignment], Any], now: float) -> WorkerHandle | None:
+        """Let the warm process receive, if it is free. Return it as a worker."""
+        process = borrow(self._assign(self._last_number + 1, True))
+        if process is None:
+            return None
+        self._last_number += 1
+        handle = self[self._last_number] = WorkerHandle(
+            self._last_number, process, WorkerState.STARTING, now, now, round=1
+        )
+        return handle
 
     def delay(self, now: float) -> float:
         """Let the next worker start later, because one has died. Return the seconds until then."""

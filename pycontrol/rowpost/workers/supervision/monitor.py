@@ -50,6 +50,8 @@ __all__ = ["QueueMonitor"]
 FAILURE_PAUSE_S = 1.0
 # A peek waits for a lock on a queue's table for so long, because the other queues of the supervisor wait with it.
 LOCK_TIMEOUT_MS = 1000
+# Peeks of one round trip: notifications are read between two of them.
+PEEKS_TOGETHER = 50
 NOT_WATCHED = (
     "The login may peek at {} but may not call its procedure watch_queue, so that senders cannot wake the supervisor "
     "and "
@@ -175,9 +177,13 @@ class QueueMonitor:
     def _execute(self, requests: list[_Request]) -> None:
         peeks = [request for request in requests if isinstance(request, _Peek)]
         apart = [[peek] for peek in peeks if peek.queue in self._locked]
-        for group in ([peek for peek in peeks if peek.queue not in self._locked], *apart):
+        free = [peek for peek in peeks if peek.queue not in self._locked]
+        groups = [free[start : start + PEEKS_TOGETHER] for start in range(0, len(free), PEEKS_TOGETHER)]
+        for group in (*groups, *apart):
             for answer in self._peek(group):
                 self._post(answer)
+            if len(groups) > 1:
+                self._receive_notifications()
         for request in requests:
             if request is not None and not isinstance(request, _Peek):
                 for answer in request() or ():

@@ -6,6 +6,7 @@ replay a history without processes or a database.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from rowpost.workers import concurrency, events, protocol
 from rowpost.workers.answers import Answer, Crash
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.concurrency import Observation, Strategy, make_strategy, spare_workers
+from rowpost.workers.effect import Effect
 from rowpost.workers.protocol import Assignment, CrashPolicy
 from rowpost.workers.snapshot import Figures, QueueSnapshot
 from rowpost.workers.supervision.control import Controls
@@ -26,12 +28,16 @@ from rowpost.workers.supervision.health import Health, Throttle
 from rowpost.workers.supervision.peek_watch import PeekWatch
 from rowpost.workers.supervision.quarantine import Quarantine
 from rowpost.workers.supervision.reporter import EventReporter
+from rowpost.workers.supervision.warm import ADOPT_AFTER_S, IdleWorkers, WarmProcess
 from rowpost.workers.worker.process import WorkerProcess
 
 __all__ = ["WorkerPool"]
 
 # Fraction of peek_delay: a peek that is due within it joins another queue's round trip.
 COALESCE_WITHIN = 0.2
+# A queue adopts the warm process when it borrows it so often within its idle timeout.
+ADOPT_AT = 5
+AT_ONCE = float("-inf")
 # The name of the peeks among the sources of failures; workers use their numbers.
 MONITOR = "monitor"
 
@@ -51,6 +57,8 @@ class WorkerPool:
         patience: seconds that the other messages of a process have which is replaced.
         leases: whether messages of the queue can be leased.
         figures: counts to continue. Default: new ones.
+        warm, idle: for a queue that may be quiet: the process that takes its first messages, and what says whether the
+            queue keeps a worker without work. Default: it keeps one.
     """
 
     def __init__(
@@ -68,6 +76,8 @@ class WorkerPool:
         patience: float = 10.0,
         leases: bool = False,
         figures: Figures | None = None,
+        warm: WarmProcess | None = None,
+        idle: IdleWorkers | None = None,
     ) -> None:
         self.name, self._idle_timeout, self._patience, self._leases = name, idle_timeout, patience, leases
         self._reporter = EventReporter(name, emit)
@@ -81,16 +91,24 @@ class WorkerPool:
         self._handles = WorkerHandles(name, assign, spawn, emit)
         self._purging = worker.purge_on_startup
         self._peeks = PeekWatch(name, worker.peek_delay, emit)
-        self._peek_at = self._no_peek_before = float("-inf")
+        self._peek_at = self._no_peek_before = AT_ONCE
         self._target = 1
         self._stopping = False
+        #: when `tick` has to be called at the latest, by the supervisor's clock
+        self.due_at = AT_ONCE
         #: why no worker can run, None while workers can
         self.refused: str | None = None
-        #: whether a worker has called receive, so that its endpoint is subscribed
-        self.has_received = False
+        #: whether its endpoint is subscribed: a worker has called receive, or the warm process has subscribed it
+        self.is_subscribed = False
         self.figures = figures or Figures()
         self._crash_policy: CrashPolicy | None = None
         self._quarantine = Quarantine(name, emit)
+        #: processes that poll, or have several slots, are as many as the settings say
+        self._in_steps = worker.strategy == "peek" and worker.concurrency == 1
+        self._effect = self._effect_of(worker.limit)
+        self._warm, self._idle = warm, idle or IdleWorkers()
+        #: when the warm process was borrowed
+        self._borrowed_at: deque[float] = deque(maxlen=ADOPT_AT)
 
     # -------------------------------------------------------------- for the supervisor
     @property
@@ -136,6 +154,7 @@ class WorkerPool:
 
     def stop(self, *, now: bool) -> None:
         """Request that all workers exit after their in-flight messages; `now`: interrupt their handlers."""
+        self.due_at = AT_ONCE
         self._stopping = True
         for handle in self.handles:
             if now:
@@ -149,6 +168,7 @@ class WorkerPool:
     # -------------------------------------------------------------- inputs
     def on_answer(self, answer: Answer, now: float) -> None:
         """Process an answer of the queue monitor."""
+        self.due_at = AT_ONCE
         if answer.crash is not None:
             self._crash_counted(answer.crash, answer)
             return
@@ -174,10 +194,12 @@ class WorkerPool:
 
     def on_wake_up(self, now: float) -> None:
         """Process a wake-up: a sender has committed messages."""
+        self.due_at = AT_ONCE
         self._observe(concurrency.WokenUp(self._handles.occupied), now)
 
     def on_report(self, handle: WorkerHandle, report: object, now: float) -> None:
         """Process a report of a worker."""
+        self.due_at = AT_ONCE
         handle.reported_at = now
         match report:
             case protocol.WorkerProgress():
@@ -199,13 +221,32 @@ class WorkerPool:
                 handle.failing = False
                 self._health.record_success(handle.number)
             case protocol.HandlerRefused(error):
-                self.refused = error
-                self._emit(events.Critical(queue=self.name, error=error))
-                for other in self.handles:
-                    other.request_exit("refused")
+                self.refuse(error)
+
+    def refuse(self, error: str) -> None:
+        """Let no worker run: the handler cannot be imported."""
+        self.due_at = AT_ONCE
+        if self.refused is None:
+            self.refused = error
+            self._emit(events.Critical(queue=self.name, error=error))
+        for handle in self.handles:
+            handle.request_exit("refused")
+
+    def prepared(self, crash_policy: CrashPolicy | None) -> None:
+        """Process that the warm process has imported the handler."""
+        self._crash_policy = crash_policy or self._crash_policy
+
+    def subscribed(self) -> None:
+        """Process that the warm process has subscribed the endpoint."""
+        self.is_subscribed = True
+
+    def wake(self) -> None:
+        """Process that the warm process is free."""
+        self.due_at = AT_ONCE
 
     def on_exit(self, handle: WorkerHandle, exitcode: int | None, now: float) -> None:
         """Process the end of a worker's process."""
+        self.due_at = AT_ONCE
         del self._handles[handle.number]
         self._health.forget(handle.number)
         process, pid = handle.process, handle.process.pid
@@ -243,11 +284,16 @@ class WorkerPool:
             self._quarantine.add(row_version)
 
     def tick(self, now: float) -> float:
-        """Perform all actions that are due; return the time of the next call at the latest."""
+        """Perform all actions that are due; return the time of the next call at the latest, which `due_at` is then."""
+        self.due_at = due = self._tick(now)
+        return due
+
+    def _tick(self, now: float) -> float:
         self._health.at(now)
-        overdue_at = min(self._kill_overdue(now), self._replace_retiring(now))
+        overdue_at = min(self._kill_overdue(now), self._replace_retiring(now), self._adopt(now))
         if self._stopping or self.refused is not None:
             return overdue_at
+        self._weigh(now)
         if now >= self._peek_at:
             self._request_peek(now)
         self._peeks.report_silence(now)
@@ -269,7 +315,7 @@ class WorkerPool:
 
     def peek_now(self) -> None:
         """Request a peek at the next tick."""
-        self._peek_at = float("-inf")
+        self._peek_at = self.due_at = AT_ONCE
 
     def coalesce_peek(self, now: float) -> None:
         """Request a peek that is nearly due, because another queue's peek makes the round trip anyway."""
@@ -314,10 +360,60 @@ class WorkerPool:
         return min((handle.process.kill_at(now, self._patience) for handle in retiring if not handle.killed),
                    default=float("inf"))  # fmt: skip
 
+    # -------------------------------------------------------------- the warm process
+    @property
+    def _least(self) -> int:
+        """How many workers the queue keeps without work."""
+        return 1 if self._warm is None or not self._warm.serves or self._idle.keeps(self.name) else 0
+
+    def _borrow(self, now: float) -> bool:
+        """Return whether the warm process works for the queue or will soon, so that no other worker is to start.
+
+        Borrows it if the queue has no worker of its own.
+        """
+        if self._warm is None:
+            return False
+        borrowed = next((handle for handle in self.handles if handle.process.borrowed), None)
+        if borrowed is not None or self._handles.staying:
+            return borrowed is not None
+        handle = self._handles.borrow(partial(self._warm.borrow, now=now), now)
+        if handle is None:
+            return self._warm.comes_soon(self.name, now)
+        self._borrowed_at.append(now)
+        if len(self._borrowed_at) == ADOPT_AT and now - self._borrowed_at[0] < self._idle_timeout:
+            self._make_own(handle)
+        return True
+
+    def _adopt(self, now: float) -> float:
+        """Let the warm process be the queue's own if it has worked for it long enough. Return when it will have."""
+        for handle in self.handles if self._warm is not None else ():
+            if handle.process.borrowed and handle.state is not WorkerState.EXITING:
+                if now < handle.since + ADOPT_AFTER_S:
+                    return handle.since + ADOPT_AFTER_S
+                self._make_own(handle)
+        return float("inf")
+
+    def _make_own(self, handle: WorkerHandle) -> None:
+        handle.process.adopt()
+        self._idle.worked(self.name)
+        self._emit(events.WorkerStarted(queue=self.name, pid=handle.process.pid))
+
     # -------------------------------------------------------------- number of workers
     @property
     def _allowed(self) -> int:
-        return 0 if self._control.stops else self._health.allowed(self._control.limit)
+        if self._effect.limit != self._control.limit:
+            self._effect = self._effect_of(self._control.limit)
+        return 0 if self._control.stops else self._health.allowed(self._effect.workers)
+
+    def _effect_of(self, limit: int) -> Effect:
+        return Effect(limit) if self._in_steps else Effect(limit, workers=limit)
+
+    def _weigh(self, now: float) -> None:
+        """Allow more workers if they bring throughput, or fewer if the last ones brought none."""
+        before = self._effect.workers
+        self._effect = self._effect.after(now, self._handles.busy, sum(self.figures.counts.values()))
+        if self._effect.workers != before:
+            self.peek_now()
 
     def _approach_target(self, now: float) -> None:
         """Start workers, command them to receive, or request their exit, until their number is the target; none in a
@@ -327,6 +423,7 @@ class WorkerPool:
         if target != self._target:
             self._target = target
             self._emit(events.TargetChanged(queue=self.name, workers=target))
+        least = self._least
         polls = self._strategy.polls
         ceiling = target if polls else self._allowed
         surplus = len(self._handles.staying) - ceiling
@@ -339,11 +436,12 @@ class WorkerPool:
         elif polls:
             self._start(target - len(self._handles.staying), now, receive=False)
         elif self._strategy.receiving:
-            self._occupy(target, now)
+            if not self._borrow(now):
+                self._occupy(target, now)
             self._release(target, now)
         else:
-            self._release(1, now)
-            self._start(1 - len(self._handles.staying), now, receive=False)
+            self._release(least, now)
+            self._start(least - len(self._handles.staying), now, receive=False)
 
     def _try_alone(self, now: float) -> None:
         """Let one worker, alone in a process, try the messages that may kill one, and no other worker receive."""
@@ -363,7 +461,7 @@ class WorkerPool:
         self._start(target - self._handles.occupied, now, receive=True)
 
     def _release(self, target: int, now: float) -> None:
-        """Request the exit of workers that were idle for `idle_timeout`; at least one worker stays."""
+        """Request the exit of workers that were idle for `idle_timeout`, if there are more than `target`."""
         idle = {handle.number: handle for handle in self.handles if handle.state is WorkerState.IDLE}
         seconds = {number: now - handle.since for number, handle in idle.items()}
         for number in spare_workers(seconds, len(self._handles.staying), target, self._idle_timeout):
@@ -383,7 +481,11 @@ class WorkerPool:
         """
         return (
             due
-            for due in (self._handles.next_start_at, *self._handles.due(self._strategy.polls, self._idle_timeout))
+            for due in (
+                self._handles.next_start_at,
+                float("inf") if self._warm is None else self._warm.waits_until(self.name),
+                *self._handles.due(self._strategy.polls, self._idle_timeout),
+            )
             if due > now
         )
 
@@ -391,7 +493,9 @@ class WorkerPool:
     def _on_progress(self, handle: WorkerHandle, progress: protocol.WorkerProgress, now: float) -> None:
         if progress.runs:
             self._handles.worked()
-            self.has_received = True
+            self.is_subscribed = True
+            if not handle.process.borrowed:
+                self._idle.worked(self.name)
         self.figures.add(progress, now)
         self._reporter.report_progress(progress, handle.process.pid)
         self._count_failures(progress.streak, succeeded=progress.handled + progress.discarded > 0)
@@ -426,6 +530,8 @@ class WorkerPool:
         if handle.state not in (WorkerState.BUSY, WorkerState.IDLE) or progress.round != handle.round:
             return
         state = WorkerState.BUSY if progress.busy else WorkerState.IDLE
+        if state is WorkerState.IDLE and handle.process.borrowed:
+            handle.reason, state = "returned", WorkerState.EXITING  # it ends by itself
         if state is not handle.state and not handle.failing:
             handle.enter(state, now)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from rowpost.errors import SettingsError
 from rowpost.settings.environment import Settings
@@ -16,6 +17,7 @@ from rowpost.workers.protocol import Assignment, SharedHighWaterMark
 from rowpost.workers.snapshot import Figures
 from rowpost.workers.supervision.pool import WorkerPool
 from rowpost.workers.supervision.slots import SlotHosts
+from rowpost.workers.supervision.warm import IdleWorkers, WarmProcess
 from rowpost.workers.worker.process import shared_high_water_mark, spawn_slots
 
 __all__ = ["Pools", "place"]
@@ -28,13 +30,17 @@ class Pools:
         settings: those of the environment.
         make: makes the pool of a queue; called with the arguments of `WorkerPool` that are not the same for all queues.
         breaker: the circuit breaker with which each worker starts.
+        warm: takes the first messages of quiet queues.
 
     Raises:
         SettingsError: no queue has a worker, or a peek delay is too short.
     """
 
-    def __init__(self, settings: Settings, make: Callable[..., WorkerPool], breaker: CircuitBreaker) -> None:
-        self.settings, self._make, self._breaker = settings, make, breaker
+    def __init__(
+        self, settings: Settings, make: Callable[..., WorkerPool], breaker: CircuitBreaker, warm: WarmProcess
+    ) -> None:
+        self.settings, self._make, self._breaker, self._warm = settings, make, breaker, warm
+        self._idle = IdleWorkers()
         self._workers = _workers_of(settings)
         #: of the run: workers share it
         self.lifeline: object = None
@@ -50,11 +56,29 @@ class Pools:
         self._leaving = [pool for pool in self._leaving if not pool.finished]
         return [*self.by_name.values(), *self._leaving]
 
+    def tick(self, now: float) -> float:
+        """Let each pool that is due perform its actions. Return when the next one is due."""
+        due = float("inf")
+        for pool in self.all:  # of a thousand queues, only a few are due at the same time
+            due = min(due, pool.tick(now) if pool.due_at <= now else pool.due_at)
+        return due
+
     def renew(self) -> None:
         """Make the pools of a run, and replace those that have ended."""
         #: counts of a run, which a queue keeps when a change of the settings replaces its pool
         self._figures: dict[str, Figures] = {}
         self.by_name = {name: self._build(name, worker, self.settings) for name, worker in self._workers.items()}
+        self._use_warm()
+
+    def _use_warm(self) -> None:
+        """Let the warm process work for the queues that may be quiet, if one of them does not keep a worker."""
+        count = self.settings.supervisor.idle_workers
+        quiet = [name for name, worker in self._workers.items() if worker.may_be_quiet]
+        self._idle.use(count, quiet)
+        self._warm.use(partial(self._of_quiet, quiet) if len(quiet) > count else tuple)
+
+    def _of_quiet(self, names: list[str]) -> tuple[Assignment, ...]:
+        return tuple(self._assignment(name, self._workers[name], 0, True) for name in names)
 
     def to_import(self, settings: Settings) -> list[Assignment]:
         """Return what imports the handlers of those workers that `change` would replace or add.
@@ -91,12 +115,15 @@ class Pools:
                 pool.stop(now=False)
                 self._leaving.append(pool)
         self.by_name |= built
+        self._use_warm()
         return changed
 
     def _build(self, name: str, worker: WorkerSettings, settings: Settings) -> WorkerPool:
         self._high_water_marks.setdefault(name, shared_high_water_mark())
         figures = self._figures.setdefault(name, Figures())
-        slots = {} if worker.concurrency == 1 else {"spawn": SlotHosts(worker.concurrency, spawn_slots).spawn}
+        slots: dict[str, Any] = (
+            {} if worker.concurrency == 1 else {"spawn": SlotHosts(worker.concurrency, spawn_slots).spawn}
+        )
         return self._make(
             name,
             worker,
@@ -106,6 +133,7 @@ class Pools:
             patience=settings.supervisor.stop_timeout,
             leases=any(queue.lease for queue in settings.queues if queue.name == name),
             figures=figures,
+            **({"warm": self._warm, "idle": self._idle} if worker.may_be_quiet else {}),
         )
 
     def _assignment(self, queue: str, worker: WorkerSettings, number: int, receive: bool) -> Assignment:
@@ -119,7 +147,7 @@ class Pools:
             error_queue=self.settings.supervisor.error_queue,
             polls=worker.strategy != "peek",
             receive=receive,
-            subscribes=not pool.has_received,
+            subscribes=not pool.is_subscribed,
             breaker=self._breaker,
             time_limit=worker.time_limit,
             backoff=pool.backoff,

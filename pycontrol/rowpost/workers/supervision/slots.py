@@ -172,6 +172,12 @@ class Slot:
         """Return when its process, which is retiring, is killed: so many seconds after the first call."""
         return self._host.kill_at(now, patience)
 
+    #: as that of a process
+    borrowed = False
+
+    def adopt(self) -> None:
+        """Do nothing: it is the queue's own."""
+
     def tried_all(self) -> None:
         """Let its process have more slots: its suspects are none."""
         self._host.tried_all()

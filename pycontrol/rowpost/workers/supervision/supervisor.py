@@ -45,8 +45,9 @@ from rowpost.workers.supervision.pools import Pools, place
 from rowpost.workers.supervision.presence import REPORT_INTERVAL_S
 from rowpost.workers.supervision.rehearsal import Rehearsal
 from rowpost.workers.supervision.stop_signals import stop_signals
+from rowpost.workers.supervision.warm import WarmProcess
 from rowpost.workers.tasks.group import TaskGroup
-from rowpost.workers.worker.process import WorkerProcess, spawn_worker
+from rowpost.workers.worker.process import WorkerProcess, spawn_warm, spawn_worker
 
 __all__ = ["Supervisor"]
 
@@ -111,7 +112,8 @@ class Supervisor:
             emit=self._emit,
             breaker=self._breaker,
         )
-        self._pools = Pools(settings, make_pool, self._breaker)
+        self._warm = WarmProcess(spawn_warm, self._emit, lambda: self._pools.by_name)
+        self._pools = Pools(settings, make_pool, self._breaker, self._warm)
         self._ready: set[Any] = set()
 
     def __del__(self) -> None:
@@ -189,6 +191,7 @@ class Supervisor:
             finally:
                 self._end_rehearsal()
                 self._kill_all()
+                self._warm.kill()
                 self._tasks.stop()
                 self._monitor.stop()
                 self._emit_rest()
@@ -204,7 +207,7 @@ class Supervisor:
             for handle in pool.handles:
                 if handle.process.collect(self._ready):
                     self._read_reports(pool, handle, now)
-        due = min(self._report(now), *(pool.tick(now) for pool in self._pools.all))
+        due = min(self._report(now), self._warm.tick(now), self._pools.tick(now))
         if any(pool.peek_pending for pool in self._pools.by_name.values()):
             for pool in self._pools.by_name.values():
                 pool.coalesce_peek(now)
@@ -212,6 +215,8 @@ class Supervisor:
             self._stop(now)
         if now >= self._force_at:
             self._force(now)
+        if all(pool.finished for pool in self._pools.all):
+            self._warm.stop()
         if self._finished():
             return
         if until is not None:
@@ -232,6 +237,7 @@ class Supervisor:
 
     def _wait(self, seconds: float) -> None:
         waitables: list[Any] = [self._wake_reader, *(() if self._rehearsal is None else self._rehearsal.waitables)]
+        waitables += self._warm.waitables
         for pool in self._pools.all:
             for handle in pool.handles:
                 waitables += handle.process.waitables
@@ -248,7 +254,7 @@ class Supervisor:
             handle.process.close()
 
     def _finished(self) -> bool:
-        return all(pool.finished for pool in self._pools.all)
+        return self._warm.finished and all(pool.finished for pool in self._pools.all)
 
     # -------------------------------------------------------------- inbox
     def _post(self, value: object) -> None:
@@ -363,6 +369,8 @@ class Supervisor:
                     handle.kill()
             elif pool.handles:
                 pool.stop(now=True)
+        if self._interrupted:
+            self._warm.kill()
         self._force_at = float("inf") if self._interrupted else now + GRACE_S
         self._interrupted = True
 

@@ -16,7 +16,7 @@ from rowpost.endpoint.telemetry import RunningTelemetry, start_telemetry
 from rowpost.pipeline.lease import Leasing
 from rowpost.workers.protocol import Assignment, CrashPolicy
 
-__all__ = ["Hosted", "host"]
+__all__ = ["Hosted", "crash_policy_of", "host", "load"]
 
 # Python looks for cycles after so many new objects. Its own number, 700, is less than the messages of one transaction
 # have.
@@ -62,21 +62,31 @@ class Hosted:
 
 
 def host(assignment: Assignment) -> Hosted:
-    """Import the handler of an assignment.
+    """Import the handler of an assignment, and observe it.
 
     Raises:
         HandlerNotFound, SettingsError: the handler cannot be imported, or contradicts the environment.
     """
+    endpoint = load(assignment)
+    telemetry = start_telemetry(assignment.settings, endpoint, service=assignment.queue)
+    gc.freeze()  # what is imported by now stays: no collection walks over it again
+    return Hosted(endpoint, telemetry, crash_policy_of(endpoint, assignment))
+
+
+def load(assignment: Assignment) -> Endpoint:
+    """Import the handler of an assignment. Raises as `host`."""
     gc.set_threshold(COLLECTED_OBJECTS)  # before the import of the handlers, which may know better
     endpoint = resolve_handler(
         assignment.handler, assignment.queue, attempts=assignment.attempts, error_queue=assignment.error_queue
     )
     endpoint.configure(assignment.settings)
-    telemetry = start_telemetry(assignment.settings, endpoint, service=assignment.queue)
-    gc.freeze()  # what is imported by now stays: no collection walks over it again
+    return endpoint
+
+
+def crash_policy_of(endpoint: Endpoint, assignment: Assignment) -> CrashPolicy:
+    """Return how the supervisor treats messages whose handler kills the process."""
     own, policy = endpoint.options.time_limit, endpoint.recoverability
     limit = assignment.time_limit if own is None else own.total_seconds()
-    crash_policy = CrashPolicy(
+    return CrashPolicy(
         policy.immediate_retries, policy.delayed_retries, policy.delay_increase, endpoint.error_queue, limit
     )
-    return Hosted(endpoint, telemetry, crash_policy)

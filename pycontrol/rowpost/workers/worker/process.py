@@ -28,9 +28,17 @@ from rowpost.recoverability.stopping import FORCED, REQUESTED
 from rowpost.workers.protocol import Assignment, Exit, InFlight, SharedHighWaterMark
 from rowpost.workers.worker.isolation import kill_group, kill_worker, safe_path, signals_blocked
 from rowpost.workers.worker.temporary import use_own_folder
-from rowpost.workers.worker.worker_process import run_slots, run_worker
+from rowpost.workers.worker.worker_process import run_slots, run_warm, run_worker
 
-__all__ = ["Alone", "SlotsProcess", "WorkerProcess", "shared_high_water_mark", "spawn_slots", "spawn_worker"]
+__all__ = [
+    "Alone",
+    "SlotsProcess",
+    "WorkerProcess",
+    "shared_high_water_mark",
+    "spawn_slots",
+    "spawn_warm",
+    "spawn_worker",
+]
 
 PRELOAD = [
     "rowpost.workers.worker.worker_process",
@@ -51,6 +59,11 @@ class Alone:
     lost = 1
     #: whether it is the last worker of its process
     is_last = True
+    #: whether the process is a warm one, which the queue gives back
+    borrowed = False
+
+    def adopt(self) -> None:
+        """Let a borrowed process be the queue's own."""
 
     def is_first(self) -> bool:
         """Return whether it is the first worker of its process."""
@@ -169,7 +182,7 @@ def spawn_worker(assignment: Assignment, method: str | None = None) -> WorkerPro
     Raises:
         OSError: the system refuses to start a process, or the fork server was killed while it started one.
     """
-    return _spawn(assignment, run_worker, InFlight.SIZE, method)[0]
+    return _spawn(assignment, _name(assignment), run_worker, InFlight.SIZE, method)[0]
 
 
 def spawn_slots(assignment: Assignment, slots: int) -> SlotsProcess:
@@ -182,10 +195,30 @@ def spawn_slots(assignment: Assignment, slots: int) -> SlotsProcess:
     Raises:
         OSError: as `spawn_worker`.
     """
-    process, memory = _spawn(assignment, run_slots, InFlight.SIZE * (slots + 1), None)
+    return _spawn_slots(assignment, _name(assignment), run_slots, slots)
+
+
+def spawn_warm(assignments: tuple[Assignment, ...]) -> SlotsProcess:
+    """Start a warm process, which has one slot; see `warm.Warm`.
+
+    Args:
+        assignments: one for each queue that it may work for.
+
+    Raises:
+        OSError: as `spawn_worker`.
+    """
+    return _spawn_slots(assignments, "rowpost warm worker", run_warm, 1)
+
+
+def _spawn_slots(given: object, name: str, target: Callable[..., None], slots: int) -> SlotsProcess:
+    process, memory = _spawn(given, name, target, InFlight.SIZE * (slots + 1), None)
     view = memoryview(memory).cast("B")
     parts = [InFlight(view[place : place + InFlight.SIZE]) for place in range(0, len(view), InFlight.SIZE)]
     return SlotsProcess(process, parts[:slots])
+
+
+def _name(assignment: Assignment) -> str:
+    return f"rowpost worker {assignment.queue} {assignment.number}"
 
 
 class SlotsProcess:
@@ -201,7 +234,7 @@ class SlotsProcess:
 
 
 def _spawn(
-    assignment: Assignment, target: Callable[..., None], size: int, method: str | None
+    given: object, name: str, target: Callable[..., None], size: int, method: str | None
 ) -> tuple[WorkerProcess, Any]:
     """Start a process. Return it, and the memory that it shares. Raises OSError."""
     context = _context(method or _start_method())
@@ -210,8 +243,8 @@ def _spawn(
     in_flight = InFlight(memory if size == InFlight.SIZE else memoryview(memory).cast("B")[-InFlight.SIZE :])
     process = context.Process(
         target=target,
-        args=(assignment, theirs, in_flight if size == InFlight.SIZE else memory),
-        name=f"rowpost worker {assignment.queue} {assignment.number}",
+        args=(given, theirs, in_flight if size == InFlight.SIZE else memory),
+        name=name,
         daemon=True,
     )
     try:

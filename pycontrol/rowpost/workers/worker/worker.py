@@ -36,6 +36,7 @@ from rowpost.workers.protocol import (
     Exit,
     HandlerRefused,
     InFlight,
+    Keep,
     Ready,
     Receive,
     ReceiveFailed,
@@ -96,6 +97,7 @@ class Worker:
         self._receiving = assignment.receive or assignment.polls
         self._exiting = self._abandoned = False
         self._suspects = list(assignment.suspects)
+        self._returns = assignment.returns
         self._misses = 0
         self._high_water_mark = assignment.high_water_mark or SharedHighWaterMark()
         self._cursor = ReceiveCursor(self._high_water_mark)
@@ -176,9 +178,12 @@ class Worker:
             self.read_commands(0.0)
 
     def _wait_for_command(self) -> None:
-        """Wait for a command; release an exclusive queue after a time without work, so that another process can have
-        it.
+        """Wait for a command, or end a worker that returns; release an exclusive queue after a time without work, so
+        that another process can have it.
         """
+        if self._returns:
+            self._exiting = self.read_commands(0.0) or (self._returns and not self._receiving)
+            return
         self.read_commands(RELEASE_AFTER_S if self._assignment.exclusive and not self._released else None)
         if self._assignment.exclusive and not self._receiving:
             self._disconnect()
@@ -351,9 +356,11 @@ class Worker:
             self._execute(command)
         return self._exiting
 
-    def _execute(self, command: Receive | Backoff | Exit) -> None:
+    def _execute(self, command: Receive | Backoff | Exit | Keep) -> None:
         if isinstance(command, Exit):
             self._exiting = True
+        elif isinstance(command, Keep):
+            self._returns = False
         elif isinstance(command, Backoff):
             self._backoff = command.seconds
         else:

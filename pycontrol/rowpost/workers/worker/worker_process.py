@@ -1,4 +1,6 @@
-"""The process of a worker: what surrounds the worker's loop (`worker.py`), or its slots (`slots.py`)."""
+"""The process of a worker: what surrounds the worker's loop (`worker.py`), its slots (`slots.py`), or a warm process
+(`warm.py`).
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,10 @@ from rowpost.workers.worker.isolation import (
 )
 from rowpost.workers.worker.log_forwarding import forward_logs
 from rowpost.workers.worker.slots import Slots
+from rowpost.workers.worker.warm import Warm
 from rowpost.workers.worker.worker import Worker
 
-__all__ = ["run_slots", "run_worker"]
+__all__ = ["run_slots", "run_warm", "run_worker"]
 
 _STDOUT, _STDERR = 1, 2
 
@@ -75,6 +78,23 @@ def run_slots(assignment: Assignment, pipe: PipeEnd, memory: Any) -> None:
 
     _begin(end, pipe, assignment, slots.stop)
     slots.run()
+
+
+def run_warm(assignments: tuple[Assignment, ...], pipe: PipeEnd, memory: Any) -> None:
+    """Run a warm process; its entry point. As `run_worker`, for one queue after the other.
+
+    Args:
+        assignments: one for each queue that it may work for.
+        pipe: the process's end.
+        memory: shared with the supervisor: an `InFlight` for the message, and one for the process.
+    """
+    channel = _prepare(pipe)
+    STOP.process.memory = memoryview(memory).cast("B")
+    settings = assignments[0].settings
+    warm = Warm(settings, assignments, channel, memory)
+    forward_logs(warm.send, lambda: warm.in_flight, settings.log.number)
+    _begin(warm.end, pipe, assignments[0], warm.stop)
+    warm.run()
 
 
 def _prepare(pipe: PipeEnd) -> PipeChannel:
