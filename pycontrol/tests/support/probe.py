@@ -60,7 +60,7 @@ class Probe(ABC):
     def drop_queue(self, queue: str) -> None:
         entry = describe_queue(QueueSettings(queue), self.database.engine)
         for (name,) in self.run(self.PROCEDURES, f"%:{entry.key}"):
-            if name.partition(":")[2] == entry.key:
+            if name.partition(":")[2].casefold() == entry.key.casefold():  # Babelfish has lower-case names
                 kind, how = ("FUNCTION", " CASCADE") if self.database.engine == "postgresql" else ("PROCEDURE", "")
                 self.run(f"DROP {kind} rowpost.{self.database.dialect.quote(name)}{how}")
         if self.database.engine == "postgresql":
