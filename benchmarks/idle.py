@@ -27,6 +27,8 @@ from benchmarks.waiting import pss
 from rowpost.transport.queue import Queue
 
 IDLE_S = 10.0
+#: seconds for each queue until the checks of the start are over
+CHECKED_S = 0.05
 #: between two messages, so that the supervisor is idle again
 PAUSE_S = 0.1
 CALLS = "SELECT coalesce(sum(calls), 0)::float8 FROM pg_stat_user_functions"
@@ -81,7 +83,7 @@ def measure(server: Server, place: Place, folder: Path, count: int, messages: in
         sender = Sender(place)
         sender.milliseconds(names[-1])
         figures["start_s"] = time.monotonic() - started
-        time.sleep(5.0)
+        time.sleep(5.0 + count * CHECKED_S)
         processes = tree(process.pid)
         calls, client, of_server = place.value(CALLS), sum(map(cpu_of, processes)), server.cpu()
         time.sleep(IDLE_S)

@@ -39,7 +39,7 @@ from rowpost.handling.observer import SendObserver
 from rowpost.handling.processor import Caused, control_message
 from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused, take_subscription
 from rowpost.pipeline.lease import Leasing
-from rowpost.pipeline.modes import OtherDatabases, others_of
+from rowpost.pipeline.modes import OtherDatabases, business_of, others_of
 from rowpost.pipeline.observer import EndpointObserver
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Discard, Outcome
@@ -157,7 +157,8 @@ class Endpoint(EndpointDeclaration):
                 f"{self.name} has receive='lease', which needs connections of its own, and rowpost cannot open any "
                 "beside a shared one. Pass a Connection of connect()."
             )
-        leasing = Leasing(Connections(connect), queue, self.lease_seconds)
+        business = business_of(self, queue, others or OtherDatabases())
+        leasing = Leasing(Connections(connect), queue, self.lease_seconds, business)
         self._leasing.append(leasing)
         receiving = leasing.connection() if self.leases else database
         return Pipeline(receiving, queue, self, reconnect=connect, observers=observers, leasing=leasing)

@@ -223,9 +223,18 @@ def check_receive(options: EndpointOptions, receive: str | None, what: str, *, s
     if receive != "lease":
         return
     refused = (
-        (options.outbox is not None, "an outbox", "its handlers work in a transaction of the business database"),
         (
-            options.transaction_mode != "sends_atomic_with_receive",
+            options.outbox is not None and options.receive != "lease",
+            "an outbox",
+            "with an outbox, an endpoint leases all of its messages or none",
+        ),
+        (
+            isinstance(options.outbox, Outbox) and options.outbox.pessimistic,
+            "a pessimistic outbox",
+            "no transaction of the business database is open while a handler works",
+        ),
+        (
+            options.transaction_mode != "sends_atomic_with_receive" and options.outbox is None,
             f"the transaction mode {options.transaction_mode}",
             "a lease ends in one transaction with what its handler writes and sends",
         ),

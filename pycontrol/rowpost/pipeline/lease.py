@@ -85,11 +85,13 @@ class Leasing:
         connections: lend the connections of all transactions.
         queue: the queue's name.
         seconds: the time of a lease.
+        business: lend the connections to the business database of an outbox; None without one.
     """
 
     connections: Connections
     queue: str
     seconds: int = LEASE_SECONDS
+    business: Connections | None = None
     _slots: Iterator[int] = field(default_factory=partial(count, 1), repr=False)
 
     @cached_property
@@ -107,7 +109,9 @@ class Leasing:
 
     def close(self) -> None:
         """Close the connections."""
-        self.connections.close()
+        for each in (self.connections, self.business):
+            if each is not None:
+                each.close()
 
 
 class Leased:
@@ -186,12 +190,12 @@ class Leased:
             self.handler_seconds = time.perf_counter() - started
         receiver.step("handled")
         if scope.committed:
-            return self._committed(message, caused, failure)
+            return self._committed(message, scope, caused, failure)
         if failure is not None:
             return self._failed(message, lease, failure, gone=scope.gone)
         return self._ended(message, lease, caused, Outcome.done(message, caused.discard))
 
-    def _committed(self, message: Message, caused: Caused, failure: BaseException | None) -> Outcome:
+    def _committed(self, message: Message, scope: LeaseScope, caused: Caused, failure: BaseException | None) -> Outcome:
         """Return the outcome of a message that its handler has committed."""
         if failure is not None:
             logger.error(
@@ -209,7 +213,7 @@ class Leased:
         end, unknown = time.monotonic() + self._leasing.seconds, False
         while True:
             try:
-                self._send(message, lease, caused.outgoing)
+                self._send(message, lease, caused)
             except LeaseLost as lost:
                 return self._lost(message, lost, unknown=unknown)
             except (Deadlock, DatabaseUnavailable) as error:
@@ -224,13 +228,13 @@ class Leased:
                 self._receiver.step("committed")
                 return outcome
 
-    def _send(self, message: Message, lease: Lease, outgoing: list[Outgoing]) -> None:
+    def _send(self, message: Message, lease: Lease, caused: Caused) -> None:
         receiver = self._receiver
         also = [Call("end_lease", self._leasing.queue, {"token": lease.token})]
         also += self._retries.forget_calls([message])
         receiver.step("before commit")
         with self._leasing.connections.borrow() as database:
-            receiver.processor.dispatch(database, [outgoing], begin=True, commit=True, also=also)
+            receiver.processor.dispatch(database, [caused.outgoing], begin=True, commit=True, also=also)
 
     # -------------------------------------------------------------- context.commit()
     @contextmanager

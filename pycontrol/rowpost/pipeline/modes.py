@@ -7,7 +7,7 @@
     SendsAtomicWithReceive   sends_atomic_with_receive   one transaction for the removal, the handler's SQL and what is sent
     TransactionScope         transaction_scope           the same, and other databases commit with it (two-phase commit)
     OutboxProcessing         receive_only with an outbox: `outbox.processing`
-    Leased                   receive="lease": no transaction while the handler works: `pipeline.lease`
+    Leased, LeasedOutbox     receive="lease": no transaction while the handler works: `pipeline.lease`, `pipeline.leased_outbox`
 
 The modes with a receiving transaction share `within_transaction.WithinTransaction`.
 """  # noqa: E501
@@ -16,13 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
+from rowpost.database.pool import Connections
 from rowpost.errors import DatabaseUnavailable, RowpostError
-from rowpost.handling.processor import Caused, Receiver
+from rowpost.handling.processor import Caused, Processor, Receiver
+from rowpost.outbox.declaration import open_business
 from rowpost.outbox.processing import OutboxProcessing
+from rowpost.pipeline.lease import Leased, LeasedByType, Leasing
+from rowpost.pipeline.leased_outbox import LeasedOutbox
 from rowpost.pipeline.within_transaction import ReceiveOnly, SendsAtomicWithReceive, WithinTransaction
 from rowpost.recoverability.outcome import Outcome, RowState
 from rowpost.recoverability.stopping import STOP, HandlerInterrupted
@@ -34,7 +39,16 @@ from rowpost.transactions.scope import NamedDatabases, OneDatabase, Scope, begin
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Outgoing
 
-__all__ = ["Mode", "NoTransaction", "OtherDatabases", "TransactionScope", "choose_mode", "others_of"]
+__all__ = [
+    "Mode",
+    "NoTransaction",
+    "OtherDatabases",
+    "TransactionScope",
+    "business_of",
+    "choose_lease",
+    "choose_mode",
+    "others_of",
+]
 
 
 class Mode(Protocol):
@@ -108,6 +122,26 @@ def choose_mode(receiver: Receiver, others: OtherDatabases) -> Mode:
         "sends_atomic_with_receive": SendsAtomicWithReceive,
     }
     return classes[processor.transaction_mode](receiver)
+
+
+def business_of(processor: Processor, queue: str, others: OtherDatabases) -> Connections | None:
+    """Return what lends connections to the business database of a processor that leases its messages.
+
+    None if it has no outbox.
+
+    Raises:
+        SettingsError: the business database is not known.
+    """
+    if processor.outbox is None:
+        return None
+    return Connections(partial(open_business, processor.outbox.find_url(others.outboxes), f"rowpost outbox {queue}"))
+
+
+def choose_lease(receiver: Receiver, leasing: Leasing) -> Leased | LeasedByType:
+    """Return the mode of a processor that leases its messages, or those of some types."""
+    if not receiver.processor.leases:
+        return LeasedByType(receiver, leasing)
+    return Leased(receiver, leasing) if leasing.business is None else LeasedOutbox(receiver, leasing, leasing.business)
 
 
 class NoTransaction:

@@ -27,7 +27,7 @@ from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import Deadlock, HandlerBrokeTransaction, MessageCorrupt
 from rowpost.handling.processor import Caused, Processor, Receiver
 from rowpost.pipeline.lease import Leased, LeasedByType, Leasing
-from rowpost.pipeline.modes import Mode, OtherDatabases, choose_mode
+from rowpost.pipeline.modes import Mode, OtherDatabases, choose_lease, choose_mode
 from rowpost.pipeline.observer import Begun, Observer, Observers
 from rowpost.pipeline.timings import measure
 from rowpost.pipeline.within_transaction import SendsAtomicWithReceive
@@ -91,7 +91,7 @@ class Pipeline:
         if leasing is None:
             self._mode = mode = choose_mode(self._receiver, others or OtherDatabases())
         else:
-            self._mode = mode = (Leased if processor.leases else LeasedByType)(self._receiver, leasing)
+            self._mode = mode = choose_lease(self._receiver, leasing)
         #: whether several messages may share a transaction
         self.allows_batches = isinstance(mode, SendsAtomicWithReceive) and not isinstance(mode, LeasedByType)
         self._attempt: Callable[[Message], Caused | Outcome] = mode.handle

@@ -78,6 +78,7 @@ class LeaseScope:
     Attributes:
         committed: whether the message is committed: nothing can be sent any more.
         gone: whether the handler has ended the transaction of its commit, so that the message may be in no table.
+        unsent: why what was sent is not sent yet, although what the handler wrote is committed; None if it is.
         closing: returns what is sent at the end of the message beside what its handlers sent. The endpoint sets it.
     """
 
@@ -86,6 +87,7 @@ class LeaseScope:
     ) -> None:
         self.lease, self.commit = lease, commit
         self.committed = self.gone = False
+        self.unsent: Exception | None = None
         self.closing: Closing = lambda audit_headers: []
 
     def business_connection(self, database: Connection) -> NoReturn:

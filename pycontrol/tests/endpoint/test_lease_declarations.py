@@ -6,6 +6,7 @@ import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import SettingsError
+from rowpost.outbox.declaration import Outbox
 from tests.support.sagas import make_ledger
 
 
@@ -15,7 +16,6 @@ from tests.support.sagas import make_ledger
         ({"transaction_mode": "receive_only"}, "the transaction mode receive_only"),
         ({"transaction_mode": "none"}, "the transaction mode none"),
         ({"transaction_mode": "transaction_scope"}, "the transaction mode transaction_scope"),
-        ({"transaction_mode": "receive_only", "outbox": "shop"}, "an outbox"),
         ({"batch": 20}, "batch=20"),
         ({"send_only": True}, "send_only=True"),
         ({"instance": "web1"}, "instance='web1'"),
@@ -29,6 +29,18 @@ def test_what_contradicts_a_lease_is_refused_with_the_reason(options, reason):
     endpoint = Endpoint("Sales", **options)
     with pytest.raises(SettingsError, match=reason):
         endpoint.handles("Shop.Report", receive="lease")
+
+
+def test_with_an_outbox_all_messages_are_leased_or_none_and_none_waits_for_another():
+    options = {"transaction_mode": "receive_only", "outbox": "shop"}
+
+    assert Endpoint("Sales", receive="lease", **options).leases
+    with pytest.raises(
+        SettingsError, match="an outbox: with an outbox, an endpoint leases all of its messages or none"
+    ):
+        Endpoint("Sales", **options).handles("Shop.Report", receive="lease")
+    with pytest.raises(SettingsError, match="a pessimistic outbox: no transaction of the business database is open"):
+        Endpoint("Sales", receive="lease", **(options | {"outbox": Outbox("shop", pessimistic=True)}))
 
 
 @pytest.mark.parametrize("batch", [None, "adaptive", "off"])

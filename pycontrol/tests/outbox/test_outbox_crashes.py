@@ -12,8 +12,10 @@ from collections import Counter
 import pytest
 
 from rowpost.database.connection import connect_url
+from rowpost.deploy.entries import describe_queue
 from rowpost.outbox.cleanup import send_left_behind
 from rowpost.settings.engine import engine_of
+from rowpost.settings.environment import QueueSettings
 from rowpost.transport.queue import Queue
 from tests.support.crashing import TYPE
 from tests.support.outboxes import deploy_sagas, endpoint_of, handle_all, pipeline_of, spawn_worker
@@ -40,17 +42,15 @@ class Shop:
         for _ in range(times):
             self.queue.send(b'{"Number":%d}' % number, headers)
 
-    def spawn(self, step, *, pessimistic, time=1, saga=None):
-        return spawn_worker(
-            self.url, self.queue.name, self.business_url, step, pessimistic=pessimistic, time=time, saga=saga
-        )
+    def spawn(self, step, **options):
+        return spawn_worker(self.url, self.queue.name, self.business_url, step, **options)
 
-    def endpoint(self, pessimistic=False, saga=None):
-        return endpoint_of(self.queue.name, self.business_url, pessimistic=pessimistic, saga=saga)
+    def endpoint(self, pessimistic=False, saga=None, lease=None):
+        return endpoint_of(self.queue.name, self.business_url, pessimistic=pessimistic, saga=saga, lease=lease)
 
-    def work(self, pessimistic=False, saga=None):
+    def work(self, pessimistic=False, saga=None, lease=None):
         with connect_url(engine_of(self.url), self.url) as database:
-            pipeline = pipeline_of(database, self.endpoint(pessimistic, saga))
+            pipeline = pipeline_of(database, self.endpoint(pessimistic, saga, lease))
             handle_all(pipeline)
             pipeline.close()
 
@@ -72,20 +72,43 @@ class Shop:
         assert len(rows) <= 1
         return sorted(json.loads(rows[0].data)["Seen"]) if rows else None
 
+    def remembered(self):
+        return self.business.driver_connection.execute("SELECT message_id FROM rowpost.outbox").fetchall()
+
+    def return_leases(self):
+        """Let the leases of dead processes expire, and return their messages."""
+        entry, database = (
+            describe_queue(QueueSettings(self.queue.name), self.queue.database.engine),
+            self.queue.database,
+        )
+        table = entry.placeholders(database.dialect)["leased_table"]
+        database.driver_connection.execute(f"UPDATE {table} SET due = '2024-01-01'")
+        assert database.call_atomically("return_expired", self.queue.name, count=10)
+
     def left_behind(self):
         return self.business.driver_connection.execute("SELECT message_id FROM rowpost.outbox_operations").fetchall()
 
 
 @pytest.fixture
+def leasing_shop(target, make_queue, sql, business_url):
+    """A fresh queue with a table of leases; ledger, outbox and Billing are empty."""
+    yield from _shop(target, make_queue(lease=True), sql, business_url)
+
+
+@pytest.fixture
 def shop(target, make_queue, sql, business_url):
     """A fresh queue; ledger, outbox and Billing are empty."""
+    yield from _shop(target, make_queue(), sql, business_url)
+
+
+def _shop(target, queue, sql, business_url):
     sql.empty("Billing")
     sql.empty("error")
     sql.run("DELETE FROM rowpost.dispatch")
     with connect_url(engine_of(business_url), business_url) as business:
         for table in ("business", "rowpost.outbox", "rowpost.outbox_operations"):
             business.driver_connection.execute(f"DELETE FROM {table}")
-        yield Shop(make_queue(), target.url, business, business_url)
+        yield Shop(queue, target.url, business, business_url)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +127,32 @@ def test_a_worker_killed_at_any_step_leaves_every_order_once_in_both_databases(s
 
     assert (committed != Counter()) == (step in HANDLED)
     assert shop.written() == shop.sent() == Counter([1, 2, 3])
+    assert (shop.queue.peek(), shop.left_behind()) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("step", "lease"),
+    [
+        *((step, "commit") for step in ("received", "in handler", "in commit", "before commit", "stored", "sent")),
+        *((step, "return") for step in ("in handler", "before commit", "stored", "sent")),
+    ],
+)
+@pytest.mark.promise("outbox-dispatches-stored")
+def test_a_worker_with_leases_killed_at_any_step_leaves_every_order_once_in_both_databases(leasing_shop, step, lease):
+    shop = leasing_shop
+    for number in (1, 2, 3):
+        shop.order(number, times=2)
+
+    assert shop.spawn(step, lease=lease).wait(60) == -signal.SIGKILL
+    committed = shop.remembered()
+    if step != "sent":
+        shop.return_leases()
+    shop.work(lease=lease)
+    send_left_behind(shop.queue.database, shop.business, {shop.queue.name}, older_than=0)
+
+    assert (committed != []) == (step in HANDLED)
+    assert shop.written() == (Counter([1, 2, 3]) if lease == "commit" else Counter())
+    assert shop.sent() == Counter([1, 2, 3])
     assert (shop.queue.peek(), shop.left_behind()) == (0, [])
 
 

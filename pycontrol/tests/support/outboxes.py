@@ -11,10 +11,13 @@ import sys
 from dataclasses import dataclass, field, replace
 
 from rowpost.database.connection import Connection, connect_url
+from rowpost.database.pool import Connections
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import business_settings, plan
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.outbox.declaration import Outbox
+from rowpost.pipeline.lease import Leasing
+from rowpost.pipeline.modes import OtherDatabases, business_of
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
@@ -89,16 +92,32 @@ def endpoint_of(
     step=lambda name: None,
     then=lambda context: None,
     saga: str | None = None,
+    lease: str | None = None,
 ) -> Endpoint:
-    """Return the endpoint. `step` is called within the handler, `then` at its end. `saga` is a saga's concurrency."""
+    """Return the endpoint. `step` is called within the handler, `then` at its end. `saga` is a saga's concurrency.
+
+    `lease`: messages are leased, and the handler writes within `context.commit()`. If it is "return", it only sends.
+    """
     endpoint = Endpoint(
         queue,
         transaction_mode="receive_only",
+        receive="lease" if lease else "transaction",
         outbox=Outbox("business", pessimistic, business),
         recoverability=Recoverability(immediate_retries=2, delayed_retries=0),
     )
 
+    def handle_leased(order, context):
+        step("in handler")
+        context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
+        then(context)
+        if lease == "commit":
+            with context.commit() as connection:
+                write(connection, order.number)
+                step("in commit")
+
     def handle(order, context):
+        if lease:
+            return handle_leased(order, context)
         write(context.connection, order.number)
         step("in handler")
         context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
@@ -113,12 +132,17 @@ def endpoint_of(
 
 #: for supervisors: the environment names the business database
 sales = endpoint_of("Sales", None)
+leasing = endpoint_of("Sales", None, lease="commit")
 tallying = endpoint_of("Tallying", None, saga="pessimistic")
 
 
 def pipeline_of(database: Connection, endpoint: Endpoint, *, step=None, **options) -> Pipeline:
-    observers = [] if step is None else [Steps(step)]
-    return Pipeline(database, endpoint.name, endpoint, reconnect=database.open_second, observers=observers, **options)
+    observers, reconnect = [] if step is None else [Steps(step)], database.open_second
+    if endpoint.leases:
+        business = business_of(endpoint, endpoint.name, OtherDatabases())
+        options["leasing"] = Leasing(Connections(database.open_second), endpoint.name, business=business)
+        database = options["leasing"].connection()
+    return Pipeline(database, endpoint.name, endpoint, reconnect=reconnect, observers=observers, **options)
 
 
 def handle_all(pipeline: Pipeline) -> list[Kind]:
@@ -130,7 +154,7 @@ def handle_all(pipeline: Pipeline) -> list[Kind]:
 
 
 def spawn_worker(
-    url: str, queue: str, business: str, die_at: str | None, *, time=1, pessimistic=False, saga=None
+    url: str, queue: str, business: str, die_at: str | None, *, time=1, pessimistic=False, saga=None, lease=None
 ) -> Forked:
     """Start a process that handles all messages of the queue, or kills itself at the n-th occurrence of a step."""
     arguments = {
@@ -141,6 +165,7 @@ def spawn_worker(
         "time": time,
         "pessimistic": pessimistic,
         "saga": saga,
+        "lease": lease,
     }
     path = os.pathsep.join(filter(None, sys.path))
     return FORK_SERVER.start(
@@ -162,11 +187,18 @@ def step_of(die_at: str | None, time: int):
 
 
 def main(
-    url: str, queue: str, business: str, die_at: str | None, time: int, pessimistic: bool, saga: str | None
+    url: str,
+    queue: str,
+    business: str,
+    die_at: str | None,
+    time: int,
+    pessimistic: bool,
+    saga: str | None,
+    lease: str | None,
 ) -> None:
     step = step_of(die_at, time)
     database = connect_url(engine_of(url), url, "rowpost tests outbox")
-    endpoint = endpoint_of(queue, business, pessimistic=pessimistic, step=step, saga=saga)
+    endpoint = endpoint_of(queue, business, pessimistic=pessimistic, step=step, saga=saga, lease=lease)
     pipeline = pipeline_of(database, endpoint, step=step)
     handle_all(pipeline)
     pipeline.close()

@@ -14,6 +14,7 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.endpoint.telemetry import RunningTelemetry, start_telemetry
 from rowpost.pipeline.lease import Leasing
+from rowpost.pipeline.modes import business_of, others_of
 from rowpost.workers.protocol import Assignment, CrashPolicy
 
 __all__ = ["Hosted", "crash_policy_of", "host", "load"]
@@ -51,7 +52,8 @@ class Hosted:
             if self._leasing is None:
                 name = f"rowpost worker {assignment.queue} leases"
                 connections = Connections(partial(connect, assignment.settings, application_name=name))
-                self._leasing = Leasing(connections, assignment.queue, self.endpoint.lease_seconds)
+                business = business_of(self.endpoint, assignment.queue, others_of(assignment.settings))
+                self._leasing = Leasing(connections, assignment.queue, self.endpoint.lease_seconds, business)
             return self._leasing
 
     def close(self) -> None:
