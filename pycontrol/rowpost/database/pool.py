@@ -99,10 +99,10 @@ class Connections:
     def _give_back(self, database: Connection) -> None:
         if database.closed:
             return
-        if database.left_open:
+        if _is_open(database):
             with suppress(RowpostError):
                 database.rollback()
-            if database.closed or database.left_open:
+            if database.closed or _is_open(database):
                 database.close()
                 return
         with self._changed:
@@ -131,3 +131,14 @@ class Connections:
                     continue
                 database, _ = self._idle.pop(0)
             database.close()
+
+
+def _is_open(database: Connection) -> bool:
+    """Return whether a transaction is open, or the connection is lost. SQL Server's driver has to ask the server."""
+    if database.engine == "postgresql":
+        return database.left_open
+    try:
+        return database.in_transaction
+    except RowpostError:
+        database.close()
+        return True

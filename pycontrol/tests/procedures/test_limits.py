@@ -134,6 +134,8 @@ def test_a_text_that_is_one_character_too_long_is_refused_or_finds_nothing(datab
 def _call(database, target, scope: str, name: str, parameter: Parameter) -> None:
     long = "x" * (LIMITS[parameter.name] + 1)
     arguments = {**CALLS[scope][name], parameter.name: [long] if parameter.type == "strings" else long}
+    if arguments.get("row_version") == "the first" and parameter.name != "row_version":
+        arguments["row_version"] = 1
     if arguments.get("schema_name") == "the default":
         arguments["schema_name"] = target.settings.default_schema
     database.call(name, {"queue": "Sales", "saga": SAGA.name}.get(scope), **arguments)

@@ -63,7 +63,7 @@ CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail 
 CREATE TABLE dbo.half_a_queue (Id uniqueidentifier NOT NULL, Headers nvarchar(max) NOT NULL, RowVersion bigint NOT NULL);
 EXEC rowpost.register_queue
     @queue_key = N'half_a_queue', @queue_name = N'half_a_queue', @schema_name = N'dbo', @table_name = N'half_a_queue',
-    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 1, @lease = 1;
 
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
@@ -166,7 +166,7 @@ AS
 CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
 EXEC rowpost.register_queue
     @queue_key = N'Gone', @queue_name = N'Gone', @schema_name = N'dbo', @table_name = N'Gone',
-    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 1, @lease = 1;
 EXEC rowpost.register_queue
     @queue_key = N'There', @queue_name = N'Gone@[dbo]@[There]', @catalog_name = N'There', @schema_name = N'dbo',
     @table_name = N'Gone', @kind = 'external', @body_string = 0, @clustered = 1, @delayed = 0;
