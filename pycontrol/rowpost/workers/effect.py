@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["AT_ONCE", "Effect"]
+__all__ = ["AT_ONCE", "HOLD_S", "SETTLE_S", "WINDOW_S", "Effect"]
 
 #: so many workers start at once
 AT_ONCE = 8

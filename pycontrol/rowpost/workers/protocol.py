@@ -29,6 +29,7 @@ __all__ = [
     "Assignment",
     "Backoff",
     "CrashPolicy",
+    "EndpointsSubscribed",
     "Exit",
     "HandlerRefused",
     "Imported",
@@ -45,7 +46,6 @@ __all__ = [
     "SharedHighWaterMark",
     "SlotEnded",
     "StartSlot",
-    "Subscribed",
     "Take",
     "Tally",
     "ToSlot",
@@ -302,7 +302,7 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed:
+class EndpointsSubscribed:
     """The warm process has imported all handlers, and has subscribed the endpoints of these queues.
 
     It is sent again when others could be subscribed later; `errors` are those of the queues that could not.

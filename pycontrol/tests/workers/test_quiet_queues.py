@@ -10,7 +10,7 @@ from rowpost.settings.environment import QueueSettings, WorkerSettings
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
-from rowpost.workers.protocol import Assignment, Imported, Returned, Subscribed, WorkerProgress
+from rowpost.workers.protocol import Assignment, EndpointsSubscribed, Imported, Returned, WorkerProgress
 from rowpost.workers.supervision.pool import ADOPT_AT
 from rowpost.workers.supervision.warm import ADOPT_AFTER_S, WAIT_S, IdleWorkers, WarmProcess
 from tests.support.endpoints import handled_table  # noqa: F401
@@ -106,12 +106,9 @@ def test_a_burst_gets_as_many_workers_as_ever(queues, tmp_path):
 @pytest.mark.promise("one-worker-when-idle")
 def test_the_queues_that_had_work_last_keep_a_worker(queues):
     first, second, third = queues.names
-    with queues.run("note", idle_workers=1) as run:
+    with queues.run("slow", idle_workers=1) as run:
         run.until(lambda: run.seen(events.WorkerStarted, first), "the first queue has a worker")
-        for _ in range(ADOPT_AT):
-            queues.send(second)
-            count = queues.shop.handled()
-            run.until(lambda count=count: queues.shop.handled() > count, "a message of the second queue")
+        queues.send(second, str(2 * ADOPT_AFTER_S).encode())
         run.until(lambda: run.seen(events.WorkerStarted, second), "the second queue has one")
         run.until(lambda: run.seen(events.WorkerStopped, first), "the first one's has exited")
 
@@ -289,7 +286,7 @@ class Borrowed(Process):
     borrowed = True
 
     def is_first(self):
-        return not self.borrowed
+        return False
 
     def adopt(self):
         self.borrowed = False
@@ -328,6 +325,21 @@ def test_a_queue_waits_a_moment_for_the_warm_process_and_then_starts_its_own():
     history.at(1.0 + WAIT_S)
 
     assert (before, len(history.processes)) == (0, 1)
+
+
+def test_a_queue_that_needs_it_again_and_again_makes_it_its_own():
+    history, now = quiet_history(), 1.0
+    for number in range(1, ADOPT_AT + 1):
+        before = history.seen(events.WorkerStarted)
+        history.peeks(1, now=now)
+        history.ready(number, now=now)
+        if number < ADOPT_AT:
+            history.receives(number, 1, -1, now=now + 0.01, handled=1)
+            history.dies(number, 0, now=now + 0.02)
+        now += 0.1
+
+    assert before == []
+    assert [event.pid for event in history.seen(events.WorkerStarted)] == [7, 7]
 
 
 def test_a_returned_process_is_no_worker_any_more():
@@ -406,7 +418,7 @@ def assignment(name):
 def test_it_is_borrowed_when_it_has_imported_all_handlers_by_one_queue_at_a_time():
     replayed = Replayed()
     early = replayed.warm.borrow(assignment("A"), 0.5)
-    replayed.says(Imported("A"), Imported("B", error="no"), Subscribed(("A",)))
+    replayed.says(Imported("A"), Imported("B", error="no"), EndpointsSubscribed(("A",)))
 
     first, second = replayed.warm.borrow(assignment("A"), 1.0), replayed.warm.borrow(assignment("B"), 1.0)
 
@@ -421,7 +433,7 @@ def test_it_is_borrowed_when_it_has_imported_all_handlers_by_one_queue_at_a_time
 
 def test_the_queue_that_has_waited_longest_borrows_it_first():
     replayed = Replayed()
-    replayed.says(Subscribed(()))
+    replayed.says(EndpointsSubscribed(()))
     replayed.warm.comes_soon("B", 1.0)
 
     assert replayed.warm.borrow(assignment("A"), 1.1) is None
@@ -432,7 +444,7 @@ def test_the_queue_that_has_waited_longest_borrows_it_first():
 
 def test_a_queue_that_waits_no_longer_keeps_no_other_queue_waiting():
     replayed = Replayed()
-    replayed.says(Subscribed(()))
+    replayed.says(EndpointsSubscribed(()))
     replayed.warm.comes_soon("B", 1.0)
 
     assert replayed.warm.borrow(assignment("A"), 1.0 + WAIT_S) is not None
@@ -440,7 +452,7 @@ def test_a_queue_that_waits_no_longer_keeps_no_other_queue_waiting():
 
 def test_another_process_starts_when_a_queue_has_adopted_it():
     replayed = Replayed()
-    replayed.says(Subscribed(()))
+    replayed.says(EndpointsSubscribed(()))
     worker = replayed.warm.borrow(assignment("A"), 1.0)
 
     worker.adopt()
@@ -468,8 +480,8 @@ def test_if_the_imports_kill_the_process_again_and_again_each_queue_has_a_worker
 def test_an_endpoint_that_cannot_be_subscribed_is_said_once():
     replayed = Replayed()
 
-    replayed.says(Subscribed(("A",), {"B": "denied"}), Subscribed((), {"B": "denied"}))
-    replayed.says(Subscribed(("B",)))
+    replayed.says(EndpointsSubscribed(("A",), {"B": "denied"}), EndpointsSubscribed((), {"B": "denied"}))
+    replayed.says(EndpointsSubscribed(("B",)))
 
     assert [(event.queue, event.error) for event in replayed.events] == [
         ("B", "Failed to subscribe the endpoint of B: denied")
@@ -479,7 +491,7 @@ def test_an_endpoint_that_cannot_be_subscribed_is_said_once():
 
 def test_it_leaves_when_it_is_stopped_and_after_its_queue_has_returned_it():
     replayed = Replayed()
-    replayed.says(Subscribed(()))
+    replayed.says(EndpointsSubscribed(()))
     worker = replayed.warm.borrow(assignment("A"), 1.0)
     replayed.warm.stop()
     before = replayed.warm.finished

@@ -31,7 +31,7 @@ from rowpost.workers.supervision.reporter import EventReporter
 from rowpost.workers.supervision.warm import ADOPT_AFTER_S, IdleWorkers, WarmProcess
 from rowpost.workers.worker.process import WorkerProcess
 
-__all__ = ["WorkerPool"]
+__all__ = ["ADOPT_AT", "WorkerPool"]
 
 # Fraction of peek_delay: a peek that is due within it joins another queue's round trip.
 COALESCE_WITHIN = 0.2

@@ -21,19 +21,19 @@ from rowpost.workers.events import Emit, Event, Trouble
 from rowpost.workers.protocol import (
     Assignment,
     CrashPolicy,
+    EndpointsSubscribed,
     Exit,
     Imported,
     InFlight,
     Keep,
     Leave,
     Returned,
-    Subscribed,
     Take,
 )
 from rowpost.workers.supervision.handles import respawn_delay
 from rowpost.workers.worker.process import SlotsProcess, WorkerProcess
 
-__all__ = ["ADOPT_AFTER_S", "IdleWorkers", "WarmProcess", "WarmWorker"]
+__all__ = ["ADOPT_AFTER_S", "WAIT_S", "IdleWorkers", "WarmProcess", "WarmWorker"]
 
 #: a queue adopts the warm process that has worked for it so long
 ADOPT_AFTER_S = 0.2
@@ -72,7 +72,7 @@ class IdleWorkers:
             del self._kept[next(iter(self._kept))]
 
 
-class Prepared(Protocol):
+class QuietQueue(Protocol):
     """What is told what the warm process has prepared for a queue: its pool."""
 
     def prepared(self, crash_policy: CrashPolicy | None) -> None: ...
@@ -126,8 +126,8 @@ class WarmWorker:
         self._released(self)
 
     def is_first(self) -> bool:
-        """Return whether its start is worth an event: that of the queue's own."""
-        return self.adopted
+        """Return whether its start is worth an event: it is one when the queue adopts it."""
+        return False
 
     @property
     def is_last(self) -> bool:
@@ -164,7 +164,7 @@ class WarmWorker:
         if ready.isdisjoint(self.waitables):
             return False
         for report in self._process.reports():
-            if isinstance(report, Imported | Subscribed):
+            if isinstance(report, Imported | EndpointsSubscribed):
                 self._prepared(report)
             elif not isinstance(report, Returned):
                 self._reports.append(report)
@@ -219,7 +219,7 @@ class WarmProcess:
         self,
         spawn: Callable[[tuple[Assignment, ...]], SlotsProcess],
         emit: Emit,
-        pools: Callable[[], Mapping[str, Prepared]],
+        pools: Callable[[], Mapping[str, QuietQueue]],
     ) -> None:
         self._spawn, self._emit, self._pools = spawn, emit, pools
         self._assign: Callable[[], tuple[Assignment, ...]] = tuple
@@ -403,7 +403,7 @@ class WarmProcess:
                     pools[queue].prepared(crash_policy)
                 else:
                     pools[queue].refuse(error)
-            case Subscribed(queues, errors):
+            case EndpointsSubscribed(queues, errors):
                 self._imported, self._failed = True, 0
                 for name in queues:
                     self._errors.pop(name, None)

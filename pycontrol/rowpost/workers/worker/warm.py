@@ -1,6 +1,6 @@
 """A warm process: it has imported the handlers of many queues, and works for one of them at a time.
 
-    imports, subscribes          Imported for each queue, then Subscribed
+    imports, subscribes          Imported for each queue, then EndpointsSubscribed
     Take("Sales")                a worker's loop (`worker.py`) handles messages until the queue is empty
     Returned                     the process is free for another queue; or Keep: it belongs to this one
 
@@ -22,7 +22,7 @@ from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.stopping import FORCED, REQUESTED, STOP
 from rowpost.settings.environment import Settings
-from rowpost.workers.protocol import Assignment, Imported, InFlight, Leave, Returned, Subscribed, Take
+from rowpost.workers.protocol import Assignment, EndpointsSubscribed, Imported, InFlight, Leave, Returned, Take
 from rowpost.workers.worker.channel import PipeChannel
 from rowpost.workers.worker.hosted import Hosted, crash_policy_of, load
 from rowpost.workers.worker.worker import Worker
@@ -117,7 +117,7 @@ class Warm:
                 self._connection = connect(self._settings, application_name=APPLICATION_NAME)
         except RowpostError as error:
             if first:
-                self.send(Subscribed((), dict.fromkeys(self._unsubscribed, in_words(error))))
+                self.send(EndpointsSubscribed((), dict.fromkeys(self._unsubscribed, in_words(error))))
             return
         if self._unsubscribed:
             self._subscribe(self._connection)
@@ -135,7 +135,7 @@ class Warm:
                     errors[queue] = in_words(error)
         done = tuple(queue for queue in self._unsubscribed if queue not in errors)
         self._unsubscribed = list(errors)
-        self.send(Subscribed(done, errors))
+        self.send(EndpointsSubscribed(done, errors))
 
     def _subscribe_to(self, database: Connection, queues: list[str]) -> None:
         endpoints = (self._endpoints[queue] for queue in queues)
