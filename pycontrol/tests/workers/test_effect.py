@@ -1,5 +1,7 @@
 """How many worker processes bring throughput."""
 
+import pytest
+
 from rowpost.workers.effect import AT_ONCE, HOLD_S, SETTLE_S, WINDOW_S, Effect
 from tests.support.pool_history import History
 
@@ -23,10 +25,12 @@ class Machine:
         return seen
 
 
+@pytest.mark.promise("useful-workers")
 def test_handlers_that_wait_get_all_workers():
     assert Machine(Effect(100), lambda workers: 50 * workers).run(10.0) == [8, 16, 32, 64, 100]
 
 
+@pytest.mark.promise("useful-workers")
 def test_workers_that_bring_nothing_are_taken_back():
     assert Machine(Effect(64), lambda workers: min(8000, 500 * workers)).run(10.0) == [8, 16, 32, 16]
 
@@ -58,6 +62,7 @@ def test_a_small_limit_is_reached_at_once():
     assert effect.after(1.0, 4, 100) is effect
 
 
+@pytest.mark.promise("useful-workers")
 def test_a_pool_starts_eight_processes_and_then_more_if_they_bring_more():
     history = History(limit=16)
     history.at(0.0)

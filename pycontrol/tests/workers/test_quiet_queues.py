@@ -339,7 +339,7 @@ def test_a_queue_that_needs_it_again_and_again_makes_it_its_own():
         now += 0.1
 
     assert before == []
-    assert [event.pid for event in history.seen(events.WorkerStarted)] == [7, 7]
+    assert [event.pid for event in history.seen(events.WorkerStarted)] == [7]
 
 
 def test_a_returned_process_is_no_worker_any_more():
