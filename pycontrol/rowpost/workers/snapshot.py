@@ -32,6 +32,7 @@ class QueueSnapshot:
         died: worker processes that died since the supervisor started.
         rate: messages handled per second over the last five seconds.
         critical: whether the circuit breaker has triggered.
+        quiet: whether the queue needs no worker of its own: the warm process has its handler, and takes its messages.
         throttled: whether the queue has one worker after many failed attempts in a row.
         critical_time, processing_time: means over the last five seconds, in seconds (see `pipeline/timings.py`); None
             if no message was handled.
@@ -54,6 +55,7 @@ class QueueSnapshot:
     critical: bool
     throttled: bool = False
     paused: bool = False
+    quiet: bool = False
     discarded: int = 0
     critical_time: float | None = None
     processing_time: float | None = None

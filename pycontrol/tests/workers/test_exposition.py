@@ -130,6 +130,14 @@ def test_the_supervisor_is_ready_once_the_database_answers_and_a_worker_has_star
         assert scrape(url).value("rowpost_supervisor_ready") == 1
 
 
+def test_quiet_queues_are_ready_when_the_warm_process_has_their_handlers(shop):
+    with Running(served(shop, idle_workers=0)) as supervisor:
+        url = url_of(supervisor)
+        supervisor.until(lambda: health(url, "ready") == (200, []), "it is ready")
+
+        assert supervisor.workers(shop.name) == 0
+
+
 def test_a_handler_that_cannot_be_imported_is_not_ready(shop):
     good = shop.worked(shop.make_queue().name)
     with Running(served(shop, "no_such_handler", others=(good,))) as supervisor:
@@ -369,6 +377,7 @@ def test_a_loop_that_hangs_is_not_alive_and_not_ready(target):
         ({}, [Answer("Sales"), Answer("Sales", error=ValueError("x"))], 1),
         ({"critical": True}, [Answer("Sales")], 1),
         ({"paused": True, "workers": 0}, [Answer("Sales")], 0),
+        ({"quiet": True, "workers": 0}, [Answer("Sales")], 0),
     ],
 )
 def test_each_hindrance_is_named(target, queue, answers, hindered):

@@ -45,7 +45,7 @@ def _of_queue(queue: QueueSnapshot, status: Status, seen: Observations) -> Itera
         yield f"the last peek failed: {peek.error}"
     elif peek.at is None:
         yield "no peek has been answered yet"
-    if not seen.able(queue.queue) and not queue.paused:
+    if not (seen.able(queue.queue) or queue.paused or queue.quiet):
         started = seen.number(WorkerStarted, queue.queue)
         yield (
             "no worker runs: the last one has ended, and none has started since"

@@ -107,6 +107,7 @@ class WorkerPool:
         self._in_steps = worker.strategy == "peek" and worker.concurrency == 1
         self._effect = self._effect_of(worker.limit)
         self._warm, self._idle = warm, idle or IdleWorkers()
+        self._is_prepared = False
         #: when the warm process was borrowed
         self._borrowed_at: deque[float] = deque(maxlen=ADOPT_AT)
 
@@ -135,6 +136,7 @@ class WorkerPool:
             rate=self.figures.rate(now),
             critical=self._health.breaker.triggered,
             throttled=self._health.throttle.active,
+            quiet=self._is_prepared and not self._least,
             critical_time=times.critical_time,
             processing_time=times.processing_time,
             **self.figures.counts,
@@ -235,6 +237,7 @@ class WorkerPool:
     def prepared(self, crash_policy: CrashPolicy | None) -> None:
         """Process that the warm process has imported the handler."""
         self._crash_policy = crash_policy or self._crash_policy
+        self._is_prepared = True
 
     def subscribed(self) -> None:
         """Process that the warm process has subscribed the endpoint."""
