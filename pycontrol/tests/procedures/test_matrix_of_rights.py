@@ -10,7 +10,8 @@ import pytest
 
 from rowpost.database.contract import load_contract
 from rowpost.deploy.apply import apply
-from rowpost.deploy.grants import grant, grant_role
+from rowpost.deploy.entries import describe_queue
+from rowpost.deploy.grants import grant, grant_role, grant_tables
 from rowpost.deploy.plan import plan
 from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import PermissionDenied, QueueNotGranted, RowpostError
@@ -76,6 +77,9 @@ def login(target, sql, deployed):
                     sagas=[SAGAS[OWN].name] if received else [],
                     tables=target.babelfish,
                 )
+                if target.babelfish and received:  # it has no ownership chaining
+                    table = describe_queue(QueueSettings(OWN), "sqlserver").placeholders(sql.database.dialect)
+                    sql.run(grant_tables(sql.database.dialect, table["leased_table"], name))
             elif kind != "nobody":
                 sql.run(grant_role(sql.database.dialect, f"rowpost_{kind}", name))
             return made.open(name)
