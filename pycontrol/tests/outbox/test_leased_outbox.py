@@ -13,16 +13,18 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.settings.databases import OutboxSettings
 from rowpost.settings.environment import QueueSettings, SupervisorSettings, WorkerSettings
 from rowpost.transport.queue import Queue
-from tests.outbox.test_outbox import business, ledger, order, remembered, sent  # noqa: F401 -- fixtures, too
 from tests.support.endpoints import OrderPlaced
+from tests.support.ledgers import business, ledger, order, remembered, sent
 from tests.support.outboxes import endpoint_of, handle_all, pipeline_of
 from tests.support.workers import Running
+
+__all__ = ["business", "order"]
 
 
 class Desk:
     """Sales, whose messages are leased, its business database, and what became of the orders in both."""
 
-    def __init__(self, business, order, database, open_database, business_url, sql):  # noqa: F811
+    def __init__(self, business, order, database, open_database, business_url, sql):
         self.business, self.order, self.database, self.sql = business, order, database, sql
         self.business_url, self._open = business_url, open_database
         entry = describe_queue(QueueSettings("Sales"), database.engine)
@@ -64,7 +66,7 @@ NOTHING = (0, [], [], [])
 
 
 @pytest.fixture
-def desk(business, order, database, open_database, business_url, sql):  # noqa: F811
+def desk(business, order, database, open_database, business_url, sql):
     desk = Desk(business, order, database, open_database, business_url, sql)
     sql.run(f"DELETE FROM {desk.table}")
     yield desk

@@ -42,10 +42,12 @@ from rowpost.wire.outgoing import AddressedMessage
 from rowpost.workers.tasks import outbox_cleaner
 from tests.support.crashing import TYPE, Order, at_step
 from tests.support.endpoints import OrderPlaced
+from tests.support.ledgers import business, ledger, order, remembered, sent
 from tests.support.logins import logins
 from tests.support.outboxes import endpoint_of, handle_all, pipeline_of
-from tests.support.probe import probe_for
 from tests.support.workers import eventually
+
+__all__ = ["business", "order"]
 
 KEY = {"endpoint": "Sales", "message_id": "m-1"}
 TYPED = {"NServiceBus.EnclosedMessageTypes": TYPE}
@@ -56,31 +58,6 @@ RETRIED = {
     "ServiceControl.Retry.AcknowledgementQueue": "Billing",
 }
 KINDS = pytest.mark.parametrize("pessimistic", [False, True], ids=["optimistic", "pessimistic"])
-
-
-@pytest.fixture
-def business(target, business_url, sql):
-    """The business database: ledger and outbox are empty, and so are Billing, error and the dispatches."""
-    for name in ("Sales", "Billing", "error"):
-        sql.empty(name)
-    for table in ("dispatch", "failure"):
-        sql.run(f"DELETE FROM rowpost.{table}")
-    with connect_url(engine_of(business_url), business_url, "rowpost tests") as database:
-        probe = probe_for(database, babelfish=target.babelfish)
-        for table in ("business", "rowpost.outbox", "rowpost.outbox_operations"):
-            probe.run(f"DELETE FROM {table}")
-        yield probe
-
-
-@pytest.fixture
-def order(queue):
-    """Sends an order; its message id is `m-<number>` unless another is given."""
-
-    def send(number, message_id=None, **options):
-        headers = {"NServiceBus.EnclosedMessageTypes": TYPE, "NServiceBus.MessageId": message_id or f"m-{number}"}
-        queue.send(b'{"Number":%d}' % number, headers, **options)
-
-    return send
 
 
 @pytest.fixture
@@ -96,18 +73,6 @@ def pipe(open_database, business_url):
     yield make
     for each in made:
         each.close()
-
-
-def ledger(business):
-    return sorted(row[0] for row in business.run("SELECT number FROM business"))
-
-
-def sent(database):
-    return sorted(int(message.body.decode()[10:-1]) for message in Queue("Billing", database).browse(1000))
-
-
-def remembered(business):
-    return sorted(row[0] for row in business.run("SELECT message_id FROM rowpost.outbox"))
 
 
 def left_behind(business):
