@@ -442,6 +442,13 @@ def test_the_queue_that_has_waited_longest_borrows_it_first():
     assert not replayed.warm.comes_soon("A", 1.1 + WAIT_S)
 
 
+def test_nobody_waits_for_a_process_that_is_not_needed():
+    replayed = Replayed()
+    replayed.warm.use(None)
+
+    assert not replayed.warm.comes_soon("A", 1.0)
+
+
 def test_a_queue_that_waits_no_longer_keeps_no_other_queue_waiting():
     replayed = Replayed()
     replayed.says(EndpointsSubscribed(()))

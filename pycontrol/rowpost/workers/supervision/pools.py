@@ -75,7 +75,7 @@ class Pools:
         count = self.settings.supervisor.idle_workers
         quiet = [name for name, worker in self._workers.items() if worker.may_be_quiet]
         self._idle.use(count, quiet)
-        self._warm.use(partial(self._of_quiet, quiet) if len(quiet) > count else tuple)
+        self._warm.use(partial(self._of_quiet, quiet) if len(quiet) > count else None)
 
     def _of_quiet(self, names: list[str]) -> tuple[Assignment, ...]:
         return tuple(self._assignment(name, self._workers[name], 0, True) for name in names)

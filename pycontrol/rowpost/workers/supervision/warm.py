@@ -222,7 +222,7 @@ class WarmProcess:
         pools: Callable[[], Mapping[str, QuietQueue]],
     ) -> None:
         self._spawn, self._emit, self._pools = spawn, emit, pools
-        self._assign: Callable[[], tuple[Assignment, ...]] = tuple
+        self._assign: Callable[[], tuple[Assignment, ...]] | None = None
         self._spawned: SlotsProcess | None = None
         self._worker: WarmWorker | None = None
         #: processes of former settings, which are leaving
@@ -235,11 +235,11 @@ class WarmProcess:
         self._errors: dict[str, str] = {}
 
     # -------------------------------------------------------------- for the supervisor
-    def use(self, assign: Callable[[], tuple[Assignment, ...]]) -> None:
-        """Work for these queues from now on, in another process if one runs. No assignments: in none.
+    def use(self, assign: Callable[[], tuple[Assignment, ...]] | None) -> None:
+        """Work for these queues from now on, in another process if one runs.
 
         Args:
-            assign: returns an assignment for each queue.
+            assign: returns an assignment for each queue; None: no process is needed.
         """
         self._leave()
         self._assign, self._failed, self._stopping, self._next_start_at = assign, 0, False, float("-inf")
@@ -289,7 +289,7 @@ class WarmProcess:
 
     def comes_soon(self, queue: str, now: float) -> bool:
         """Return whether a queue should wait for the process rather than start one."""
-        if self.serves and now < self._waiting.setdefault(queue, now + WAIT_S):
+        if self._assign is not None and self.serves and now < self._waiting.setdefault(queue, now + WAIT_S):
             return True
         self._waiting.pop(queue, None)
         return False
@@ -336,15 +336,12 @@ class WarmProcess:
 
     # -------------------------------------------------------------- processes
     def _start(self, now: float) -> float:
-        if self._stopping or not self.serves:
+        if self._assign is None or self._stopping or not self.serves:
             return float("inf")
         if now < self._next_start_at:
             return self._next_start_at
-        assignments = self._assign()
-        if not assignments:
-            return float("inf")
         try:
-            self._spawned = self._spawn(assignments)
+            self._spawned = self._spawn(self._assign())
         except OSError as error:
             self._emit(Trouble(error=f"Failed to start a warm worker: {error}"))
             self._fail(now)
