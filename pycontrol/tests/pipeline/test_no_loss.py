@@ -48,7 +48,9 @@ def test_a_plain_handlers_messages_are_not_lost(desk, error, burst):
 
 @errors(len(ERRORS))
 @pytest.mark.promise("failed-bookkeeping-loses-nothing")
-def test_an_endpoints_messages_are_not_lost(desk, error, burst):
+def test_an_endpoints_messages_are_not_lost(desk, error, burst, not_on_babelfish):
+    if error is DatabaseUnavailable:  # the session that is said to be lost lives, and another one looks for its message
+        not_on_babelfish("accepts READPAST and ignores it: the search would wait for the session")
     every_operation(desk, desk.endpoint, error, burst)
 
 
