@@ -44,7 +44,7 @@ from rowpost.workers.protocol import CrashPolicy
 from rowpost.workers.supervision.lifelines import Lifeline
 from rowpost.workers.supervision.presence import PresenceReports
 
-__all__ = ["QueueMonitor"]
+__all__ = ["PEEKS_TOGETHER", "QueueMonitor"]
 
 # Pause after an unexpected error, so that a lasting defect does not make the thread spin.
 FAILURE_PAUSE_S = 1.0

@@ -15,6 +15,7 @@ from rowpost.settings.worker import WorkerSettings
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, SharedHighWaterMark
 from rowpost.workers.snapshot import Figures
+from rowpost.workers.supervision.monitor import PEEKS_TOGETHER
 from rowpost.workers.supervision.pool import WorkerPool
 from rowpost.workers.supervision.slots import SlotHosts
 from rowpost.workers.supervision.warm import IdleWorkers, WarmProcess
@@ -62,6 +63,13 @@ class Pools:
         for pool in self.all:  # of a thousand queues, only a few are due at the same time
             due = min(due, pool.tick(now) if pool.due_at <= now else pool.due_at)
         return due
+
+    def coalesce_peeks(self, now: float) -> None:
+        """Let peeks that are nearly due join those that are pending, unless a round trip is full already."""
+        pending = sum(pool.peek_pending for pool in self.by_name.values())
+        if 0 < pending < PEEKS_TOGETHER:
+            for pool in self.by_name.values():
+                pool.coalesce_peek(now)
 
     def renew(self) -> None:
         """Make the pools of a run, and replace those that have ended."""

@@ -208,9 +208,7 @@ class Supervisor:
                 if handle.process.collect(self._ready):
                     self._read_reports(pool, handle, now)
         due = min(self._report(now), self._warm.tick(now), self._pools.tick(now))
-        if any(pool.peek_pending for pool in self._pools.by_name.values()):
-            for pool in self._pools.by_name.values():
-                pool.coalesce_peek(now)
+        self._pools.coalesce_peeks(now)
         if until is not None and not self._stops and until(self.snapshot()):
             self._stop(now)
         if now >= self._force_at:
