@@ -123,7 +123,7 @@ def test_an_interrupted_comparison_removes_its_worktree(folder):
     ("arguments", "reason"),
     [
         (["--against", "no-such-commit"], "the repository has no such commit"),
-        (["--against", "HEAD", "--only", "ramp"], "--against cannot compare ramp: choose from calls, endpoint"),
+        (["--against", "HEAD", "--only", "bodies"], "--against cannot compare bodies: choose from calls, endpoint"),
         (["--against", "HEAD", "--pairs", "0"], "--pairs must be at least 1 (got 0)"),
         (["--pairs", "3"], "--pairs needs --against COMMIT"),
     ],
