@@ -36,7 +36,7 @@ __all__ = [
 OURS = "rowpost"
 TWICE = 2.0  # from this ratio on, a miss is shown as a multiple and not in percent
 LEAST_RATIO = 0.97  # a smaller median ratio of two commits is "slower", unless its interval reaches 1
-MORE_IS_BETTER = {"messages/s": True, "ms": False}
+MORE_IS_BETTER = {"s": False, "messages/s": True, "ms": False}
 
 
 @dataclass(frozen=True)
