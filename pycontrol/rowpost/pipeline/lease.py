@@ -55,7 +55,7 @@ from rowpost.transactions.leases import NO_CONNECTION, Lease, LeaseScope, Lend
 from rowpost.wire.message import Message, MessageRow
 from rowpost.wire.outgoing import Call, Outgoing
 
-__all__ = ["LEASE_SECONDS", "Leased", "LeasedByType", "Leasing", "owner_of"]
+__all__ = ["LEASE_SECONDS", "Leased", "LeasedByType", "Leasing", "check_once", "owner_of"]
 
 logger = logging.getLogger("rowpost")
 
@@ -75,6 +75,14 @@ def owner_of(process_id: int, slot: int | None = None) -> str:
     """
     process = f"/{process_id}/{'' if slot is None else slot}"
     return socket.gethostname()[: OWNER_LIMIT - 30] + process
+
+
+def check_once(message: Message, scope: LeaseScope) -> None:
+    """Check that a message is not committed yet. Raises HandlerEnded."""
+    if scope.committed:
+        raise HandlerEnded(
+            f"The message {message.message_id} is committed already: context.commit() can be called once."
+        )
 
 
 @dataclass
@@ -247,10 +255,7 @@ class Leased:
             LeaseLost: nothing is committed.
             HandlerEnded: the message is committed already.
         """
-        if scope.committed:
-            raise HandlerEnded(
-                f"The message {message.message_id} is committed already: context.commit() can be called once."
-            )
+        check_once(message, scope)
         lease, renewer = scope.lease, self._leasing.renewer
         with self._leasing.connections.borrow() as database:
             renewer.remove(lease)  # its row is locked now, so that it cannot be renewed, nor be taken away

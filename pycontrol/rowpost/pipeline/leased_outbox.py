@@ -25,10 +25,10 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.database.pool import Connections
-from rowpost.errors import AlreadyDispatched, AlreadyHandled, HandlerEnded, LeaseLost, RowpostError
+from rowpost.errors import AlreadyDispatched, AlreadyHandled, LeaseLost, RowpostError
 from rowpost.handling.processor import Caused, Receiver
 from rowpost.outbox.declaration import decode_outgoing, encode_outgoing, named
-from rowpost.pipeline.lease import Leased, Leasing
+from rowpost.pipeline.lease import Leased, Leasing, check_once
 from rowpost.recoverability.outcome import Outcome
 from rowpost.recoverability.retries import roll_back
 from rowpost.recoverability.stopping import STOP
@@ -148,10 +148,7 @@ class LeasedOutbox(Leased):
             AlreadyHandled: another process has handled the message. Nothing of this attempt is committed.
             HandlerEnded: the message is committed already.
         """
-        if scope.committed:
-            raise HandlerEnded(
-                f"The message {message.message_id} is committed already: context.commit() can be called once."
-            )
+        check_once(message, scope)
         renewer = self._leasing.renewer
         renewer.remove(scope.lease)  # its row is locked now, so that it cannot be renewed, nor be taken away
         try:
