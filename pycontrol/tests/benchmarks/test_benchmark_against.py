@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from benchmarks.suite import against, program, report
 from benchmarks.suite.against import NEW, OLD, CommitNotFound, Pairs
-from benchmarks.suite.figures import MORE_IS_BETTER, Comparison, median_interval
+from benchmarks.suite.figures import Comparison, median_interval
 from rich.console import Console
 
 ABOUT = {
@@ -92,13 +92,9 @@ def test_the_verdict_follows_the_median_ratio_and_its_interval(old, new, verdict
     assert Comparison("case", "name", "messages/s", old, new).verdict == verdict
 
 
-def test_a_ratio_above_1_is_better_for_rates_and_for_durations():
-    assert Comparison("case", "name", "messages/s", (100.0,), (200.0,)).ratio == 2.0
-    assert Comparison("case", "name", "ms", (10.0,), (5.0,)).ratio == 2.0
-
-
-def test_every_figure_that_is_compared_has_a_direction():
-    assert MORE_IS_BETTER == {"messages/s": True, "ms": False}
+@pytest.mark.parametrize(("unit", "old", "new"), [("messages/s", 100.0, 200.0), ("ms", 10.0, 5.0), ("s", 1.0, 0.5)])
+def test_a_ratio_above_1_is_better_for_rates_and_for_durations(unit, old, new):
+    assert Comparison("case", "name", unit, (old,), (new,)).ratio == 2.0
 
 
 def test_a_slowdown_of_10_percent_is_found_and_equal_sides_are_not():
