@@ -8,15 +8,20 @@ import socket
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
 
 from rowpost.database.connection import Connection
 from rowpost.deploy.grants import grant
-from rowpost.settings.environment import QueueSettings
+from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
+from rowpost.workers.answers import Answer, WakeUp
 from rowpost.workers.supervision.monitor import QueueMonitor
+from rowpost.workers.supervision.supervisor import Supervisor
 from tests.support.logins import logins
 from tests.support.wake_up import INSERT, listener, postgresql_only, wake_everybody, wake_up_requested
 from tests.support.workers import Running, concurrent, eventually, running
@@ -362,3 +367,27 @@ def test_a_queue_that_cannot_be_peeked_at_does_not_prevent_the_peeks_of_others(s
         ("Nowhere", "QueueNotFound"),
         ("error", "NoneType"),
     ]
+
+
+@pytest.mark.parametrize("woken", ["Queue999", None])
+def test_a_wake_up_does_not_wait_behind_the_answers_of_a_thousand_queues(woken):
+    """Only the woken queue's own answer, which was counted before, is read first."""
+    names = [f"Queue{number:03}" for number in range(1000)]
+    seen = []
+    supervisor = Supervisor(
+        Settings(queues=tuple(QueueSettings(name, worker=WorkerSettings("operator:eq")) for name in names)), seen.append
+    )
+    for name in names:
+        supervisor._post(Answer(name))
+    supervisor._post(WakeUp(woken))
+    supervisor._tasks = SimpleNamespace(move_delayed=lambda *_: None)
+
+    supervisor._open_inbox(0.0)
+    woken_pools = [name for name, pool in supervisor._pools.by_name.items() if pool._strategy.receiving]
+    read = [event.queue for event in seen if isinstance(event, events.Peeked)]
+
+    assert woken_pools == (names if woken is None else [woken])
+    assert read == (names if woken is None else [woken, *names[:50]])
+    for _ in range(20):
+        supervisor._open_inbox(0.0)
+    assert sorted(event.queue for event in seen if isinstance(event, events.Peeked)) == names

@@ -51,6 +51,8 @@ from rowpost.workers.worker.process import WorkerProcess, spawn_warm, spawn_work
 
 __all__ = ["Supervisor"]
 
+# So many values are read between two looks at what is more urgent: reports of workers, and wake-ups.
+READ_TOGETHER = 50
 # How often a condition given to run() is checked.
 UNTIL_INTERVAL_S = 0.05
 # After so many seconds, what no peek has taken along to the database is sent alone.
@@ -95,6 +97,8 @@ class Supervisor:
         self._stepped_at = time.monotonic()
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[object] = deque()
+        #: what has arrived there and is not read yet; for the loop alone
+        self._unread: deque[object] = deque()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
@@ -219,6 +223,8 @@ class Supervisor:
             return
         if until is not None:
             due = min(due, now + UNTIL_INTERVAL_S)
+        if self._unread:
+            due = now
         self._wait(min(due, self._force_at) - now)
 
     def _report(self, now: float) -> float:
@@ -264,27 +270,47 @@ class Supervisor:
         with suppress(BlockingIOError):
             self._wake_reader.recv(4096)
         while self._inbox:
-            match self._inbox.popleft():
-                case "stop":
-                    self._stop(now)
-                case (str(queue), int(limit)):
-                    self._pools.by_name[queue].set_limit(limit)
-                case "reload":
-                    self._reload()
-                case Answer() as answer if answer.queue in self._pools.by_name:
-                    self._on_answer(self._pools.by_name[answer.queue], answer, now)
-                case WakeUp(queue):
-                    for name in self._pools.by_name if queue is None else (queue,):
-                        if name in self._pools.by_name:
-                            self._pools.by_name[name].on_wake_up(now)
-                case Event() as event:
-                    self._emit(event)
-                    if isinstance(event, DelayedMoved) and event.queue in self._pools.by_name:
-                        self._pools.by_name[event.queue].peek_soon()
+            value = self._inbox.popleft()
+            if isinstance(value, WakeUp):
+                self._wake(value.queue, now)
+            else:
+                self._unread.append(value)
+        for _ in range(min(len(self._unread), READ_TOGETHER)):
+            self._read(self._unread.popleft(), now)
+
+    def _read(self, value: object, now: float) -> None:
+        match value:
+            case "stop":
+                self._stop(now)
+            case (str(queue), int(limit)):
+                self._pools.by_name[queue].set_limit(limit)
+            case "reload":
+                self._reload()
+            case Answer() as answer if answer.queue in self._pools.by_name:
+                self._on_answer(self._pools.by_name[answer.queue], answer, now)
+            case Event() as event:
+                self._emit(event)
+                if isinstance(event, DelayedMoved) and event.queue in self._pools.by_name:
+                    self._pools.by_name[event.queue].peek_soon()
+
+    def _wake(self, queue: str | None, now: float) -> None:
+        """Let a queue know that a sender has committed messages, before the answers of a thousand others are read.
+
+        None: all queues. Earlier answers of the queue count first.
+        """
+        earlier = [each for each in self._unread if queue in (None, getattr(each, "queue", None))]
+        for answer in earlier:
+            self._unread.remove(answer)
+            self._read(answer, now)
+        for name in self._pools.by_name if queue is None else (queue,):
+            if name in self._pools.by_name:
+                self._pools.by_name[name].on_wake_up(now)
 
     def _emit_rest(self) -> None:
         """Emit what the periodic tasks reported when they ended, and leave what threads request for the next run."""
-        for value in [self._inbox.popleft() for _ in range(len(self._inbox))]:
+        rest = [*self._unread, *(self._inbox.popleft() for _ in range(len(self._inbox)))]
+        self._unread.clear()
+        for value in rest:
             if isinstance(value, Event):
                 self._emit(value)
             else:
