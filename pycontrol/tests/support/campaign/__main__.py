@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.support.campaign import failover, fuzz, injected, kinds, surroundings
+from tests.support.campaign.endpoints import MODES
 from tests.support.campaign.kinds import Result
 
 
@@ -17,7 +18,7 @@ from tests.support.campaign.kinds import Result
 class Kind:
     """A kind of faults. `times` is what the whole campaign does."""
 
-    run: Callable[[int, random.Random], Result]
+    run: Callable[..., Result]
     times: int
 
 
@@ -38,6 +39,9 @@ KINDS = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.support.campaign", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS), help="kinds of faults")
+    parser.add_argument(
+        "--modes", nargs="+", choices=MODES, default=MODES, help="modes of --only kills, crashes, restarts"
+    )
     parser.add_argument("--share", type=float, default=1.0, help="share of the whole campaign, such as 0.1")
     parser.add_argument("--seed", type=int, default=2026, help="decides what is struck and when")
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no further kind after so long")
@@ -49,7 +53,8 @@ def main() -> int:
             print(f"{name}: NOT RUN, {given.minutes:.0f} minutes are over", flush=True)
             found += 1
             continue
-        result = kind.run(max(1, round(kind.times * given.share)), random.Random(f"{given.seed} {name}"))
+        modes = {} if given.modes == MODES else {"modes": given.modes}
+        result = kind.run(max(1, round(kind.times * given.share)), random.Random(f"{given.seed} {name}"), **modes)
         print(f"{name}: {time.monotonic() - at:.0f} s, {'nothing found' if not result.wrong else 'FOUND'}", flush=True)
         for what, times in sorted(result.done.items()):
             print(f"  {times:7} {what}", flush=True)
