@@ -11,6 +11,7 @@ from rowpost.database.contract import load_contract
 from rowpost.database.dialects.choice import dialect_for, dialect_of
 from rowpost.database.dialects.protocol import Begin, Commit, Dialect, Guard, Statement
 from rowpost.database.sql_folder import schema_version
+from rowpost.database.wrapped import driver_connection
 from rowpost.errors import ContractError, DatabaseError, SchemaMissing, SchemaTooNew
 from rowpost.settings.compat import compat_of
 from rowpost.version import __version__, is_served_by
@@ -58,7 +59,13 @@ class Connection:
 
     @classmethod
     def share(cls, connection: Any) -> Connection:
-        """Wrap a caller's connection of psycopg or pyodbc; what is called joins the caller's transaction."""
+        """Wrap a caller's connection of psycopg or pyodbc, or what SQLAlchemy and Django wrap around it; what is called
+        joins the caller's transaction.
+
+        Raises:
+            SettingsError: it is another object.
+        """
+        connection = driver_connection(connection)
         return cls(connection, dialect_of(connection), owned=False)
 
     @property
@@ -85,6 +92,16 @@ class Connection:
             return self.guard.lend_async(self.raw_connection)
         self.handed_out = True
         return self.dialect.asynchronous(self.raw_connection)
+
+    def lend_mapped(self, *, types: Any = None, cursors: type[Any] | None = None, is_async: bool = False) -> Any:
+        """Return another object for the session, to a handler that maps types in its own way. See `Guard.lend_mapped`.
+
+        None: the engine's driver has none for an event loop, or no handler runs.
+        """
+        self.lent = True
+        if self.guard is None:
+            return None
+        return self.guard.lend_mapped(self.raw_connection, types=types, cursors=cursors, is_async=is_async)
 
     def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[Any]:
         """Call a procedure of the contract; with `queue` the one that was rendered for that queue.

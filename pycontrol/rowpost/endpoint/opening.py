@@ -1,7 +1,8 @@
 """Open a bus outside of handlers: `with endpoint.open(…)`, or `async with endpoint.open(…)` on an event loop.
 
 On an event loop, whatever talks to the database happens in another thread, one call at a time. A caller's
-`AsyncConnection` of psycopg is not used by its own tasks meanwhile: its lock is held.
+`AsyncConnection` of psycopg is not used by its own tasks meanwhile: its lock is held. A connection of asyncpg is used
+on its loop, on behalf of that thread.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any
 
+from rowpost.database.wrapped import joined_on_loop
 from rowpost.handling.async_context import AsyncBus
 from rowpost.handling.context import Bus
 
@@ -56,10 +58,9 @@ class Opening:
 
     @asynccontextmanager
     async def _on_loop(self) -> AsyncIterator[AsyncBus]:
-        given = self._connection
-        lock = getattr(given, "lock", None) if hasattr(type(given), "__aenter__") else None
-        block = self._opened(given if lock is None else _blocking(given), self._queues)
-        bus = AsyncBus(await _call(lock, block.__enter__), given if lock is not None else None)
+        blocking, lock, own = await joined_on_loop(self._connection)
+        block = self._opened(blocking, self._queues)
+        bus = AsyncBus(await _call(lock, block.__enter__), own)
         try:
             yield bus
             bus.check_awaited()
@@ -76,10 +77,3 @@ async def _call(lock: Any, function: Callable[..., Any], *arguments: Any) -> Any
         return await asyncio.to_thread(function, *arguments)
     async with lock:
         return await asyncio.to_thread(function, *arguments)
-
-
-def _blocking(connection: Any) -> Any:
-    """Return a psycopg Connection on the session of an AsyncConnection."""
-    from rowpost.database.dialects.postgresql.asynchronous import blocking_view
-
-    return blocking_view(connection)

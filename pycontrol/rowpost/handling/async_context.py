@@ -186,12 +186,31 @@ class AsyncContext(AsyncBus):
             afterwards(block.__exit__, type(error), error, None)
             raise
         try:
-            yield connection
+            try:
+                yield connection
+                await self.complete_session()
+            finally:
+                self._context.abandon_session()
         except BaseException as error:
             if not await in_thread(block.__exit__, type(error), error, error.__traceback__):
                 raise
         else:
             await in_thread(block.__exit__, None, None, None)
+
+    @property
+    def session(self) -> Any:
+        """SQLAlchemy's `AsyncSession` in the transaction of the message. See `Context.session`.
+
+        Raises:
+            SettingsError: as there, or on SQL Server, which has no async driver here.
+        """
+        return self._context.open_session(is_async=True).session
+
+    async def complete_session(self) -> None:
+        """Write what the handler that has returned left in its session."""
+        mapped = self._context.take_session()
+        if mapped is not None:
+            await mapped.complete_async()
 
     def discard(self, reason: str, *, expected: bool = False) -> None:
         """Record that this handler has no use for the message. See `Context.discard`."""

@@ -27,6 +27,8 @@ from rowpost.handling.arguments import (
     check_text,
     check_time,
 )
+from rowpost.handling.django_connection import django_connection
+from rowpost.handling.mapped_session import MappedSession
 from rowpost.handling.observer import SendSpan
 from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
@@ -382,6 +384,10 @@ class Context(Bus):
     """
 
     handlers_stopped = False
+    #: the session of the handler that runs, if it has asked for one
+    mapped: MappedSession | None = None
+    #: the connection of a block of `commit`
+    _committing: Connection | None = None
 
     def __init__(self, endpoint: Sender, database: Connection, message: Message, scope: Scope | None = None) -> None:
         super().__init__(endpoint, database)
@@ -422,8 +428,56 @@ class Context(Bus):
         """The connection for business data: the receiving one, or that of an outbox."""
         return self.database if self.scope is None else self.scope.business_connection(self.database)
 
+    @property
+    def session(self) -> Any:
+        """SQLAlchemy's `Session` in the transaction of the message, one for each handler.
+
+        Its commit releases a savepoint, and its rollback goes back to one. What it holds when the handler returns is
+        written, and commits with the message. With `receive="lease"` it is there within `commit` only.
+
+        Raises:
+            SettingsError: SQLAlchemy is not installed, or no transaction is open.
+        """
+        return self.open_session().session
+
+    def open_session(self, *, is_async: bool = False) -> MappedSession:
+        """Return the session of the handler that runs, made when it first asks for it."""
+        if self.mapped is None:
+            self.mapped = MappedSession(self._committing or self.business_database, is_async=is_async)
+        return self.mapped
+
+    def take_session(self) -> MappedSession | None:
+        """Return the session of the handler that has returned; None if it has asked for none."""
+        mapped, self.mapped = self.mapped, None
+        return mapped
+
+    def complete_session(self) -> None:
+        """Write what the handler that has returned left in its session."""
+        mapped = self.take_session()
+        if mapped is not None:
+            mapped.complete()
+
+    def abandon_session(self) -> None:
+        """Give up the session of a handler that has failed."""
+        if self.mapped is not None:
+            self.mapped.abandon()
+            self.mapped = None
+
+    @contextmanager
+    def django(self, alias: str = "default") -> Iterator[Any]:
+        """Let Django's connection of an alias be the message's within a block, in this thread. Yields it.
+
+        `transaction.atomic()` is a savepoint then, and `transaction.on_commit` is refused: send a message instead.
+
+        Raises:
+            SettingsError: Django is not installed, or the database of the alias is not PostgreSQL.
+        """
+        with django_connection(self._committing or self.business_database, alias) as connection:
+            yield connection
+
     def end(self) -> list[Outgoing]:
         """End the use of this object, and return what was collected. Can be called again, which returns nothing."""
+        self.abandon_session()
         if self._ended is None:
             del self.discards, self.audit_headers, self.scope
         return super().end()
@@ -474,7 +528,11 @@ class Context(Bus):
             HandlerEnded: the message is committed already.
         """
         with self.committing(attrgetter("driver_connection")) as connection:
-            yield connection
+            try:
+                yield connection
+                self.complete_session()
+            finally:
+                self.abandon_session()
 
     def committing(self, lend: Lend) -> AbstractContextManager[Any]:
         """Return the block of `commit`. See `LeaseScope`."""
@@ -484,7 +542,12 @@ class Context(Bus):
                 "context.commit() is for messages that are received with receive='lease'. Here the message commits "
                 "when its handler returns. Use context.connection."
             )
-        return scope.commit(lambda: [*self.outgoing, *scope.closing(self.audit_headers)], lend)
+
+        def lent(database: Connection) -> Any:
+            self._committing = database
+            return lend(database)
+
+        return scope.commit(lambda: [*self.outgoing, *scope.closing(self.audit_headers)], lent)
 
     def discard(self, reason: str, *, expected: bool = False) -> None:
         """Record that this handler has no use for the message. What the handler did and sent commits all the same.

@@ -45,13 +45,19 @@ def is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
 
 
-def run(function: Callable[..., Coroutine[Any, Any, _Result]], *arguments: Any, name: str) -> _Result:
+def run(
+    function: Callable[..., Coroutine[Any, Any, _Result]],
+    *arguments: Any,
+    name: str,
+    last: Callable[[], Coroutine[Any, Any, None]] | None = None,
+) -> _Result:
     """Run an `async def` function as a task, and return what it returns. The calling thread waits.
 
     Args:
         function: the handler.
         arguments: its arguments.
         name: names it for people.
+        last: awaited in the same task when the function has returned.
 
     Raises:
         HandlerInterrupted: the process stops by force, or the message has reached its time limit. The task has ended.
@@ -59,7 +65,7 @@ def run(function: Callable[..., Coroutine[Any, Any, _Result]], *arguments: Any, 
     """
     loop = _LOOP.started()
     _LOOP.note(function, name)
-    return _Turn(loop).run(function(*arguments), name)
+    return _Turn(loop).run(_whole(function, arguments, last), name)  # type: ignore[no-any-return]
 
 
 async def in_thread(function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -118,7 +124,7 @@ class _Turn:
         return self._result(stop, name)  # type: ignore[no-any-return]
 
     def _begin(self, coroutine: Coroutine[Any, Any, Any], name: str, context: Any) -> None:
-        self._task = self._loop.create_task(_whole(coroutine), name=name, context=context)
+        self._task = self._loop.create_task(coroutine, name=name, context=context)
         self._task.add_done_callback(lambda _: self._calls.put(None))
         if self._is_cancelled:
             self._task.cancel()
@@ -198,11 +204,18 @@ class _Raised:
         self.error = error
 
 
-async def _whole(coroutine: Coroutine[Any, Any, Any]) -> Any:
+async def _whole(
+    function: Callable[..., Coroutine[Any, Any, Any]],
+    arguments: tuple[Any, ...],
+    last: Callable[[], Coroutine[Any, Any, None]] | None,
+) -> Any:
     try:
-        return await coroutine
+        returned = await function(*arguments)
+        if last is not None:
+            await last()
     except (SystemExit, KeyboardInterrupt) as error:
         return _Raised(error)
+    return returned
 
 
 class _Loop:

@@ -142,7 +142,7 @@ def call_async(
         BaseException: whatever it raises.
     """
     seen = view(context)
-    returned = run(function, message, seen, name=name)
+    returned = run(function, message, seen, name=name, last=seen.complete_session)
     seen.check_awaited()
     return returned
 
@@ -213,6 +213,8 @@ class RegisteredHandler:
             )
         else:
             returned = self.function(message, context)
+        if context.mapped is not None:
+            context.complete_session()
         if returned is None:
             return
         check_ran(returned, f"The handler {self.name} of {context.endpoint.name}")

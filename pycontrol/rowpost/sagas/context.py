@@ -11,6 +11,7 @@ from rowpost.errors import InvalidMessage
 from rowpost.handling.arguments import check_delay, check_headers
 from rowpost.handling.async_context import AsyncContext
 from rowpost.handling.context import Context
+from rowpost.handling.mapped_session import MappedSession
 from rowpost.sagas.declaration import SagaDeclaration
 from rowpost.transport.directory import canonical_or_as_given
 from rowpost.wire.headers import (
@@ -49,6 +50,14 @@ class SagaContext(Context):
         self._saga_id, self._declared = saga_id, declared
         self._metadata = metadata
         self._sent = sent
+
+    def open_session(self, *, is_async: bool = False) -> MappedSession:
+        """Return the session of the method that runs. See `Context.open_session`."""
+        return self._outer.open_session(is_async=is_async)
+
+    def take_session(self) -> MappedSession | None:
+        """Return the session of the method that has returned. See `Context.take_session`."""
+        return self._outer.take_session()
 
     def stop_handlers(self) -> None:
         """Call no other handler of the message, and no other saga. See `Context.stop_handlers`."""

@@ -141,10 +141,8 @@ def test_a_bus_in_which_nothing_is_sent_does_nothing(queue, lend):
         (
             "psycopg2.extensions",
             "connection",
-            "psycopg2's connection .* psycopg 3 .*pyodbc.* psycopg2 is its predecessor",
+            "psycopg2's connection .* psycopg 3 .*pyodbc.* psycopg2 is psycopg's predecessor",
         ),
-        ("sqlalchemy.orm.session", "Session", "sqlalchemy's Session .*driver_connection"),
-        ("django.db.backends.postgresql.base", "DatabaseWrapper", "django's DatabaseWrapper .*connection.connection"),
         ("sqlite3", "Connection", "sqlite3's Connection .*psycopg 3"),
     ],
 )

@@ -10,15 +10,9 @@ from rowpost.errors import SettingsError
 
 __all__ = ["dialect_for", "dialect_of"]
 
-#: how to get such a connection from what belongs to other packages
+#: what helps with those of other packages
 _HINTS = {
-    "psycopg2": ". psycopg2 is its predecessor, and another package",
-    "asyncpg": ", which is not asynchronous",
-    "sqlalchemy": (
-        ": a Session has it as session.connection().connection.driver_connection, with SQLAlchemy's driver "
-        "postgresql+psycopg or mssql+pyodbc"
-    ),
-    "django": ": Django's own has it as connection.connection within atomic()",
+    "psycopg2": ". psycopg2 is psycopg's predecessor, and another package. For SQLAlchemy, write postgresql+psycopg",
 }
 
 
@@ -41,17 +35,21 @@ def dialect_for(engine: str) -> Dialect:
 
 
 def dialect_of(connection: Any) -> Dialect:
-    """Return the dialect of a driver's connection: psycopg's or pyodbc's.
+    """Return the dialect of a driver's connection: psycopg's or pyodbc's, or one that has it with it.
 
     Raises:
         SettingsError: it is neither.
     """
     module = type(connection).__module__.partition(".")[0]
+    if module == "rowpost":
+        own: Dialect = connection.dialect
+        return own
     if module == "psycopg":
         return dialect_for("postgresql")
     if module == "pyodbc":
         return dialect_for("sqlserver")
     raise SettingsError(
         f"{module}'s {type(connection).__name__} is not a connection that rowpost can use. Give it a connection of "
-        f"psycopg 3 (the package psycopg) or of pyodbc{_HINTS.get(module, '')}."
+        "psycopg 3 (the package psycopg) or of pyodbc, one of SQLAlchemy or Django with these drivers, or, with `async "
+        f"with`, one of asyncpg{_HINTS.get(module, '')}."
     )

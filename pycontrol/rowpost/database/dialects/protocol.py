@@ -138,6 +138,18 @@ class Guard(Protocol):
     def lend_async(self, connection: Any) -> Any:
         """Return the object that an `async def` handler uses for the driver's connection; None as `asynchronous`."""
 
+    def lend_mapped(
+        self, connection: Any, *, types: Any = None, cursors: type[Any] | None = None, is_async: bool = False
+    ) -> Any:
+        """Return another object for the handler's session, which maps types in its own way; None as `asynchronous`.
+
+        Args:
+            connection: the driver's connection.
+            types: what the driver calls its adapters; None: those of the connection.
+            cursors: the class of its cursors; None: the driver's.
+            is_async: whether it is for an event loop.
+        """
+
     def stop(self) -> None:
         """Stop guarding, and refuse further use of what was lent where the driver allows that. Can be called again."""
 
@@ -158,6 +170,12 @@ class NoGuard:
     def lend_async(self, connection: Any) -> Any:
         """Return None: see `Dialect.asynchronous`."""
         return None
+
+    def lend_mapped(
+        self, connection: Any, *, types: Any = None, cursors: type[Any] | None = None, is_async: bool = False
+    ) -> Any:
+        """Return the connection; None for an event loop."""
+        return None if is_async else connection
 
 
 class Dialect(Protocol):

@@ -1,6 +1,7 @@
-"""Lend a psycopg connection to code on an event loop: an `AsyncConnection` on the same session.
+"""Lend another object for the session of a psycopg connection: an `AsyncConnection` to code on an event loop, and one
+with types and cursors of its own to what maps objects to rows.
 
-    lent = lend(connection, guard)          # of a handler
+    lent = lend(connection, guard, cursors)         # of a handler
     ...
     take_back(lent, refuse_late, message)
 
@@ -18,7 +19,7 @@ import psycopg
 
 from rowpost.database.dialects.postgresql.lending import GUARD, Over, asked_by_handler
 
-__all__ = ["blocking_view", "lend", "take_back", "view"]
+__all__ = ["blocking_view", "lend", "lend_mapped", "take_back", "view"]
 
 
 def view(connection: psycopg.Connection) -> psycopg.AsyncConnection:
@@ -49,7 +50,23 @@ def lend(
     return lent
 
 
-def take_back(lent: psycopg.AsyncConnection, refuse: Callable[[Any], NoReturn] | None, message: Any) -> None:
+def lend_mapped(connection: psycopg.Connection, guard: Any, *, types: Any, cursors: type[Any], is_async: bool) -> Any:
+    """Return an object of psycopg on the session of a connection for one handler.
+
+    Args:
+        guard: the connection's guard.
+        types: the object's own adapters of types, which the connection does not get; None: the connection's.
+        cursors: the class of its cursors.
+        is_async: whether it is for an event loop.
+    """
+    lent = _on_session_of(connection, _Lent if is_async else _LentMapped)
+    lent.__dict__[GUARD] = guard
+    lent._adapters = psycopg.adapt.AdaptersMap(connection.adapters if types is None else types)
+    lent.cursor_factory = cursors
+    return lent
+
+
+def take_back(lent: Any, refuse: Callable[[Any], NoReturn] | None, message: Any) -> None:
     """End the loan. Every use raises what `refuse` raises when it is called with `message`."""
     lent.__dict__["pgconn"] = Over(refuse, message)
 
@@ -111,3 +128,19 @@ class _Lent(_View):
         guard = self.__dict__[GUARD]
         if guard.refuse is not None:
             guard.refuse(verb)
+
+
+class _LentMapped(_BlockingView):
+    __module__ = "psycopg"
+
+    def __repr__(self) -> str:
+        return "<Connection lent to a handler>"
+
+    def commit(self) -> None:
+        _Lent._refuse(self, "commits")  # type: ignore[arg-type]
+
+    def rollback(self) -> None:
+        _Lent._refuse(self, "rolls back")  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        _Lent._refuse(self, "closes")  # type: ignore[arg-type]

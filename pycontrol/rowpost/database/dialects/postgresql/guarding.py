@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from typing import Any, NoReturn
 
 import psycopg
@@ -86,6 +87,8 @@ class HandlerGuard:
         self.lender = Lender(connection, self._guarded)
         #: what an async handler has
         self._lent_async: psycopg.AsyncConnection | None = None
+        #: what else it has for the session
+        self._lent_mapped: list[Any] = []
 
     def start(self, message: Any = None, *, in_place: bool = False) -> None:
         """Begin to guard, for one handler. A handler that does not ask for the connection costs nothing else.
@@ -111,6 +114,28 @@ class HandlerGuard:
             self._lent_async = asynchronous.lend(connection, self, _GuardedAsyncCursor)
         return self._lent_async
 
+    def lend_mapped(
+        self,
+        connection: psycopg.Connection,
+        *,
+        types: Any = None,
+        cursors: type[Any] | None = None,
+        is_async: bool = False,
+    ) -> Any:
+        """Return another object for the session, with adapters of types and cursors of its own.
+
+        Args:
+            connection: the connection.
+            types: the adapters; None: those of the connection.
+            cursors: the class of cursors; None: the driver's.
+            is_async: whether it is for an event loop.
+        """
+        kind: Any = cursors or (psycopg.AsyncCursor if is_async else psycopg.Cursor)
+        watched = _watched(kind, is_async)
+        lent = asynchronous.lend_mapped(connection, self, types=types, cursors=watched, is_async=is_async)
+        self._lent_mapped.append(lent)
+        return lent
+
     def raw_handle_taken(self) -> None:
         """Note that a handler takes the raw handle of libpq.
 
@@ -129,7 +154,7 @@ class HandlerGuard:
 
     def stop(self) -> None:
         """Stop guarding. What was lent refuses to be used. Can be called again."""
-        if not self.lender.lent and not self._in_place and self._lent_async is None:
+        if not (self.lender.lent or self._in_place or self._lent_async is not None or self._lent_mapped):
             return
         number, self._number = self._number, None
         if number is not None and self._ask_number() != (number or None):
@@ -142,9 +167,11 @@ class HandlerGuard:
             own["cursor_factory"] = self._factory
         if self.lender.lent:
             self.lender.take_back(self._refuse_late or self.refuse, self._message)
-        if self._lent_async is not None:
-            asynchronous.take_back(self._lent_async, self._refuse_late or self.refuse, self._message)
-            self._lent_async = None
+        for lent in (self._lent_async, *self._lent_mapped):
+            if lent is not None:
+                asynchronous.take_back(lent, self._refuse_late or self.refuse, self._message)
+        self._lent_async = None
+        self._lent_mapped.clear()
         if self.ended in (_PREPARES, "unknown") and self._undo_prepared(number):
             self.ended = "ROLLBACK"
 
@@ -239,17 +266,19 @@ class _Watched:
         guard.refuse("ended" if prepared is None else f"prepared, under the name {guard.prepared!r},")
 
 
-class _GuardedCursor(_Watched, psycopg.Cursor):
-    """A cursor of the objects of `lending`."""
-
-    def execute(self, *arguments: Any, **options: Any) -> _GuardedCursor:
+class _WatchedCursor(_Watched):
+    def execute(self, *arguments: Any, **options: Any) -> Any:
         try:
-            super().execute(*arguments, **options)
+            super().execute(*arguments, **options)  # type: ignore[misc]
         except psycopg.Error:
             self._failed()
             raise
         self._executed(arguments[0] if arguments else options["query"])
         return self
+
+
+class _GuardedCursor(_WatchedCursor, psycopg.Cursor):
+    """A cursor of the objects of `lending`."""
 
     @property
     def connection(self) -> Any:
@@ -258,14 +287,24 @@ class _GuardedCursor(_Watched, psycopg.Cursor):
         return self._conn if guard is None else guard.lender.outer_of(self._conn)
 
 
-class _GuardedAsyncCursor(_Watched, psycopg.AsyncCursor[Any]):
-    """A cursor of the object of `asynchronous`."""
-
-    async def execute(self, *arguments: Any, **options: Any) -> _GuardedAsyncCursor:
+class _WatchedAsyncCursor(_Watched):
+    async def execute(self, *arguments: Any, **options: Any) -> Any:
         try:
-            await super().execute(*arguments, **options)
+            await super().execute(*arguments, **options)  # type: ignore[misc]
         except psycopg.Error:
             self._failed()
             raise
         self._executed(arguments[0] if arguments else options["query"])
         return self
+
+
+class _GuardedAsyncCursor(_WatchedAsyncCursor, psycopg.AsyncCursor[Any]):
+    """A cursor of the object of `asynchronous`."""
+
+
+@cache
+def _watched(kind: Any, is_async: bool) -> type[Any]:
+    """Return a class of cursors whose statements the guard sees."""
+    return type(
+        kind.__name__, (_WatchedAsyncCursor if is_async else _WatchedCursor, kind), {"__module__": kind.__module__}
+    )

@@ -1,0 +1,458 @@
+"""`endpoint.open` joins the transaction of what an application already has: SQLAlchemy's, Django's, asyncpg's, psycopg's.
+
+Each way writes a business row, sends, and ends the application's own transaction by its own verb.
+"""
+
+import asyncio
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass
+
+import asyncpg
+import django
+import psycopg
+import pytest
+import sqlalchemy
+from django.conf import settings as django_settings
+from django.db import connections, transaction
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import orm, text
+from sqlalchemy.ext import asyncio as asynchronous
+
+from rowpost.database.dialects.sqlserver.odbc import find_driver, load_pyodbc
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.errors import QueueNotFound, SettingsError
+from rowpost.transport.queue import Queue
+from rowpost.wire.message_types import message_type
+
+INSERT = "INSERT INTO business VALUES (1)"
+
+
+@message_type("Shop.Charge")
+@dataclass(frozen=True)
+class Charge:
+    number: int
+
+
+class Refused(Exception):
+    """What a business rule raises."""
+
+
+@pytest.fixture
+def shop(database, queue, sql, target):
+    sql.run("DROP TABLE IF EXISTS business")
+    sql.run("CREATE TABLE business (number integer NOT NULL)")
+    sql.empty("Billing")
+    return Shop(database, sql, target)
+
+
+class Shop:
+    def __init__(self, database, sql, target):
+        self.database, self.sql, self.target = database, sql, target
+        self.engine = target.settings.engine
+        self.web = Endpoint("Web", send_only=True)
+
+    @property
+    def stored(self):
+        """Business rows, and messages."""
+        return self.sql.value("SELECT COUNT(*) FROM business"), Queue("Billing", self.database).peek(10)
+
+    def connect(self, **options):
+        if self.engine == "postgresql":
+            return psycopg.connect(self.target.url, **options)
+        return load_pyodbc().connect(f"Driver={{{find_driver()}}};{self.target.url}", **options)
+
+    def sqlalchemy(self, **options):
+        url = "postgresql+psycopg://" if self.engine == "postgresql" else "mssql+pyodbc://"
+        return sqlalchemy.create_engine(url, creator=self.connect, **options)
+
+    def django(self):
+        """Return Django's connection to the database."""
+        if not django_settings.configured:
+            django_settings.configure(DATABASES={})
+            django.setup()
+        known = conninfo_to_dict(self.target.url)
+        connections.settings["default"] = connections.configure_settings(
+            {
+                "default": {
+                    "ENGINE": "django.db.backends.postgresql",
+                    "NAME": known["dbname"],
+                    "USER": known.get("user", ""),
+                    "HOST": known.get("host", ""),
+                    "PORT": known.get("port", ""),
+                }
+            }
+        )["default"]
+        if hasattr(connections._connections, "default"):
+            del connections["default"]
+        return connections["default"]
+
+
+@contextmanager
+def session(shop):
+    """A `Session` of SQLAlchemy: the application commits."""
+    engine = shop.sqlalchemy()
+    with orm.Session(engine) as made:
+        yield made, lambda: made.execute(text(INSERT)), made.commit
+    engine.dispose()
+
+
+@contextmanager
+def scoped_session(shop):
+    engine = shop.sqlalchemy()
+    made = orm.scoped_session(orm.sessionmaker(engine))
+    yield made, lambda: made.execute(text(INSERT)), made.commit
+    made.remove()
+    engine.dispose()
+
+
+@contextmanager
+def connection(shop):
+    engine = shop.sqlalchemy()
+    with engine.connect() as made:
+        yield made, lambda: made.execute(text(INSERT)), made.commit
+    engine.dispose()
+
+
+@contextmanager
+def pooled(shop):
+    """What `engine.raw_connection()` returns."""
+    engine = shop.sqlalchemy()
+    with closing(engine.raw_connection()) as made:
+        yield made, lambda: made.cursor().execute(INSERT), made.commit
+    engine.dispose()
+
+
+@contextmanager
+def django_atomic(shop):
+    if shop.engine != "postgresql":
+        pytest.skip("Django has no driver for SQL Server of its own")
+    made = shop.django()
+    block = transaction.atomic()
+    block.__enter__()
+    ended = []
+
+    def commit():
+        ended.append(block.__exit__(None, None, None))
+
+    def insert():
+        with made.cursor() as cursor:
+            cursor.execute(INSERT)
+
+    try:
+        yield made, insert, commit
+    finally:
+        if not ended:
+            block.__exit__(Refused, Refused(), None)
+        made.close()
+
+
+@contextmanager
+def driver(shop):
+    with closing(shop.connect()) as made:
+        yield made, lambda: made.execute(INSERT), made.commit
+
+
+WAYS = [session, scoped_session, connection, pooled, django_atomic, driver]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.promise("joins-callers-transaction")
+def test_what_is_sent_commits_with_the_applications_transaction(shop, way):
+    with way(shop) as (given, insert, commit):
+        insert()
+        with shop.web.open(given) as bus:
+            bus.send(Charge(1), to="Billing")
+            bus.send(Charge(2), to="Billing")
+        before = shop.stored if shop.engine == "postgresql" else (0, 0)  # SQL Server's reader would wait
+        commit()
+
+    assert (before, shop.stored) == ((0, 0), (1, 2))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_sent_before_any_sql_commits_with_the_applications_transaction(shop, way):
+    with way(shop) as (given, insert, commit):
+        with shop.web.open(given) as bus:
+            bus.send(Charge(1), to="Billing")
+        insert()
+        commit()
+
+    assert shop.stored == (1, 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_application_that_does_not_commit_sends_nothing(shop, way):
+    with way(shop) as (given, insert, _):
+        insert()
+        with shop.web.open(given) as bus:
+            bus.send(Charge(1), to="Billing")
+
+    assert shop.stored == (0, 0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_block_that_fails_sends_nothing_and_the_transaction_goes_on(shop, way):
+    with way(shop) as (given, insert, commit):
+        with pytest.raises(Refused), shop.web.open(given) as bus:
+            bus.send(Charge(1), to="Billing")
+            raise Refused
+        insert()
+        commit()
+
+    assert shop.stored == (1, 0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_queue_that_is_missing_is_said_with_its_name(shop, way):
+    with (
+        way(shop) as (given, _, _),
+        pytest.raises(QueueNotFound, match="Nowhere"),
+        shop.web.open(given) as bus,
+    ):
+        bus.send(Charge(1), to="Nowhere")
+
+
+def test_without_a_transaction_of_sqlalchemy_all_of_a_block_is_sent_at_its_end(shop):
+    engine = shop.sqlalchemy(isolation_level="AUTOCOMMIT")
+    with engine.connect() as made, shop.web.open(made) as bus:
+        bus.send(Charge(1), to="Billing")
+        bus.send(Charge(2), to="Billing")
+    engine.dispose()
+
+    assert shop.stored == (0, 2)
+
+
+def test_outside_of_atomic_all_of_a_block_is_sent_at_its_end(shop):
+    if shop.engine != "postgresql":
+        pytest.skip("Django has no driver for SQL Server of its own")
+    made = shop.django()
+    with shop.web.open(made) as bus:
+        bus.send(Charge(1), to="Billing")
+        bus.send(Charge(2), to="Billing")
+    stored = shop.stored
+    made.close()
+
+    assert stored == (0, 2)
+
+
+def test_the_proxy_that_django_exports_is_its_connection(shop):
+    if shop.engine != "postgresql":
+        pytest.skip("Django has no driver for SQL Server of its own")
+    made = shop.django()
+    with transaction.atomic(), shop.web.open(django.db.connection) as bus:
+        bus.send(Charge(1), to="Billing")
+    made.close()
+
+    assert shop.stored == (0, 1)
+
+
+# ------------------------------------------------------------------ on an event loop
+@asynccontextmanager
+async def async_session(shop, creator, url="postgresql+psycopg://"):
+    engine = asynchronous.create_async_engine(url, async_creator=creator)
+    async with asynchronous.AsyncSession(engine) as made:
+        yield made, lambda: made.execute(text(INSERT)), made.commit
+    await engine.dispose()
+
+
+@asynccontextmanager
+async def async_connection(shop, creator, url="postgresql+psycopg://"):
+    engine = asynchronous.create_async_engine(url, async_creator=creator)
+    async with engine.connect() as made:
+        yield made, lambda: made.execute(text(INSERT)), made.commit
+    await engine.dispose()
+
+
+def psycopg_session(shop):
+    return async_session(shop, lambda: psycopg.AsyncConnection.connect(shop.target.url))
+
+
+def psycopg_sqlalchemy(shop):
+    return async_connection(shop, lambda: psycopg.AsyncConnection.connect(shop.target.url))
+
+
+def asyncpg_session(shop):
+    return async_session(shop, lambda: asyncpg.connect(shop.target.url), "postgresql+asyncpg://")
+
+
+def asyncpg_sqlalchemy(shop):
+    return async_connection(shop, lambda: asyncpg.connect(shop.target.url), "postgresql+asyncpg://")
+
+
+@asynccontextmanager
+async def asyncpg_alone(shop):
+    made = await asyncpg.connect(shop.target.url)
+    block = made.transaction()
+    await block.start()
+    yield made, lambda: made.execute(INSERT), block.commit
+    await made.close()
+
+
+@asynccontextmanager
+async def asyncpg_pooled(shop):
+    async with asyncpg.create_pool(shop.target.url, min_size=1, max_size=1) as pool, pool.acquire() as made:
+        block = made.transaction()
+        await block.start()
+        yield made, lambda: made.execute(INSERT), block.commit
+
+
+@asynccontextmanager
+async def psycopg_alone(shop):
+    async with await psycopg.AsyncConnection.connect(shop.target.url) as made:
+        yield made, lambda: made.execute(INSERT), made.commit
+        await made.rollback()
+
+
+@asynccontextmanager
+async def blocking_session(shop):
+    """A `Session` that is used on an event loop."""
+    with session(shop) as (made, insert, commit):
+
+        async def call(function):
+            return await asyncio.to_thread(function)
+
+        yield made, lambda: call(insert), lambda: call(commit)
+
+
+ASYNC_WAYS = [
+    psycopg_session, psycopg_sqlalchemy, asyncpg_session, asyncpg_sqlalchemy, asyncpg_alone, asyncpg_pooled, psycopg_alone,
+    blocking_session,
+]  # fmt: skip
+
+
+@pytest.fixture
+def postgresql(shop):
+    if shop.engine != "postgresql":
+        pytest.skip("SQL Server has no async driver here")
+    return shop
+
+
+@pytest.mark.parametrize("way", ASYNC_WAYS)
+@pytest.mark.parametrize("order", ["SQL first", "bus first", "bus only"])
+def test_what_is_sent_on_an_event_loop_commits_with_the_applications_transaction(postgresql, way, order):
+    async def program():
+        async with way(postgresql) as (given, insert, commit):
+            if order == "SQL first":
+                await insert()
+            async with postgresql.web.open(given) as bus:
+                bus.send(Charge(1), to="Billing")
+                bus.send(Charge(2), to="Billing")
+            before = postgresql.stored
+            if order == "bus first":
+                await insert()
+            await commit()
+        return before
+
+    assert asyncio.run(program()) == (0, 0)
+    assert postgresql.stored == (int(order != "bus only"), 2)
+
+
+@pytest.mark.parametrize("way", ASYNC_WAYS)
+def test_an_application_on_an_event_loop_that_does_not_commit_sends_nothing(postgresql, way):
+    async def program():
+        async with way(postgresql) as (given, insert, _):
+            await insert()
+            async with postgresql.web.open(given) as bus:
+                bus.send(Charge(1), to="Billing")
+
+    asyncio.run(program())
+
+    assert postgresql.stored == (0, 0)
+
+
+@pytest.mark.parametrize("way", ASYNC_WAYS)
+def test_a_block_on_an_event_loop_that_fails_sends_nothing_and_the_transaction_goes_on(postgresql, way):
+    async def program():
+        async with way(postgresql) as (given, insert, commit):
+            with pytest.raises(Refused):
+                async with postgresql.web.open(given) as bus:
+                    bus.send(Charge(1), to="Billing")
+                    raise Refused
+            await insert()
+            await commit()
+
+    asyncio.run(program())
+
+    assert postgresql.stored == (1, 0)
+
+
+@pytest.mark.parametrize("way", ASYNC_WAYS)
+def test_a_queue_that_is_missing_is_said_on_an_event_loop_too(postgresql, way):
+    async def program():
+        async with way(postgresql) as (given, _, _):
+            async with postgresql.web.open(given) as bus:
+                bus.send(Charge(1), to="Nowhere")
+
+    with pytest.raises(QueueNotFound, match="Nowhere"):
+        asyncio.run(program())
+
+
+@pytest.mark.parametrize(
+    "creator", [lambda url: asyncpg.connect(url), lambda url: psycopg.AsyncConnection.connect(url, autocommit=True)]
+)
+def test_without_a_transaction_on_an_event_loop_all_of_a_block_is_sent_at_its_end(postgresql, creator):
+    async def program():
+        given = await creator(postgresql.target.url)
+        async with postgresql.web.open(given) as bus:
+            bus.send(Charge(1), to="Billing")
+            bus.send(Charge(2), to="Billing")
+        with pytest.raises(QueueNotFound):
+            async with postgresql.web.open(given) as bus:
+                bus.send(Charge(3), to="Billing")
+                bus.send(Charge(4), to="Nowhere")
+        await given.close()
+
+    asyncio.run(program())
+
+    assert postgresql.stored == (0, 2)
+
+
+def test_an_event_is_published_through_asyncpg(postgresql):
+    postgresql.database.call("subscribe", endpoint="Billing", queue_address="Billing", topic="Shop.Charge")
+
+    async def program():
+        given = await asyncpg.connect(postgresql.target.url)
+        async with given.transaction():
+            async with postgresql.web.open(given) as bus:
+                bus.publish(Charge(1))
+                bus.send(b"", to="Billing", headers={"Shop.Umlaut": "ä漢🚀"})
+                assert bus.connection is given
+        await given.close()
+
+    asyncio.run(program())
+    postgresql.database.call("unsubscribe", endpoint="Billing", topic="Shop.Charge")
+
+    assert postgresql.stored == (0, 2)
+
+
+# ------------------------------------------------------------------ what cannot be joined
+def test_what_is_no_connection_is_refused_with_what_to_pass(shop):
+    engine = shop.sqlalchemy()
+    asynchronous_engine = asynchronous.create_async_engine("postgresql+psycopg://", async_creator=lambda: None)
+    cases = [
+        (engine, "with engine.begin"),
+        (orm.sessionmaker(engine), "with sessions.begin"),
+        (asynchronous_engine, "async with engine.begin"),
+        (asynchronous.AsyncSession(asynchronous_engine), "AsyncSession is asynchronous"),
+        (
+            sqlalchemy.create_engine("sqlite://").connect(),
+            "sqlite3's Connection is not a connection",
+        ),
+    ]
+    for given, words in cases:
+        with pytest.raises(SettingsError, match=words), shop.web.open(given):
+            pass
+    engine.dispose()
+
+
+def test_a_connection_of_a_loop_is_refused_without_one(postgresql):
+    async def program():
+        given = await asyncpg.connect(postgresql.target.url)
+        other = await psycopg.AsyncConnection.connect(postgresql.target.url)
+        for each in (given, other):
+            with pytest.raises(SettingsError, match=r"is asynchronous\. Write `async with`"), postgresql.web.open(each):
+                pass
+        await given.close()
+        await other.close()
+
+    asyncio.run(program())
