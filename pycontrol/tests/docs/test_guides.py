@@ -9,6 +9,7 @@ reason.
 from __future__ import annotations
 
 import ast
+import asyncio
 import io
 import json
 import re
@@ -22,6 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from typer.testing import CliRunner
@@ -293,6 +295,40 @@ def archive(stage: Stage) -> dict[str, Any]:
     return {}
 
 
+def own_session(stage: Stage) -> dict[str, Any]:
+    """An application with a table, a database's URL as SQLAlchemy has it, Django, and what a report needs."""
+    from sqlalchemy import Integer, Text
+    from sqlalchemy.orm import DeclarativeBase, mapped_column
+
+    from tests.endpoint.test_joining import configure_django
+
+    stage.environment(QUEUES.replace("Sales: {}", "Sales: {}, Reports: {lease: true}"))
+    stage.database.driver_connection.execute(
+        "CREATE TABLE IF NOT EXISTS placed (order_id integer NOT NULL PRIMARY KEY)"
+    )
+    stage.database.driver_connection.execute(
+        "CREATE TABLE IF NOT EXISTS report (order_id bigint PRIMARY KEY, text text)"
+    )
+    configure_django(stage.url)
+
+    class Reports(DeclarativeBase):
+        pass
+
+    class Report(Reports):
+        __tablename__ = "report"
+        order_id = mapped_column(Integer, primary_key=True)
+        text = mapped_column(Text)
+
+    async def render(order: PlaceOrder) -> str:
+        return f"report {order.order_id}"
+
+    return {
+        "database_url": re.sub("^postgres(ql)?:", "postgresql+psycopg:", stage.url),
+        "Report": Report,
+        "render": render,
+    }
+
+
 PRELUDES: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "archive.md": archive,
     "callbacks.md": callbacks,
@@ -301,6 +337,7 @@ PRELUDES: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "publish-subscribe.md": publish_subscribe,
     "recoverability.md": recoverability,
     "tracing.md": tracing,
+    "your-own-session.md": own_session,
 }
 
 
@@ -322,6 +359,45 @@ def check_callbacks(names: dict[str, Any]) -> None:
 def check_endpoints(names: dict[str, Any]) -> None:
     names["sales"].close()
     assert names["outcome"].kind is Kind.HANDLED
+
+
+def check_your_own_session(names: dict[str, Any]) -> None:
+    from django.db import connection
+
+    async def post(*places: str) -> list[int]:
+        transport = httpx.ASGITransport(names["api"])
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            answers = [(await client.post(place)).status_code for place in places]
+        await names["async_engine"].dispose()
+        return answers
+
+    database = names["database"]
+    assert asyncio.run(post("/orders/1", "/async/orders/2")) == [202, 202]
+    names["place"](3)
+    connection.close()
+    handled = [names["sales"].process_one(database).kind for _ in range(3)]
+    for queue in ("Mail", "Reports"):
+        with names["web"].open(database) as bus:
+            bus.send(PlaceOrder(4), to=queue)
+    handled += [names[each].process_one(database).kind for each in ("django_sales", "reports")]
+
+    assert handled == [Kind.HANDLED] * 5
+    rows = database.driver_connection.execute("SELECT order_id FROM placed ORDER BY 1").fetchall()
+    assert rows == [(1,), (2,), (3,), (1004,)]
+    assert database.driver_connection.execute("SELECT text FROM report").fetchall() == [("report 4",)]
+    assert len(Queue("Billing", database).browse(10)) == 4
+    assert _proposed(names["engine"], names["Base"].metadata, names["include_name"]) == []
+    assert "remove_table" in str(_proposed(names["engine"], names["Base"].metadata, None))
+    names["engine"].dispose()
+
+
+def _proposed(engine: Any, metadata: Any, include_name: Any) -> list[Any]:
+    """What `alembic revision --autogenerate` would write."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with engine.connect() as connection:
+        return compare_metadata(MigrationContext.configure(connection, opts={"include_name": include_name}), metadata)
 
 
 def check_outbox(names: dict[str, Any]) -> None:
@@ -357,6 +433,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "poolers-and-replicas.md": check_poolers,
     "recoverability.md": check_recoverability,
     "tracing.md": check_tracing,
+    "your-own-session.md": check_your_own_session,
 }
 
 

@@ -67,24 +67,27 @@ class Shop:
 
     def django(self):
         """Return Django's connection to the database."""
-        if not django_settings.configured:
-            django_settings.configure(DATABASES={})
-            django.setup()
-        known = conninfo_to_dict(self.target.url)
-        connections.settings["default"] = connections.configure_settings(
-            {
-                "default": {
-                    "ENGINE": "django.db.backends.postgresql",
-                    "NAME": known["dbname"],
-                    "USER": known.get("user", ""),
-                    "HOST": known.get("host", ""),
-                    "PORT": known.get("port", ""),
-                }
-            }
-        )["default"]
-        if hasattr(connections._connections, "default"):
-            del connections["default"]
-        return connections["default"]
+        return configure_django(self.target.url)
+
+
+def configure_django(url):
+    """Let Django have this database, and return its connection."""
+    if not django_settings.configured:
+        django_settings.configure(DATABASES={})
+        django.setup()
+    known = conninfo_to_dict(url)
+    options = {
+        "NAME": known["dbname"],
+        "USER": known.get("user", ""),
+        "HOST": known.get("host", ""),
+        "PORT": known.get("port", ""),
+    }
+    connections.settings["default"] = connections.configure_settings(
+        {"default": {"ENGINE": "django.db.backends.postgresql", **options}}
+    )["default"]
+    if hasattr(connections._connections, "default"):
+        del connections["default"]
+    return connections["default"]
 
 
 @contextmanager
