@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from math import ceil
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from rowpost.endpoint.options import EndpointOptions, check_receive
 from rowpost.errors import InvalidMessage, SettingsError, UnexpectedReply
@@ -19,6 +19,7 @@ from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
 from rowpost.handling.event_loop import is_async
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
+from rowpost.handling.surroundings import Around, Surroundings
 from rowpost.outbox.declaration import Outbox
 from rowpost.pipeline.lease import LEASE_SECONDS
 from rowpost.recoverability.policy import Host, Recoverability
@@ -41,6 +42,11 @@ from rowpost.wire.return_codes import as_expected, read_return_code
 from rowpost.wire.serialization import Serializers
 
 __all__ = ["EndpointDeclaration"]
+
+#: a handler, whose own type a checker keeps
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Around = TypeVar("_Around", bound=Around)
+_Provider = TypeVar("_Provider", bound=Callable[[], Any])
 
 
 class EndpointDeclaration:
@@ -65,6 +71,8 @@ class EndpointDeclaration:
         self.headers: Mapping[str, str | None] = dict(options.headers or {})
         self.host = Host.here(self.name, None, options.error_headers)
         self._handlers = HandlerRegistry(self.name, self.serializers)
+        #: functions around handlers, and the resources that these ask for
+        self.surroundings = Surroundings(self.name)
         self._sagas = HostedSagas(self.name, self.transaction_mode, outbox=self.outbox.database if self.outbox else "")
         #: those of the code, and with them those of the environment
         self._routes: dict[str, str] = {}
@@ -99,42 +107,56 @@ class EndpointDeclaration:
 
     def handles(
         self,
-        type_name: str,
-        cls: type = bytes,
+        message: str | type,
+        cls: type | None = None,
         *,
         subscribe: bool = False,
         receive: Literal["transaction", "lease"] | None = None,
-    ) -> Callable[[Handle], Handle]:
-        """Declare a handler for a message type. Used as a decorator.
+    ) -> Callable[[_Function], _Function]:
+        """Declare a handler for a message type. Used as a decorator, which returns the function as it is.
 
         Args:
-            type_name: full name of the type in headers, without assembly and version.
-            cls: the class that bodies are decoded to; `bytes` passes the raw body.
+            message: a message class, named by `message_type`; or the full name of the type in headers, without assembly
+                and version.
+            cls: with a name: the class that bodies are decoded to. None passes the raw body, as `bytes`.
             subscribe: the type is another endpoint's event. The endpoint subscribes to it when it starts.
             receive: "lease" leases the messages of this type, although the endpoint's others are handled in a
                 transaction. None: as the endpoint does. If a type has several handlers, one of them suffices.
 
         Raises:
-            SettingsError: the name is no text, the function does not take a message and a context, or is a generator,
-                which is never run, it is async in the mode `transaction_scope`, `subscribe` is given for a command, or
-                the endpoint cannot lease.
+            SettingsError: it is neither a class nor a name, or a class that no sender could name; the function does
+                not take a message and a context, or is a generator, which is never run; it is async in the mode
+                `transaction_scope`; `subscribe` is given for a command; or the endpoint cannot lease.
         """
-        check_receive(self.options, receive, f"the type {type_name}", sagas=bool(self._sagas.tables))
-        if not isinstance(type_name, str):
-            raise SettingsError(
-                f"handles() of {self.name} takes the full name of a message type first, as a text, and then the class."
-            )
+        name, decoded = self._handled(message, cls)
+        check_receive(self.options, receive, f"the type {name}", sagas=bool(self._sagas.tables))
 
-        def declare(function: Handle) -> Handle:
+        def declare(function: _Function) -> _Function:
             self._check_handler(function)
             if subscribe:
-                self._subscribe(type_name, cls)
-            self._handlers.add(RegisteredHandler(type_name, cls, function, leased=receive == "lease"))
+                self._subscribe(name, decoded)
+            self._handlers.add(
+                RegisteredHandler(name, decoded, function, leased=receive == "lease", surroundings=self.surroundings)
+            )
             return function
 
         return declare
 
-    def handles_everything(self, function: Handle) -> Handle:
+    def _handled(self, message: Any, cls: type | None) -> tuple[str, type]:
+        """Return the name of what a handler is declared for, and the class that its bodies are decoded to."""
+        if isinstance(message, str):
+            return message, bytes if cls is None else cls
+        if not isinstance(message, type) or cls is not None:
+            raise SettingsError(
+                f"handles() of {self.name} takes a message class alone, as in handles(PlaceOrder), or the full name of "
+                "a type and then the class, as in handles('Shop.Messages.PlaceOrder', PlaceOrder)."
+            )
+        try:
+            return named_types(message)[0], message
+        except InvalidMessage as error:
+            raise SettingsError(f"handles() of {self.name}: {error}") from error
+
+    def handles_everything(self, function: _Function) -> _Function:
         """Declare a handler for the messages of all types, which the endpoint then handles. Used as a decorator.
 
         It gets an instance of the message's class if the program knows the class: by `message_type`, or because the
@@ -145,11 +167,50 @@ class EndpointDeclaration:
             SettingsError: as `handles`.
         """
         self._check_handler(function)
-        self._handlers.add(RegisteredHandler("", object, function))
+        self._handlers.add(RegisteredHandler("", object, function, surroundings=self.surroundings))
         return function
 
+    def around(self, function: _Around) -> _Around:
+        """Surround each call of a handler with a function. Used as a decorator.
+
+        It is called with the message, its context, and a function without arguments that runs the handler, and returns
+        what that returns. It runs in the message's transaction: what it writes and sends commits with the message, and
+        an error that it raises fails the attempt. A plain function surrounds plain handlers, and an `async def` one
+        surrounds `async def` handlers, and awaits `proceed()`. The first one that is declared is the outermost. Methods
+        of sagas are not surrounded.
+
+        Raises:
+            SettingsError: it does not take these arguments.
+        """
+        what = f"The function {name_of(function)} around handlers of {self.name}"
+        check_runs(function, SettingsError, what, takes=("message", "context", "proceed"), may_be_async=True)
+        self.surroundings.declare(function)
+        return function
+
+    def provides(self, kind: type) -> Callable[[_Provider], _Provider]:
+        """Declare what makes a resource that handlers share: one for each process, from its first use on.
+
+        Used as a decorator of a generator that yields the resource once, and ends it behind that; or of a function that
+        returns it. Both may be async. A handler gets the resource for an argument of this class, behind the message and
+        the context: `def charge(message, context, client: Client)`.
+
+        Args:
+            kind: the class.
+
+        Raises:
+            SettingsError: it is no class, has a provider already, or the provider takes arguments.
+        """
+
+        def declare(provider: _Provider) -> _Provider:
+            self.surroundings.resources.declare(kind, provider)
+            return provider
+
+        return declare
+
     def _check_handler(self, function: Handle) -> None:
-        check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}", may_be_async=True)
+        what = f"The handler {name_of(function)} of {self.name}"
+        wanted = self.surroundings.add(function, name_of(function))
+        check_runs(function, SettingsError, what, may_be_async=True, injected=wanted)
         if self.transaction_mode == "transaction_scope" and is_async(function):
             raise SettingsError(
                 f"The handler {name_of(function)} of {self.name} is async, and in the mode transaction_scope handlers "

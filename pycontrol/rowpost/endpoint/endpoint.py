@@ -148,6 +148,7 @@ class Endpoint(EndpointDeclaration):
 
     def pipeline(self, database: Connection, queue: str, others: OtherDatabases | None = None) -> Pipeline:
         """Return a pipeline that handles messages of the endpoint's queue, or of its instance's, in this process."""
+        self.surroundings.check()
         observers = [] if self._observer is None else [self._observer.pipeline(self.name, self.instance or "")]
         connect = database.open_second
         if not self.needs_leases:
@@ -232,7 +233,9 @@ class Endpoint(EndpointDeclaration):
             self._pipeline = None  # the next one is made with the observer
 
     def close(self) -> None:
-        """Stop the receiver of replies, and close the connections that `process_one` and `open` opened."""
+        """Stop the receiver of replies, close the connections that `process_one` and `open` opened, and end what
+        handlers shared (`provides`).
+        """
         with self._lock:
             opened = (self._callbacks, self._sessions, *self._leasing, self._embedded)
             self._callbacks = self._embedded = self._pipeline = None
@@ -240,6 +243,7 @@ class Endpoint(EndpointDeclaration):
         for each in opened:  # without the lock, because a handler that ends first may need it
             if each is not None:
                 each.close()
+        self.surroundings.resources.close()
 
     def _sessions_of(self) -> Sessions:
         with self._lock:

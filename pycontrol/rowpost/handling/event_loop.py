@@ -50,6 +50,7 @@ def run(
     *arguments: Any,
     name: str,
     last: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    noted: Callable[..., Any] | None = None,
 ) -> _Result:
     """Run an `async def` function as a task, and return what it returns. The calling thread waits.
 
@@ -58,13 +59,14 @@ def run(
         arguments: its arguments.
         name: names it for people.
         last: awaited in the same task when the function has returned.
+        noted: the function that a warning of a blocked event loop names. None: `function`.
 
     Raises:
         HandlerInterrupted: the process stops by force, or the message has reached its time limit. The task has ended.
         BaseException: what the function raises.
     """
     loop = _LOOP.started()
-    _LOOP.note(function, name)
+    _LOOP.note(noted or function, name)
     return _Turn(loop).run(_whole(function, arguments, last), name)  # type: ignore[no-any-return]
 
 

@@ -13,7 +13,7 @@ import inspect
 import logging
 import re
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ from rowpost.handling.async_context import AsyncContext
 from rowpost.handling.context import Context
 from rowpost.handling.event_loop import is_async, run
 from rowpost.handling.observer import HandlerObserver
+from rowpost.handling.surroundings import Surroundings
 from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.policy import describe
 from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES
@@ -58,6 +59,7 @@ def check_runs(
     takes: tuple[str, ...] = ("message", "context"),
     *,
     may_be_async: bool = False,
+    injected: Iterable[str] = (),
 ) -> None:
     """Refuse a function that rowpost cannot call, so that it would fail for each message, or that would do nothing when
     it is called.
@@ -71,6 +73,7 @@ def check_runs(
         what: names the function in the error's text.
         takes: names of the arguments that rowpost passes, by position.
         may_be_async: `async def` is allowed.
+        injected: names of further arguments, which it gets by name.
 
     Raises:
         error: the function is a generator function or, unless that is allowed, `async def`, or an object whose
@@ -89,10 +92,12 @@ def check_runs(
         raise error(f"{what} is a generator: calling it runs nothing. Use {use}.")
     if not may_be_async and is_async(function):
         raise error(f"{what} is async: calling it runs nothing. Use a plain function.")
-    _check_arguments(function, error, what, takes)
+    _check_arguments(function, error, what, takes, injected)
 
 
-def _check_arguments(function: Callable[..., Any], error: type[Exception], what: str, takes: tuple[str, ...]) -> None:
+def _check_arguments(
+    function: Callable[..., Any], error: type[Exception], what: str, takes: tuple[str, ...], injected: Iterable[str]
+) -> None:
     try:
         signature = inspect.signature(
             function, follow_wrapped=False
@@ -101,7 +106,7 @@ def _check_arguments(function: Callable[..., Any], error: type[Exception], what:
         return
     form = f"def {name_of(function).rpartition('.')[2]}({', '.join(takes)})"
     try:
-        given = signature.bind(*takes).arguments
+        given = signature.bind(*takes, **dict.fromkeys(injected)).arguments
     except TypeError as reason:
         raise error(
             f"{what} takes {signature}, and is called with {len(takes)} arguments ({reason}). Write it as: {form}"
@@ -109,8 +114,9 @@ def _check_arguments(function: Callable[..., Any], error: type[Exception], what:
     for name, parameter in signature.parameters.items():
         if name not in given and _INJECTED.search(type(parameter.default).__name__):
             raise error(
-                f"{what} expects that {name} is injected, and rowpost injects nothing: it passes {', '.join(takes)}. "
-                f"Write it as: {form} and get the rest in the function, or bind it with functools.partial."
+                f"{what} expects that {name} is injected by its default, which rowpost does not do: it passes "
+                f"{', '.join(takes)}, and what a provider of the endpoint makes for an argument's class "
+                f"(@endpoint.provides). Write it as: {form}, or bind the rest with functools.partial."
             )
 
 
@@ -133,16 +139,23 @@ def check_ran(returned: Any, what: str) -> None:
 
 
 def call_async(
-    function: Handle, message: Any, context: Context, name: str, view: type[AsyncContext] = AsyncContext
+    function: Handle,
+    message: Any,
+    context: Context,
+    name: str,
+    view: type[AsyncContext] = AsyncContext,
+    noted: Handle | None = None,
 ) -> Any:
     """Run an `async def` handler with a view of its context, and return what it returns.
+
+    `noted` is the handler itself, if functions surround it.
 
     Raises:
         InvalidMessage: it did not await what was to be sent at once.
         BaseException: whatever it raises.
     """
     seen = view(context)
-    returned = run(function, message, seen, name=name, last=seen.complete_session)
+    returned = run(function, message, seen, name=name, last=seen.complete_session, noted=noted)
     seen.check_awaited()
     return returned
 
@@ -162,8 +175,17 @@ class RegisteredHandler:
     A handler of all types has the type "", until `HandlerRegistry.find` has found the type of a message.
     """
 
-    def __init__(self, type_name: str, cls: type, function: Handle, *, leased: bool = False) -> None:
+    def __init__(
+        self,
+        type_name: str,
+        cls: type,
+        function: Handle,
+        *,
+        leased: bool = False,
+        surroundings: Surroundings | None = None,
+    ) -> None:
         self.type_name, self.cls, self.function, self.leased = type_name, cls, function, leased
+        self._surroundings = surroundings
         self.name = name_of(function)
         self._is_async = is_async(function)
         self._warned = False
@@ -174,12 +196,14 @@ class RegisteredHandler:
         `names` are the message's types, the most derived one first, and `known` those whose classes this program knows.
         """
         if not self.type_name:
-            return RegisteredHandler(*(known or [(next(iter(names), ""), bytes)])[0], self.function)
+            return RegisteredHandler(
+                *(known or [(next(iter(names), ""), bytes)])[0], self.function, surroundings=self._surroundings
+            )
         for name, cls in known if self.cls.__module__ != "builtins" else ():
             if cls is self.cls:
                 break
             if self.cls in getattr(cls, "__mro__", ()):
-                return RegisteredHandler(name, cls, self.function, leased=self.leased)
+                return RegisteredHandler(name, cls, self.function, leased=self.leased, surroundings=self._surroundings)
         return self if type_key(self.type_name) in map(type_key, names) else None
 
     @property
@@ -207,12 +231,15 @@ class RegisteredHandler:
             SettingsError: the handler returned a coroutine or a generator, which is never run.
             Exception: whatever the handler raises.
         """
+        function, surroundings = self.function, self._surroundings
+        if surroundings is not None and surroundings.any:
+            function = surroundings.around(function)
         if self._is_async:
             returned = call_async(
-                self.function, message, context, f"The handler {self.name} of {context.endpoint.name}"
+                function, message, context, f"The handler {self.name} of {context.endpoint.name}", noted=self.function
             )
         else:
-            returned = self.function(message, context)
+            returned = function(message, context)
         if context.mapped is not None:
             context.complete_session()
         if returned is None:

@@ -57,7 +57,8 @@ class Hosted:
             return self._leasing
 
     def close(self) -> None:
-        """Close the connections for leases, and export what is left of the telemetry."""
+        """End what handlers share, close the connections for leases, and export what is left of the telemetry."""
+        self.endpoint.surroundings.resources.close()
         if self._leasing is not None:
             self._leasing.close()
         self.telemetry.close()
@@ -82,6 +83,7 @@ def load(assignment: Assignment) -> Endpoint:
         assignment.handler, assignment.queue, attempts=assignment.attempts, error_queue=assignment.error_queue
     )
     endpoint.configure(assignment.settings)
+    endpoint.surroundings.check()
     return endpoint
 
 
