@@ -96,8 +96,10 @@ def choose(df: DataFrame, replay: Replay) -> DataFrame:
     Raises InvalidMessage for a condition that is not valid.
     """
     found = df if replay.where is None else filtered(df, replay.where, f"filter {replay.where!r}")
-    latest = F.row_number().over(Window.partitionBy("id").orderBy(F.desc("archived_at"), F.desc("row_version")))
-    found = found.withColumn("latest", latest).where("latest = 1")
+    # without bodies, which a window would shuffle and copy
+    last = F.max(F.struct("archived_at", "row_version", "queue")).alias("last")
+    latest = found.groupBy("id").agg(last).select("id", "last.*")
+    found = found.join(latest, ["id", "archived_at", "row_version", "queue"], "left_semi")
     destination = F.col("failed_queue") if replay.queue is None else F.lit(replay.queue)
     found = found.select(
         "id", _headers(replay.key).alias("headers"), "body", "row_version", "day", destination.alias("destination")
@@ -263,7 +265,8 @@ def _plan(
     # resolve the destinations before writing anything
     queues = dict(resolve_queues([row.destination for row in chosen.select("destination").distinct().collect()]))
     attempt = store.new_attempt()
-    chosen.drop("day").write.partitionBy("step").parquet(store.rows(attempt))
+    writer = chosen.drop("day").write.partitionBy("step")
+    writer.option("parquet.enable.dictionary", "false").parquet(store.rows(attempt))  # ids and bodies do not repeat
     place = ("step", "destination")
     counted = stored(spark, store.rows(attempt)).groupBy(*place).count().orderBy(*place).collect()
     steps: list[list[dict[str, Any]]] = [[] for _ in range(max((row.step + 1 for row in counted), default=0))]
