@@ -32,6 +32,7 @@ from rowpost.sagas.declaration import timeout as timeout
 from rowpost.sagas.scatter_gather import ScatterGather as ScatterGather
 from rowpost.settings.environment import Settings as Settings
 from rowpost.settings.environment import load_settings as load_settings
+from rowpost.testing import HandlerTest as HandlerTest
 from rowpost.testing import RequestTest as RequestTest
 from rowpost.testing import SagaTest as SagaTest
 from rowpost.transport.error_queue import ErrorQueue as ErrorQueue

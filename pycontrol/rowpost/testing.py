@@ -17,7 +17,8 @@ An endpoint is tested on a database of its own:
             bus.send(PlaceOrder(42), to="Sales")
         outcome = sales.process_one(database)
 
-`RequestTest` answers the requests of an endpoint, without a database.
+`HandlerTest` runs an endpoint's handlers, and `RequestTest` answers its requests, without a database. The pytest
+plugin, which comes with rowpost, has the fixtures `rowpost_url` and `rowpost_database` (`rowpost.pytest_plugin`).
 """
 
 from __future__ import annotations
@@ -27,16 +28,22 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 from rowpost.database import embedded
 from rowpost.database.connection import Connection, connect_url
+from rowpost.database.dialects.choice import dialect_for
+from rowpost.database.dialects.postgresql.temporary import create_database, drop_database
 from rowpost.database.dialects.protocol import Commit
 from rowpost.deploy.sagas import drop_saga
 from rowpost.endpoint.callbacks import Callbacks
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import open_temporary, prepare, registered_sagas
-from rowpost.errors import InvalidMessage, NoReply, SchemaMissing, UnexpectedReply
+from rowpost.errors import InvalidMessage, NoReply, SchemaMissing, SettingsError, UnexpectedReply
+from rowpost.handling.context import Bus, Context
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas.correlation import correlation_text
@@ -44,12 +51,20 @@ from rowpost.sagas.declaration import Saga
 from rowpost.sagas.instances import instances
 from rowpost.sagas.state import decode_state
 from rowpost.settings.environment import Settings
+from rowpost.transactions.leases import Lease, LeaseScope, Lend
 from rowpost.transport.queue import Queue
-from rowpost.wire.headers import IS_SAGA_TIMEOUT, REPLY_TO_ADDRESS
+from rowpost.wire.headers import IS_SAGA_TIMEOUT, MESSAGE_INTENT, REPLY_TO_ADDRESS
 from rowpost.wire.json_serializer import JsonSerializer
+from rowpost.wire.message import Message, encode_headers
 from rowpost.wire.outgoing import AddressedMessage, Call, Outgoing
+from rowpost.wire.serialization import Serializer, Serializers
 
-__all__ = ["RequestTest", "SagaTest", "Sent", "temporary_database"]
+__all__ = ["HandlerTest", "RequestTest", "SagaTest", "Sent", "deployed", "temporary_database", "temporary_url"]
+
+NO_DATABASE = (
+    "This handler uses a database, and its test has none. Give HandlerTest a connection=… or a session=… of your own, "
+    "or run the handler on a real database: temporary_database(endpoint), and endpoint.process_one(database)."
+)
 
 
 @contextmanager
@@ -62,20 +77,50 @@ def temporary_database(*endpoints: Endpoint) -> Iterator[Connection]:
     Raises:
         DatabaseUnavailable: the embedded server does not start.
     """
-    settings = Settings()
-    url = embedded.create_temporary(settings.data_folder)
+    with temporary_url() as url, deployed(url, *endpoints) as database:
+        yield database
+
+
+@contextmanager
+def temporary_url(server: str | None = None) -> Iterator[str]:
+    """Create an empty database, and drop it at the end of the block. Yields its URL.
+
+    Args:
+        server: the URL of a database of the server, whose login may create others; None: the embedded server.
+
+    Raises:
+        DatabaseUnavailable: the server cannot be reached, or does not start.
+        SettingsError: the URL is not one of PostgreSQL.
+    """
+    if server is None:
+        url = embedded.create_temporary(Settings().data_folder)
+        try:
+            yield url
+        finally:
+            embedded.drop_temporary(url)
+        return
+    if not server.startswith(("postgresql://", "postgres://")):
+        raise SettingsError("Tests create their databases on PostgreSQL: give a URL that begins with postgresql://.")
+    name = f"rowpost_test_{uuid4().hex}"
+    create_database(server, name)
     try:
-        with connect_url(settings.engine, url, "rowpost test") as database:
-            for endpoint in endpoints:
-                prepare(endpoint, database)
-            yield database
+        yield urlsplit(server)._replace(path=f"/{name}").geturl()
     finally:
-        embedded.drop_temporary(url)
+        drop_database(server, name)
+
+
+@contextmanager
+def deployed(url: str, *endpoints: Endpoint) -> Iterator[Connection]:
+    """Connect to a database, and deploy endpoints there."""
+    with connect_url("postgresql", url, "rowpost test") as database:
+        for endpoint in endpoints:
+            prepare(endpoint, database)
+        yield database
 
 
 @dataclass(frozen=True)
 class Sent:
-    """One message that the saga sent.
+    """One message that a handler or a saga sent.
 
     `to` is its destination, None for an event; `delay` the delay of a timeout or send.
     """
@@ -239,12 +284,163 @@ class RequestTest(Callbacks):
         return future
 
 
+class HandlerTest:
+    """The handlers of an endpoint, without a database. What they send is kept, and an error that one raises is raised.
+
+        with HandlerTest(charges, client=FakeClient()) as test:
+            test.handle(ChargeCard(1))
+
+            assert test.sent == [CardCharged(1)]
+
+    A message is encoded and decoded as it would be in production, and the functions around handlers are called. Sagas
+    are tested with `SagaTest`.
+
+    Args:
+        endpoint: the endpoint.
+        connection: what `context.connection`, and the block of `context.commit()`, give to the handlers; none by
+            default.
+        session: what `context.session` gives to them; none by default.
+        resources: what handlers get for their further arguments, by the arguments' names; what is left out is made by
+            its provider.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, connection: Any = None, session: Any = None, **resources: Any) -> None:
+        self._endpoint, self._resources, self._session = endpoint, resources, session
+        dialect = dialect_for("postgresql")  # whose addresses name no database
+        self._database = _WithoutDatabase(
+            connection or _Nothing(), dialect, owned=False, open_second=lambda: self._database
+        )
+        self._written = _Remembering(endpoint.serializers.default)
+        self._former: dict[str, Any] = {}
+        #: what was sent, published and replied, in order
+        self.all_sent: list[Sent] = []
+        #: why the last message was discarded; None if it was handled
+        self.discarded: str | None = None
+
+    def __enter__(self) -> HandlerTest:
+        endpoint = self._endpoint
+        self._former = {"serializers": endpoint.serializers, "dispatch": endpoint.dispatch}
+        endpoint.surroundings.check(self._resources)
+        endpoint.surroundings.given = self._resources
+        endpoint.serializers = _Serializers(endpoint.serializers, self._written)
+        endpoint.dispatch = lambda database, groups, **_: self._keep(groups)  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._endpoint.surroundings.given = {}
+        self._endpoint.serializers = self._former["serializers"]
+        del self._endpoint.dispatch
+
+    @property
+    def sent(self) -> list[Any]:
+        """The messages that were sent, without their destinations and delays, for which see `all_sent`."""
+        return self._with_intent("Send")
+
+    @property
+    def published(self) -> list[Any]:
+        """The events that were published."""
+        return self._with_intent("Publish")
+
+    @property
+    def replied(self) -> list[Any]:
+        """The replies."""
+        return self._with_intent("Reply")
+
+    def handle(self, message: Any, headers: Mapping[str, str | None] | None = None) -> None:
+        """Run the handlers of a message, as if it had been received.
+
+        Args:
+            message: an instance of a message class, or bytes with their type among the headers.
+            headers: are added to those that a sender writes. `NServiceBus.ReplyToAddress` makes a reply possible.
+
+        Raises:
+            NoHandler: the endpoint has none for it.
+            SettingsError: a handler uses a database.
+            Exception: what a handler raises. What it sent is not kept.
+        """
+        endpoint, kept = self._endpoint, len(self.all_sent)
+        bus = Bus(endpoint, self._database)
+        bus.send(message, to=endpoint.queue, headers=headers)
+        (addressed,) = bus.end()
+        if not isinstance(addressed, AddressedMessage):
+            raise TypeError("a bus collects messages")
+        received = Message(uuid4(), 1, False, encode_headers(addressed.headers), addressed.body)
+        scope = self._scope() if endpoint.leases_message(received) or endpoint.leases else None
+        context = _TestContext(endpoint, self._database, received, scope)
+        context.given = self._session
+        try:
+            discard = endpoint._handlers.run(received, context)
+        except BaseException:
+            del self.all_sent[kept:]
+            raise
+        finally:
+            outgoing = context.end()
+        self.discarded = None if discard is None else discard.reason
+        if scope is None or not scope.committed:
+            self._keep([outgoing])
+
+    def _scope(self) -> LeaseScope:
+        @contextmanager
+        def commit(take: Callable[[], list[Outgoing]], lend: Lend) -> Iterator[Any]:
+            yield lend(self._database)
+            self._keep([take()])
+            scope.committed = True
+
+        scope = LeaseScope(Lease(uuid4()), commit)
+        return scope
+
+    def _keep(self, groups: Iterable[Iterable[Outgoing]]) -> None:
+        for group in groups:
+            self.all_sent += [self._written.sent(each) for each in group if isinstance(each, AddressedMessage)]
+
+    def _with_intent(self, intent: str) -> list[Any]:
+        return [each.message for each in self.all_sent if each.headers[MESSAGE_INTENT] == intent]
+
+
+class _WithoutDatabase(Connection):
+    """A connection with what does not ask a server: the forms of addresses."""
+
+    @property
+    def async_connection(self) -> Any:
+        """What the test has given."""
+        return self.raw_connection
+
+
+class _TestContext(Context):
+    """A context whose session is what the test has given."""
+
+    given: Any = None
+
+    def open_session(self, *, is_async: bool = False) -> Any:
+        """Return that session, which nobody completes."""
+        if self.given is None:
+            raise SettingsError(NO_DATABASE)
+        return SimpleNamespace(session=self.given)
+
+
+class _Nothing:
+    """In the place of a driver's connection: every use of it raises an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise SettingsError(NO_DATABASE)
+
+
+class _Serializers(Serializers):
+    """Those of an endpoint, which remember what they have encoded."""
+
+    def __init__(self, former: Serializers, default: _Remembering) -> None:
+        self._former, self.default = former, default
+
+    def find(self, content_type: str | None) -> Any:
+        return self._former.find(content_type)
+
+
 class _Recording(Endpoint):
     """An endpoint that stores its saga's state, and records outgoing messages instead of sending them."""
 
     def __init__(self, name: str, test: SagaTest) -> None:
         self._test = test
-        self._written = _Remembering()
+        self._written = _Remembering(JsonSerializer())
         super().__init__(name, recoverability=Recoverability(policy=self._give_up), serializers=[self._written])
 
     def dispatch(
@@ -264,7 +460,7 @@ class _Recording(Endpoint):
                     self._keep(each)
 
     def _keep(self, addressed: AddressedMessage) -> None:
-        sent = Sent(self._written.message_of(addressed.body), addressed.destination, addressed.headers, addressed.delay)
+        sent = self._written.sent(addressed)
         (self._test.timeouts if addressed.headers.get(IS_SAGA_TIMEOUT) == "True" else self._test.all_sent).append(sent)
 
     def _give_up(self, failure: Failure) -> Decision:
@@ -272,17 +468,26 @@ class _Recording(Endpoint):
         return Decision.ERROR
 
 
-class _Remembering(JsonSerializer):
-    """A JSON serializer that remembers which message it encoded as which body."""
+class _Remembering:
+    """A serializer that remembers which message it encoded as which body."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, serializer: Serializer) -> None:
+        self._serializer, self.content_type = serializer, serializer.content_type
         self._bodies: list[tuple[bytes, Any]] = []
 
     def encode(self, message: Any) -> bytes:
-        body = super().encode(message)
+        """Return the body."""
+        body = self._serializer.encode(message)
         self._bodies.append((body, message))
         return body
+
+    def decode(self, body: bytes, cls: type) -> Any:
+        """Return the message of a body."""
+        return self._serializer.decode(body, cls)
+
+    def sent(self, addressed: AddressedMessage) -> Sent:
+        """Return an outgoing message as a test sees it."""
+        return Sent(self.message_of(addressed.body), addressed.destination, addressed.headers, addressed.delay)
 
     def message_of(self, body: bytes) -> Any:
         """Return the message of a body, or the body itself if it was sent as bytes."""

@@ -11,8 +11,9 @@ declared is the outermost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from rowpost.errors import SettingsError
@@ -42,6 +43,8 @@ class Surroundings:
         self._handlers: list[tuple[Callable[..., Any], str]] = []
         #: whether anything surrounds a handler
         self.any = False
+        #: in a test: resources by the names of handlers' arguments
+        self.given: Mapping[str, Any] = {}
 
     def declare(self, function: Around) -> None:
         """Surround handlers with a function."""
@@ -57,15 +60,19 @@ class Surroundings:
             self.any = True
         return wanted
 
-    def check(self) -> None:
+    def check(self, given: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Check what could not be checked when a handler was declared.
+
+        Args:
+            given: resources that a test has, by the names of handlers' arguments.
 
         Raises:
             SettingsError: nothing provides a resource that a handler asks for; or a handler is not surrounded, because
                 the functions around are of the other kind.
         """
         for handler, name in self._handlers:
-            self.resources.check(name, self._wanted.get(id(handler), {}))
+            wanted = self._wanted.get(id(handler), {})
+            self.resources.check(name, {each: kind for each, kind in wanted.items() if each not in given})
             kind = is_async(handler)
             if self._around[not kind] and not self._around[kind]:
                 is_a, other = ("async", "an async def") if kind else ("a plain function", "a plain")
@@ -81,10 +88,14 @@ class Surroundings:
             Exception: what a provider of a resource raises.
         """
         wanted = self._wanted.get(id(handler))
-        called = partial(handler, **self.resources.get(wanted)) if wanted else handler
+        called = partial(handler, **self._resources(wanted)) if wanted else handler
         for function in reversed(self._around[is_async(handler)]):
             called = partial(_surrounded, function, called)
         return called
+
+    def _resources(self, wanted: Mapping[str, type]) -> dict[str, Any]:
+        given = {name: self.given[name] for name in wanted if name in self.given}
+        return given | self.resources.get({name: kind for name, kind in wanted.items() if name not in given})
 
 
 def _surrounded(function: Around, called: Callable[[Any, Any], Any], message: Any, context: Any) -> Any:

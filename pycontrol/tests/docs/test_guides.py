@@ -39,6 +39,7 @@ from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, handles, starts
 from rowpost.settings.bridge import load_bridge
 from rowpost.settings.environment import Settings, load_settings
+from rowpost.testing import deployed, temporary_url
 from rowpost.transport.changes import KINDS
 from rowpost.transport.queue import Queue
 from rowpost.wire import message_types
@@ -361,6 +362,12 @@ def check_endpoints(names: dict[str, Any]) -> None:
     assert names["outcome"].kind is Kind.HANDLED
 
 
+def check_tests_of_your_own(names: dict[str, Any]) -> None:
+    names["test_a_card_is_charged"]()
+    with temporary_url() as url, deployed(url, names["sales"]) as database:
+        names["test_an_order_is_placed"](lambda *_: database)
+
+
 def check_your_own_session(names: dict[str, Any]) -> None:
     from django.db import connection
 
@@ -432,6 +439,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "outbox.md": check_outbox,
     "poolers-and-replicas.md": check_poolers,
     "recoverability.md": check_recoverability,
+    "tests-of-your-own.md": check_tests_of_your_own,
     "tracing.md": check_tracing,
     "your-own-session.md": check_your_own_session,
 }

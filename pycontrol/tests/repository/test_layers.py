@@ -30,7 +30,7 @@ FLOORS = {
         ("endpoint",),
         ("operations",),
         ("workers", "testing", "spark", "dashboard"),
-        ("cli",),
+        ("cli", "pytest_plugin"),
         ("__init__", "__main__"),
     ),
     "rowpost.archive": ((REST,), ("source",), ("standalone",)),
