@@ -20,6 +20,11 @@ from rowpost.handling.async_context import AsyncContext as AsyncContext
 from rowpost.handling.context import Bus as Bus
 from rowpost.handling.context import Context as Context
 from rowpost.outbox.declaration import Outbox as Outbox
+from rowpost.recoverability.discard import Discard as Discard
+from rowpost.recoverability.outcome import Kind as Kind
+from rowpost.recoverability.policy import Decision as Decision
+from rowpost.recoverability.policy import Failure as Failure
+from rowpost.recoverability.policy import MoveTo as MoveTo
 from rowpost.recoverability.policy import Recoverability as Recoverability
 from rowpost.sagas.conflicts import ConflictPolicy as ConflictPolicy
 from rowpost.sagas.context import AsyncSagaContext as AsyncSagaContext

@@ -12,8 +12,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from rowpost.recoverability.discard import Discard
 from rowpost.recoverability.outcome import Kind
-from rowpost.recoverability.policy import Failure, Host, delayed_headers, describe, failure_headers, in_words
+from rowpost.recoverability.policy import (
+    Decision,
+    Failure,
+    Host,
+    Treatment,
+    delayed_headers,
+    describe,
+    failure_headers,
+    in_words,
+)
 from rowpost.wire.address import endpoint_name
 from rowpost.wire.headers import MESSAGE_ID
 from rowpost.wire.message import Message, decode_headers, encode_headers
@@ -29,11 +39,18 @@ class Copy(NamedTuple):
 
     Attributes:
         kind: the outcome of the message when the copy is stored.
-        call: stores the copy.
+        calls: what stores the copy; nothing if the message is dropped.
+        discard: why it is dropped.
     """
 
     kind: Kind
-    call: Call
+    calls: tuple[Call, ...] = ()
+    discard: Discard | None = None
+
+    @property
+    def call(self) -> Call:
+        """What stores the copy of a message that is not dropped."""
+        return self.calls[0]
 
 
 class FailedCopies:
@@ -50,8 +67,9 @@ class FailedCopies:
         self._queue, self._address, self._error_queue = queue, address, error_queue
         self._host = host or Host.here(endpoint_name(queue))
 
-    def for_error_queue(self, message: Message, failure: Failure) -> Copy:
-        """Return the copy for the error queue, with headers that describe the failure."""
+    def for_error_queue(self, message: Message, failure: Failure, error_queue: str | None = None) -> Copy:
+        """Return the copy for an error queue, with headers that describe the failure. None: the usual one."""
+        chosen = error_queue or self._error_queue
 
         def build() -> Call:
             at, own_id = datetime.now(UTC), str(message.id)
@@ -62,7 +80,7 @@ class FailedCopies:
             headers = failure_headers(
                 original, failure.error, queue=self._address, host=self._host, at=at, message_id=own_id
             )
-            return Call("send_message", self._error_queue, {"headers": encode_headers(headers), "body": message.body})
+            return Call("send_message", chosen, {"headers": encode_headers(headers), "body": message.body})
 
         return self._build(message, Kind.MOVED_TO_ERROR, build)
 
@@ -77,12 +95,20 @@ class FailedCopies:
 
         return self._build(message, Kind.DELAYED, build)
 
+    def treated(self, message: Message, failure: Failure, treatment: Treatment) -> Copy:
+        """Return what is stored of a message that is not retried at once."""
+        if treatment.decision is Decision.DELAY:
+            return self.for_later(message, failure, treatment.delay)
+        if treatment.discard is not None:
+            return Copy(Kind.DISCARDED, discard=treatment.discard)
+        return self.for_error_queue(message, failure, treatment.error_queue)
+
     def unchanged(self, message: Message) -> Copy:
         """Return the copy for the error queue with the original headers, the original body and the id of the message's
         row.
         """
         content = {"headers": message.raw_headers, "body": message.body, "id": message.id}
-        return Copy(Kind.MOVED_TO_ERROR, Call("send_message", self._error_queue, content))
+        return Copy(Kind.MOVED_TO_ERROR, (Call("send_message", self._error_queue, content),))
 
     def warn(self, message: Message, trouble: BaseException) -> None:
         """Log that a message moves unchanged, because the headers of its failure cannot be stored."""
@@ -92,7 +118,7 @@ class FailedCopies:
     def _build(self, message: Message, kind: Kind, build: Callable[[], Call]) -> Copy:
         """Return the copy that `build` makes, or the unchanged copy if it raises."""
         try:
-            return Copy(kind, build())
+            return Copy(kind, (build(),))
         except Exception as trouble:  # noqa: BLE001 headers, errors and delays come from users
             self.warn(message, trouble)
             return self.unchanged(message)

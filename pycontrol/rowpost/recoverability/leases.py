@@ -17,9 +17,8 @@ from rowpost.errors import DatabaseUnavailable, MessageCorrupt, QueueNotFound, R
 from rowpost.recoverability.copies import Copy
 from rowpost.recoverability.lost_sessions import NOTICED_WITHIN_SECONDS, POLL_SECONDS, is_waiting
 from rowpost.recoverability.outcome import EMPTY, Kind, Outcome
-from rowpost.recoverability.policy import Decision, Failure, in_words
+from rowpost.recoverability.policy import Failure, in_words
 from rowpost.recoverability.retries import Retries, roll_back
-from rowpost.recoverability.stopping import STOP
 from rowpost.wire.message import Message
 from rowpost.wire.outgoing import Call
 
@@ -163,24 +162,11 @@ class LeaseRetries(Retries):
         counting = Call("record_failure", None, {"queue_key": self._key, "id": message.id})
         attempts = int(database.call(*counting[:2], **counting.arguments)[0].attempts)
         failure = self._failure(message, error, attempts)
-        try:
-            with STOP:
-                decision, delay = self._recoverability.decide(failure)
-            decision = Decision(decision)
-        except Exception as trouble:  # noqa: BLE001 a user's policy may raise anything
+        treatment = self._ask(message, failure)
+        if isinstance(treatment, Outcome):
             database.commit()
-            words = (
-                f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
-                f"{self._queue!r}: {in_words(trouble)}"
-            )
-            return Outcome.failed(Kind.UNMOVABLE, message, attempts, words)
-        if decision is Decision.RETRY:
-            database.commit()
-            self._remember(message.id)
-            return Outcome.failed(Kind.FAILED, message, attempts, in_words(error))
-        copy = self.copies.for_error_queue(message, failure)
-        if decision is Decision.DELAY:
-            copy = self.copies.for_later(message, failure, delay)
+            return treatment
+        copy = self.copies.treated(message, failure, treatment)
         return self._move_returned(database, message, failure, copy, (back, counting))
 
     def _move_returned(
@@ -192,7 +178,7 @@ class LeaseRetries(Retries):
         and stays in its queue.
         """
         remove = Call("receive_message", self._queue, {"row_version": message.row_version})
-        rest = [remove, copy.call, self._forget_call(message)]
+        rest = [remove, *copy.calls, self._forget_call(message)]
         try:
             database.call_all(rest, commit=True)
         except RowpostError as trouble:
@@ -201,6 +187,7 @@ class LeaseRetries(Retries):
             if other is not None:
                 return self._move_other(database, message, failure, other, again)
             return self._keep(database, message, failure, trouble, again)
+        self.counted.pop(message.id, None)
         return self._moved(message, failure, copy)
 
     def _move_other(
@@ -217,7 +204,3 @@ class LeaseRetries(Retries):
             raise trouble
         database.call_all(list(again), begin=True, commit=True)
         return self._unmovable(database, message, trouble, failure.attempts)
-
-    def _moved(self, message: Message, failure: Failure, copy: Copy) -> Outcome:
-        self.counted.pop(message.id, None)
-        return Outcome.failed(copy.kind, message, failure.attempts, in_words(failure.error))

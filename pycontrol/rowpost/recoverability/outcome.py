@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from rowpost.errors import MessageCorrupt
+from rowpost.recoverability.discard import Discard
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import split_enclosed_types
@@ -31,20 +32,6 @@ class Kind(Enum):
     DEADLOCKED = "deadlocked"
     #: the message cannot be moved to the error queue, or the policy failed: an operator has to act
     UNMOVABLE = "unmovable"
-
-
-class Discard(NamedTuple):
-    """Why a message was dropped, or a handler had no use for it.
-
-    Attributes:
-        reason: in words.
-        expected: this is the usual end of such a message, so that nobody has to be warned.
-        elsewhere: the message is meant for another handler, so that this one says nothing about it.
-    """
-
-    reason: str
-    expected: bool = False
-    elsewhere: bool = False
 
 
 #: why an expired message was dropped

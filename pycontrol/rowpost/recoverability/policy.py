@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cached_property
+from typing import Literal, NamedTuple, get_args
 
 from rowpost.errors import (
     InvalidCorrelation,
@@ -25,8 +26,10 @@ from rowpost.errors import (
     InvalidSagaState,
     MessageNotDeserialized,
     NoHandler,
+    SettingsError,
     Unrecoverable,
 )
+from rowpost.recoverability.discard import Discard
 from rowpost.recoverability.error_headers import ErrorHeaders, changed
 from rowpost.recoverability.stopping import STOP
 from rowpost.settings.endpoint import HostSettings
@@ -54,9 +57,12 @@ __all__ = [
     "DROPPED",
     "Decision",
     "Failure",
+    "Growth",
     "Host",
+    "MoveTo",
     "Policy",
     "Recoverability",
+    "Treatment",
     "cut_stack",
     "delayed_headers",
     "delayed_rounds",
@@ -73,6 +79,8 @@ STACK_LIMIT = 32768
 # Retries.Timestamp is kept: ServiceControl shows when the delayed retries began.
 DROPPED = frozenset({RETRIES, IMMEDIATE_RETRIES})
 ROUNDS_DIGITS = 9
+#: delays double so often at most; the calendar ends before
+_MOST_DOUBLED = 60
 #: the attribute of an error that holds its facts
 _FACTS = "__rowpost_facts__"
 
@@ -83,9 +91,35 @@ class Decision(Enum):
     RETRY = "retry"
     DELAY = "delay"
     ERROR = "error"
+    DISCARD = "discard"
 
 
-Policy = Callable[["Failure"], "Decision | timedelta"]
+class MoveTo(NamedTuple):
+    """A policy's wish to move a message to an error queue of its own. If there is no such queue, the endpoint's gets
+    it.
+    """
+
+    queue: str
+
+
+class Treatment(NamedTuple):
+    """What to do with a failed message.
+
+    Attributes:
+        decision: what.
+        delay: with DELAY: the time until the retry.
+        error_queue: with ERROR: the queue; None for the endpoint's.
+        discard: with DISCARD: why.
+    """
+
+    decision: Decision
+    delay: timedelta = timedelta(0)
+    error_queue: str | None = None
+    discard: Discard | None = None
+
+
+Policy = Callable[["Failure"], "Decision | timedelta | Discard | MoveTo"]
+Growth = Literal["linear", "exponential"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +157,13 @@ class Recoverability:
         delayed_retries: rounds after the first one.
         delay_increase: the first delay, and the difference to each further one.
         unrecoverable: errors that move the message to the error queue at once, as `Unrecoverable` always does.
-        policy: decides instead of all that. It returns a `Decision`, or the time after which to retry.
+        policy: decides instead of all that. It returns a `Decision`, the time after which to retry, a `Discard` with
+            the reason for which the message is dropped, or `MoveTo` another error queue.
+        backoff: "exponential" doubles each delay: `delay_increase`, twice, four times, and so on.
+        longest_delay: no delay is longer; None for no limit.
+
+    Raises:
+        SettingsError: there is no such backoff.
     """
 
     immediate_retries: int = 5
@@ -133,24 +173,60 @@ class Recoverability:
         MessageNotDeserialized, NoHandler, InvalidMessageId, InvalidCorrelation, InvalidSagaState,
     )  # fmt: skip
     policy: Policy | None = None
+    backoff: Growth = "linear"
+    longest_delay: timedelta | None = None
 
-    def decide(self, failure: Failure) -> tuple[Decision, timedelta]:
-        """Return what to do, and the delay if the decision is DELAY.
+    def __post_init__(self) -> None:
+        if self.backoff not in get_args(Growth):
+            raise SettingsError(f"There is no backoff {self.backoff!r:.40}. Use one of: {', '.join(get_args(Growth))}.")
 
-        >>> Recoverability().decide(Failure(ValueError(), 6, 1, {}))
+    def decide(self, failure: Failure) -> Treatment:
+        """Return what to do.
+
+        >>> Recoverability().decide(Failure(ValueError(), 6, 1, {}))[:2]
         (<Decision.DELAY: 'delay'>, datetime.timedelta(seconds=20))
+        >>> Recoverability(backoff="exponential").decide(Failure(ValueError(), 6, 2, {})).delay.total_seconds()
+        40.0
         """
-        nothing = timedelta(0)
         if self.policy is not None:
-            decided = self.policy(failure)
-            return (Decision.DELAY, decided) if isinstance(decided, timedelta) else (decided, nothing)
+            return _treatment(self.policy(failure))
         if isinstance(failure.error, (*self.unrecoverable, Unrecoverable)):
-            return Decision.ERROR, nothing
+            return Treatment(Decision.ERROR)
         if failure.attempts <= self.immediate_retries:
-            return Decision.RETRY, nothing
+            return Treatment(Decision.RETRY)
         if failure.delayed < self.delayed_retries:
-            return Decision.DELAY, self.delay_increase * (failure.delayed + 1)
-        return Decision.ERROR, nothing
+            return Treatment(Decision.DELAY, self._delay(failure.delayed))
+        return Treatment(Decision.ERROR)
+
+    def _delay(self, rounds: int) -> timedelta:
+        """Return the delay after so many delayed retries."""
+        longest = timedelta.max if self.longest_delay is None else self.longest_delay
+        times = rounds + 1 if self.backoff == "linear" else 2 ** min(rounds, _MOST_DOUBLED)
+        try:
+            return min(self.delay_increase * times, longest)
+        except OverflowError:
+            return longest
+
+
+def _treatment(decided: object) -> Treatment:
+    """Return what a policy means.
+
+    Raises:
+        TypeError: it has returned something else.
+        ValueError: it discards without a reason.
+    """
+    match decided:
+        case Decision.DISCARD:
+            raise ValueError("a policy that discards a message returns Discard(reason)")
+        case Decision():
+            return Treatment(decided)
+        case timedelta():
+            return Treatment(Decision.DELAY, decided)
+        case MoveTo(queue):
+            return Treatment(Decision.ERROR, error_queue=queue)
+        case Discard():
+            return Treatment(Decision.DISCARD, discard=decided)
+    raise TypeError(f"a policy returns a Decision, a timedelta, a Discard or a MoveTo, and not {decided!r:.60}")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,15 @@ from rowpost.errors import (
 from rowpost.recoverability.copies import Copy, FailedCopies
 from rowpost.recoverability.lost_sessions import check_attempt, receive_again
 from rowpost.recoverability.outcome import Kind, Outcome, RowState
-from rowpost.recoverability.policy import Decision, Failure, Host, Recoverability, delayed_rounds, in_words
+from rowpost.recoverability.policy import (
+    Decision,
+    Failure,
+    Host,
+    Recoverability,
+    Treatment,
+    delayed_rounds,
+    in_words,
+)
 from rowpost.recoverability.stopping import STOP
 from rowpost.wire.message import Message, decode_headers
 from rowpost.wire.outgoing import Call
@@ -238,30 +246,33 @@ class Retries:
     # -------------------------------------------------------------- what to do with the message
     def _treat(self, database: Connection, message: Message, failure: Failure, row: RowState) -> Outcome:
         """Ask the policy what to do with a message whose failed attempt is counted, and do it."""
+        treatment = self._ask(message, failure)
+        if isinstance(treatment, Outcome):
+            roll_back(database)
+            return treatment
+        return self._move(database, message, failure, self.copies.treated(message, failure, treatment), row)
+
+    def _ask(self, message: Message, failure: Failure) -> Treatment | Outcome:
+        """Ask the policy. Return the outcome if the message stays in its queue: it is retried, or the policy fails."""
         try:
             with STOP:
-                decision, delay = self._recoverability.decide(failure)
-            decision = Decision(decision)
+                treatment = self._recoverability.decide(failure)
         except Exception as trouble:  # noqa: BLE001 a user's policy may raise anything
-            roll_back(database)
             words = (
                 f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
                 f"{self._queue!r}: {in_words(trouble)}"
             )
             return Outcome.failed(Kind.UNMOVABLE, message, failure.attempts, words)
-        if decision is Decision.RETRY:
-            roll_back(database)
+        if treatment.decision is Decision.RETRY:
             self._remember(message.id)
             return Outcome.failed(Kind.FAILED, message, failure.attempts, in_words(failure.error))
-        if decision is Decision.DELAY:
-            return self._move(database, message, failure, self.copies.for_later(message, failure, delay), row)
-        return self._move(database, message, failure, self.copies.for_error_queue(message, failure), row)
+        return treatment
 
     # -------------------------------------------------------------- moving the message
     def _move(self, database: Connection, message: Message, failure: Failure, copy: Copy, row: RowState) -> Outcome:
         """Store a copy of the message, and remove its row and its count, in one transaction."""
         try:
-            stored = self._store(database, message, copy.call, row)
+            stored = self._store(database, message, copy, row)
         except RowpostError as trouble:
             other = self._other_copy(message, failure, copy, trouble)
             if other is not None:
@@ -269,20 +280,24 @@ class Retries:
                 return self._move(database, message, failure, other, RowState.RETURNED if row is RowState.HELD else row)
             if row not in _IN_MEMORY:
                 return self._unmovable(database, message, trouble, failure.attempts)
-            stored = self._rescue(database, message, copy.call, row, trouble)
+            stored = self._rescue(database, message, copy, row, trouble)
             if not stored:
                 return self._unmovable(database, message, trouble, failure.attempts)
         self.counted.pop(message.id, None)
-        kind = copy.kind if stored else Kind.FAILED
-        return Outcome.failed(kind, message, failure.attempts, in_words(failure.error))
+        return self._moved(message, failure, copy if stored else Copy(Kind.FAILED))
 
-    def _store(self, database: Connection, message: Message, copy: Call, row: RowState) -> bool:
+    def _moved(self, message: Message, failure: Failure, copy: Copy) -> Outcome:
+        if copy.discard is not None:
+            return Outcome.done(message, copy.discard)
+        return Outcome.failed(copy.kind, message, failure.attempts, in_words(failure.error))
+
+    def _store(self, database: Connection, message: Message, copy: Copy, row: RowState) -> bool:
         """Store a copy, and remove the row, which is received again unless the open transaction holds it.
 
         Returns:
             False if another worker has received the message meanwhile. Then nothing is stored.
         """
-        calls = [copy, self._forget_call(message)]
+        calls = [*copy.calls, self._forget_call(message)]
         if row is RowState.REMOVED:
             database.call_all(calls, begin=True, commit=True)
             return True
@@ -296,15 +311,16 @@ class Retries:
 
     def _other_copy(self, message: Message, failure: Failure, copy: Copy, trouble: RowpostError) -> Copy | None:
         """Return what to store instead of a copy that the server refused; None if nothing else can be stored."""
-        if isinstance(trouble, QueueNotFound) and copy.kind is Kind.DELAYED:  # the queue has no delayed table
-            return self.copies.for_error_queue(message, failure)
+        usual = self.copies.for_error_queue(message, failure)
+        if isinstance(trouble, QueueNotFound) and _queue_of(copy) != _queue_of(usual):
+            return usual  # the queue has no delayed table, or there is no error queue of the policy's name
         unchanged = self.copies.unchanged(message)
         if isinstance(trouble, InvalidMessage) and copy != unchanged:
             self.copies.warn(message, trouble)
             return unchanged
         return None
 
-    def _rescue(self, database: Connection, message: Message, copy: Call, row: RowState, trouble: RowpostError) -> bool:
+    def _rescue(self, database: Connection, message: Message, copy: Copy, row: RowState, trouble: RowpostError) -> bool:
         """Try once more to store a message that may exist only in memory, on a new connection; log it if that fails
         too.
         """
@@ -352,7 +368,8 @@ class Retries:
         try:
             database.call_all([call], begin=row is RowState.REMOVED, commit=True)
         except RowpostError as trouble:
-            if not (row is RowState.REMOVED and self._rescue(database, message, call, row, trouble)):
+            copy = Copy(Kind.CORRUPT, (call,))
+            if not (row is RowState.REMOVED and self._rescue(database, message, copy, row, trouble)):
                 return self._unmovable(database, message, trouble, 1)
         return Outcome.failed(Kind.CORRUPT, message, 1, in_words(error))
 
@@ -375,6 +392,11 @@ class Retries:
         if len(self.counted) >= REMEMBERED_FAILURES:
             del self.counted[next(iter(self.counted))]
         self.counted[row_id] = None
+
+
+def _queue_of(copy: Copy) -> tuple[str, str | None] | None:
+    """Return what a copy calls, and for which queue; None if the message is dropped."""
+    return (copy.call.procedure, copy.call.queue) if copy.calls else None
 
 
 def roll_back(database: Connection) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rowpost.errors import Deadlock, SagaConflict
-from rowpost.recoverability.policy import Decision, Failure, Recoverability
+from rowpost.recoverability.discard import Discard
+from rowpost.recoverability.policy import Decision, Failure, MoveTo, Recoverability
 
 __all__ = ["CONFLICTS", "ConflictPolicy"]
 
@@ -40,10 +41,12 @@ class ConflictPolicy:
     sleep: Callable[[float], None] = time.sleep
     uniform: Callable[[float, float], float] = random.uniform
 
-    def __call__(self, failure: Failure) -> Decision | timedelta:
+    def __call__(self, failure: Failure) -> Decision | timedelta | Discard | MoveTo:
         """Decide what to do with a failed message."""
         if isinstance(failure.error, CONFLICTS) and failure.attempts <= self.retries:
             self.sleep(self.uniform(0.0, self.jitter.total_seconds() * min(failure.attempts, _LONGEST_WAIT_ATTEMPT)))
             return Decision.RETRY
-        decision, delay = self.otherwise.decide(failure)
-        return delay if decision is Decision.DELAY else decision
+        treatment = self.otherwise.decide(failure)
+        if treatment.error_queue is not None:
+            return MoveTo(treatment.error_queue)
+        return treatment.discard or (treatment.delay if treatment.decision is Decision.DELAY else treatment.decision)

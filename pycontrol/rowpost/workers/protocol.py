@@ -18,6 +18,7 @@ from rowpost.pipeline.measurements import Measurements
 from rowpost.pipeline.observer import Observer
 from rowpost.pipeline.timings import Times
 from rowpost.recoverability.outcome import Kind, Outcome
+from rowpost.recoverability.policy import Growth, Recoverability
 from rowpost.recoverability.stopping import ProcessStop
 from rowpost.settings.environment import Settings
 from rowpost.settings.worker import ADAPTIVE
@@ -275,6 +276,19 @@ class CrashPolicy:
     delay_increase: timedelta
     error_queue: str
     time_limit: float = 0.0
+    backoff: Growth = "linear"
+    longest_delay: timedelta | None = None
+
+    @property
+    def recoverability(self) -> Recoverability:
+        """What is left of the endpoint's policy."""
+        return Recoverability(
+            self.immediate_retries,
+            self.delayed_retries,
+            self.delay_increase,
+            backoff=self.backoff,
+            longest_delay=self.longest_delay,
+        )
 
 
 @dataclass(frozen=True, slots=True)

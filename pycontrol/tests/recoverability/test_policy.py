@@ -6,9 +6,18 @@ from uuid import uuid4
 
 import pytest
 
-from rowpost.errors import MessageNotDeserialized, NoHandler
+from rowpost.errors import MessageNotDeserialized, NoHandler, SettingsError
+from rowpost.recoverability.discard import Discard
 from rowpost.recoverability.outcome import Kind, Outcome
-from rowpost.recoverability.policy import Decision, Failure, Recoverability, delayed_headers, delayed_rounds
+from rowpost.recoverability.policy import (
+    Decision,
+    Failure,
+    MoveTo,
+    Recoverability,
+    Treatment,
+    delayed_headers,
+    delayed_rounds,
+)
 from rowpost.wire.message import Message
 from rowpost.workers import events
 from rowpost.workers.answers import Answer, Crash
@@ -35,7 +44,7 @@ SECOND = timedelta(seconds=1)
 )
 @pytest.mark.promise("default-retries")
 def test_five_immediate_retries_then_delays_of_10_20_and_30_seconds(attempts, delayed, decided):
-    decision, delay = Recoverability().decide(Failure(ValueError(), attempts, delayed, {}))
+    decision, delay, *_ = Recoverability().decide(Failure(ValueError(), attempts, delayed, {}))
 
     assert (decision, delay.total_seconds()) == decided
 
@@ -47,10 +56,41 @@ def test_an_error_that_no_retry_can_fix_is_unrecoverable(error):
 
 
 @pytest.mark.parametrize(
-    ("said", "decided"), [(SECOND, (Decision.DELAY, SECOND)), (Decision.RETRY, (Decision.RETRY, timedelta(0)))]
+    ("said", "decided"),
+    [
+        (SECOND, Treatment(Decision.DELAY, SECOND)),
+        (Decision.RETRY, Treatment(Decision.RETRY)),
+        (MoveTo("vip"), Treatment(Decision.ERROR, error_queue="vip")),
+        (Discard("old"), Treatment(Decision.DISCARD, discard=Discard("old"))),
+    ],
 )
-def test_a_policy_names_a_decision_or_a_delay(said, decided):
+def test_a_policy_names_a_decision_or_a_delay_or_a_reason_or_an_error_queue(said, decided):
     assert Recoverability(policy=lambda failure: said).decide(Failure(ValueError(), 1, 0, {})) == decided
+
+
+@pytest.mark.parametrize("said", [None, 5, "retry", Decision.DISCARD])
+def test_anything_else_from_a_policy_is_an_error_of_it(said):
+    with pytest.raises((TypeError, ValueError), match=r"a policy (returns|that discards)"):
+        Recoverability(policy=lambda failure: said).decide(Failure(ValueError(), 1, 0, {}))
+
+
+def test_exponential_delays_double_up_to_the_longest():
+    growing = Recoverability(0, 1_000, SECOND, backoff="exponential")
+    limited = Recoverability(0, 1_000, SECOND, backoff="exponential", longest_delay=timedelta(seconds=60))
+    linear = Recoverability(0, 1_000, SECOND, longest_delay=timedelta(seconds=3))
+
+    def delays(policy, rounds):
+        return [policy.decide(Failure(ValueError(), 1, each, {})).delay.total_seconds() for each in rounds]
+
+    assert delays(growing, range(5)) == [1, 2, 4, 8, 16]
+    assert delays(limited, (5, 6, 7, 999)) == [32, 60, 60, 60]
+    assert delays(linear, range(5)) == [1, 2, 3, 3, 3]
+    assert growing.decide(Failure(ValueError(), 1, 999, {})).delay == timedelta.max
+
+
+def test_an_unknown_backoff_is_refused():
+    with pytest.raises(SettingsError, match="Use one of: linear, exponential"):
+        Recoverability(backoff="random")
 
 
 @pytest.mark.parametrize(("text", "rounds"), [("2", 2), (None, 0), ("", 0), ("-1", 0), ("two", 0), ("²", 0)])

@@ -31,7 +31,6 @@ from rowpost.errors import DatabaseUnavailable, LockTimeout, PermissionDenied, Q
 from rowpost.pipeline.lease import owner_of
 from rowpost.recoverability.leases import LeaseRetries
 from rowpost.recoverability.outcome import Kind
-from rowpost.recoverability.policy import Recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
@@ -317,7 +316,7 @@ class QueueMonitor:
         declared = self._settings.queue(crash.queue)
         arguments: dict[str, Any] = {
             "address": database.canonical(address),
-            "recoverability": Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase),
+            "recoverability": policy.recoverability,
             "error_queue": policy.error_queue,
             "host": host_of(self._settings, crash.queue),
         }

@@ -92,5 +92,6 @@ def crash_policy_of(endpoint: Endpoint, assignment: Assignment) -> CrashPolicy:
     own, policy = endpoint.options.time_limit, endpoint.recoverability
     limit = assignment.time_limit if own is None else own.total_seconds()
     return CrashPolicy(
-        policy.immediate_retries, policy.delayed_retries, policy.delay_increase, endpoint.error_queue, limit
-    )
+        policy.immediate_retries, policy.delayed_retries, policy.delay_increase, endpoint.error_queue, limit,
+        policy.backoff, policy.longest_delay,
+    )  # fmt: skip

@@ -6,6 +6,8 @@ import random
 from datetime import timedelta
 
 import psycopg
+from sqlalchemy import Integer
+from sqlalchemy.orm import DeclarativeBase, mapped_column
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import MessageNotDeserialized, NoHandler
@@ -18,6 +20,9 @@ __all__ = [
     "is_hopeless",
     "lease",
     "none",
+    "orm",
+    "orm_lease",
+    "orm_tasks",
     "outbox",
     "receive_only",
     "sends_atomic_with_receive",
@@ -28,7 +33,8 @@ __all__ = [
 
 #: the URL of the other database: the participant of transaction_scope
 SHOP_URL = "CAMPAIGN_SHOP_URL"
-#: the transaction modes, an outbox, leases, and processes with several messages in the mode sends_atomic_with_receive
+#: the transaction modes, an outbox, leases, processes with several messages in the mode sends_atomic_with_receive, and
+#: SQLAlchemy's sessions: plain, async, and async with leases
 MODES = (
     "none",
     "receive_only",
@@ -38,6 +44,9 @@ MODES = (
     "lease",
     "tasks",
     "threads",
+    "orm",
+    "orm_tasks",
+    "orm_lease",
 )
 SLOTS = 3
 PASSING_SHARE = 0.05
@@ -116,6 +125,53 @@ def endpoint_of_tasks() -> Endpoint:
     return endpoint
 
 
+class _Base(DeclarativeBase):
+    pass
+
+
+class Business(_Base):
+    """A row of the table that handlers write, as SQLAlchemy sees it: its key is of use to SQLAlchemy only."""
+
+    __tablename__ = "business"
+    number = mapped_column(Integer, primary_key=True, autoincrement=False)
+
+
+def endpoint_of_orm(**options) -> Endpoint:
+    endpoint = Endpoint("Sales", recoverability=Recoverability(policy=decide), **options)
+
+    @endpoint.handles(TYPE, Order)
+    def handle(order, context):
+        context.session.add(Business(number=order.number))
+        context.session.flush()
+        context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
+        _fail_now_and_then(order.number)
+        context.session.commit()
+
+    return endpoint
+
+
+def endpoint_of_async_orm(**options) -> Endpoint:
+    endpoint = Endpoint("Sales", recoverability=Recoverability(policy=decide), **options)
+    leased = endpoint.leases
+
+    @endpoint.handles(TYPE, Order)
+    async def handle(order, context):
+        if leased:
+            async with context.commit():
+                await work(order, context)
+        else:
+            await work(order, context)
+
+    async def work(order, context):
+        context.session.add(Business(number=order.number))
+        await context.session.flush()
+        await asyncio.sleep(0.001)
+        context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
+        _fail_now_and_then(order.number)
+
+    return endpoint
+
+
 none = endpoint_of("none")
 receive_only = endpoint_of("receive_only")
 sends_atomic_with_receive = endpoint_of("sends_atomic_with_receive")
@@ -124,3 +180,6 @@ outbox = endpoint_of("outbox")
 tasks = endpoint_of_tasks()
 threads = endpoint_of("sends_atomic_with_receive", concurrency=SLOTS)
 lease = endpoint_of("lease")
+orm = endpoint_of_orm()
+orm_tasks = endpoint_of_async_orm(concurrency=SLOTS)
+orm_lease = endpoint_of_async_orm(receive="lease", lease_time=timedelta(seconds=1))
