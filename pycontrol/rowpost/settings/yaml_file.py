@@ -23,7 +23,7 @@ from rowpost.settings.secrets import in_place
 from rowpost.settings.target import unknown_parameters
 from rowpost.settings.yaml_node import VARIABLE, Node, did_you_mean, shorten
 
-__all__ = ["expand_secrets", "find_environment", "read_root", "user_path", "with_password"]
+__all__ = ["expand_secrets", "find_environment", "is_packaged", "read_root", "user_path", "with_password"]
 
 _LONGEST_PROBLEM = 300  # characters
 #: a password in a URL, or in an ODBC connection string
@@ -66,6 +66,11 @@ def find_environment(environment: str | Path) -> Path:
         f"{text}: no such environment in {' or '.join(map(str, folders))}{f'{meant} If not,' if meant else ':'} "
         f"write {text}.yml there, or name the folder in ROWPOST_ENVIRONMENTS"
     )
+
+
+def is_packaged(path: Path) -> bool:
+    """Return whether a file is one that the package contains, so that it belongs to no project."""
+    return path.resolve().parent in [folder.resolve() for folder in _packaged_folders()]
 
 
 def read_root(path: Path) -> Node:

@@ -69,6 +69,17 @@ def test_only_its_user_may_open_the_socket_and_there_is_no_port(folder):
     assert stat.S_IMODE((folder / "postgresql").stat().st_mode) == 0o700
 
 
+def test_the_first_start_in_a_project_says_where_earlier_messages_are(folder, caplog):
+    embedded.start(folder)
+    embedded.start(folder / "projects" / "shop-0a1b2c3d")
+    embedded.start(folder / "projects" / "shop-0a1b2c3d")
+    said = [each.getMessage() for each in caplog.records if "of its own" in each.getMessage()]
+    embedded.stop(folder / "projects" / "shop-0a1b2c3d")
+
+    assert len(said) == 1
+    assert f"set ROWPOST_DATA={folder} to use it" in said[0]
+
+
 @root
 def test_root_is_told_that_the_first_start_creates_a_user(folder, monkeypatch, caplog):
     embedded.start(folder)  # this may be the first start on this machine

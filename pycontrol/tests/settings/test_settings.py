@@ -22,6 +22,7 @@ from rowpost.settings.environment import (
     Settings,
     SupervisorSettings,
     WorkerSettings,
+    default_data_folder,
     load_settings,
 )
 from rowpost.settings.metrics import MetricsAddress
@@ -127,6 +128,30 @@ def test_the_default_environment_is_named_by_a_variable(write, tmp_path, monkeyp
     monkeypatch.setenv("ROWPOST_ENV", "night")
 
     assert load_settings(None).environment == "night"
+
+
+def test_each_project_has_an_embedded_server_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.delenv("ROWPOST_DATA", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
+    folders = {}
+    for name in (
+        "shop/deploy/environments/local.yml",
+        "shop/deploy/environments/test.yml",
+        "other/app.yml",
+        "other/b/app.yml",
+    ):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("engine: embedded\n")
+        folders[name] = load_settings(file).data_folder
+    local, test, other, inner = folders.values()
+
+    assert local == test
+    assert len({local, other, inner}) == 3
+    assert [each.parent.name for each in folders.values()] == ["projects"] * 4
+    assert (local.name.startswith("shop-"), other.name.startswith("other-")) == (True, True)
+    assert load_settings(REPOSITORY / "deploy" / "environments" / "local.yml").data_folder == default_data_folder()
+    assert local.parents[1] == default_data_folder()
 
 
 def test_the_embedded_data_folder_is_named_by_a_variable(tmp_path, monkeypatch):
