@@ -20,6 +20,7 @@ _EPILOG = "Exit codes:\n\n" + "\n\n".join(f"- **{code.value}** {code.meaning}" f
 _MODULES = {
     "run": "run.command:run",
     "send": "message:send",
+    "publish": "message:publish",
     "receive": "message:receive",
     "message": "messages:app",
     "plan": "deploy:show_plan",

@@ -1,4 +1,4 @@
-"""rowpost send and receive, and the headers of a message that is sent by hand."""
+"""rowpost send, publish and receive, and the headers of a message that is sent by hand."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import message_document, print_message, visible
 from rowpost.cli.session import Session
+from rowpost.database.connection import Connection
 from rowpost.errors import MessageCorrupt
+from rowpost.operations.subscriptions import subscriptions
+from rowpost.transport.directory import Directory
+from rowpost.transport.dispatch import dispatch
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import (
     CONTENT_TYPE,
     CONVERSATION_ID,
     CORRELATION_ID,
+    DELIVER_AT,
     ENCLOSED_MESSAGE_TYPES,
     MESSAGE_ID,
     MESSAGE_INTENT,
@@ -35,9 +40,11 @@ from rowpost.wire.headers import (
     REPLY_TO_ADDRESS,
     TIME_SENT,
 )
-from rowpost.wire.message import Message, OutgoingMessage, decode_headers, format_timestamp
+from rowpost.wire.message import Message, OutgoingMessage, decode_headers, format_timestamp, moment_after
+from rowpost.wire.message_types import split_enclosed_types, type_key
+from rowpost.wire.outgoing import AddressedMessage
 
-__all__ = ["Envelope", "content_type", "read_header_options", "read_headers_file", "receive", "send"]
+__all__ = ["Envelope", "content_type", "publish", "read_header_options", "read_headers_file", "receive", "send"]
 
 #: messages that one call of receive_messages returns at most
 RECEIVE_BATCH = 500
@@ -77,6 +84,12 @@ def send(
     lines: Annotated[
         bool, typer.Option("--lines", help="Send every line of the file as one message, all in one transaction.")
     ] = False,
+    delay: Annotated[
+        timedelta | None,
+        typer.Option(
+            "--delay", metavar="DURATION", parser=parse_duration, help="Handle it after this time, such as 90s or 2h."
+        ),
+    ] = None,
 ) -> None:
     """Send a message with the headers that an NServiceBus endpoint needs. With --raw, send only the given headers."""
     given = {**(read_headers_file(headers) if headers else {}), **read_header_options(header or ())}
@@ -86,6 +99,12 @@ def send(
     envelope = Envelope(
         given, raw=raw, type_name=type_name, sender=sender, reply_to=reply_to, machine=socket.gethostname()
     )
+    if delay is not None:
+        if lines or time_to_be_received is not None:
+            other = "--lines" if lines else "--time-to-be-received"
+            raise Refused(f"--delay cannot be combined with {other}. Leave one of them out.", ExitCode.USAGE)
+        _send_later(session, queue, envelope, _read_body(session, file, body), delay)
+        return
     make = partial(_outgoing, envelope, time_to_be_received)
     if lines:
         if body is not None:
@@ -93,6 +112,64 @@ def send(
         _send_lines(session, queue, file, make)
     else:
         _send_one(session, queue, make(_read_body(session, file, body)))
+
+
+def publish(
+    session: Session,
+    event_type: Annotated[
+        str,
+        typer.Argument(
+            metavar="TYPE",
+            help="The event's type, such as Shop.Messages.OrderPlaced; with its base types: 'Shop.A;Shop.B'.",
+        ),
+    ],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|-", help="The file with the body, or - for standard input.")
+    ] = "-",
+    body: Annotated[str | None, typer.Option("--body", help="The body as text instead of a file.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
+    ] = None,
+    headers: Annotated[
+        Path | None, typer.Option("--headers", metavar="FILE", help="A JSON file with headers: an object of strings.")
+    ] = None,
+    sender: Annotated[str, typer.Option("--from", metavar="ENDPOINT", help="The originating endpoint.")] = "rowpost",
+) -> None:
+    """Publish an event: each subscriber of its types gets a copy. All of them are stored in one transaction."""
+    given = {**(read_headers_file(headers) if headers else {}), **read_header_options(header or ())}
+    topics = tuple(split_enclosed_types(event_type))
+    if not topics:
+        raise Refused("The type is empty. Name the event's type, such as Shop.Messages.OrderPlaced.", ExitCode.USAGE)
+    machine = socket.gethostname()
+    envelope = Envelope(given, type_name=";".join(topics), sender=sender, machine=machine, intent="Publish")
+    content = _read_body(session, file, body)
+    event = envelope.headers(content, message_id=str(uuid.uuid4()), now=datetime.now(UTC))
+    with session.deployed() as database:
+        keys = {type_key(topic) for topic in topics}
+        subscribers = {each.queue for each in subscriptions(database) if type_key(each.topic) in keys}
+        _dispatch(session, database, AddressedMessage(event, content, topics=topics), "nothing was published")
+    document = {"message_id": event[MESSAGE_ID], "topics": topics, "subscribers": len(subscribers)}
+    who = f"{len(subscribers)} subscribers" if subscribers else "no subscriber, so that nobody gets it"
+    session.answer(document, f"Published {event[MESSAGE_ID]} to {who}.")
+
+
+def _send_later(session: Session, name: str, envelope: Envelope, body: bytes, delay: timedelta) -> None:
+    headers = envelope.headers(body, message_id=str(uuid.uuid4()), now=datetime.now(UTC))
+    headers.setdefault(DELIVER_AT, format_timestamp(moment_after(delay)))
+    with session.deployed() as database:
+        queue = session.queue(name, database)
+        _dispatch(session, database, AddressedMessage(headers, body, queue.name, delay=delay), "nothing was sent")
+    message_id, due = headers.get(MESSAGE_ID), headers[DELIVER_AT]
+    document = {"queue": queue.name, "message_id": message_id, "deliver_at": due, "body_bytes": len(body)}
+    session.answer(document, f"Sent {message_id or 'it'} to {queue.name}, to be handled at {due}.")
+
+
+def _dispatch(session: Session, database: Connection, addressed: AddressedMessage, interrupted: str) -> None:
+    try:
+        with session.unit(database):
+            dispatch(database, [[addressed]], Directory(), own_queue=None)
+    except KeyboardInterrupt:
+        raise CommandInterrupted(interrupted) from None
 
 
 def _outgoing(envelope: Envelope, time_to_be_received: timedelta | None, body: bytes) -> OutgoingMessage:
@@ -228,7 +305,10 @@ def _write(folder: Path, message: Message) -> dict[str, str]:
 # ---------------------------------------------------------------------------------------------- headers
 @dataclass(frozen=True)
 class Envelope:
-    """What all messages of one call share. `given` headers replace the defaults; `raw` adds no defaults."""
+    """What all messages of one call share. `given` headers replace the defaults; `raw` adds no defaults.
+
+    `intent` is the value of the header MessageIntent.
+    """
 
     given: Mapping[str, str | None]
     raw: bool = False
@@ -236,6 +316,7 @@ class Envelope:
     sender: str = "rowpost"
     reply_to: str | None = None
     machine: str = ""
+    intent: str = "Send"
 
     def headers(self, body: bytes, message_id: str, now: datetime) -> dict[str, str | None]:
         """Return the headers of one message."""
@@ -244,7 +325,7 @@ class Envelope:
         message_id = self.given.get(MESSAGE_ID) or message_id
         return {
             MESSAGE_ID: message_id,
-            MESSAGE_INTENT: "Send",
+            MESSAGE_INTENT: self.intent,
             CONTENT_TYPE: content_type(body),
             CONVERSATION_ID: message_id,
             CORRELATION_ID: message_id,

@@ -65,6 +65,37 @@ def test_every_line_of_a_file_is_a_message_with_lines(sales: Program):
     assert bodies == ["one", "two", "three"]
 
 
+def test_a_message_sent_with_a_delay_waits_in_the_delayed_table(sales: Program):
+    sent = sales("send", "Sales", "--body", "{}", "--type", "Shop.PlaceOrder", "--delay", "1h", "--json")
+    said = sales("send", "Sales", "--body", "{}", "--delay", "1h")
+    refused = sales("send", "Sales", "--body", "{}", "--delay", "1h", "--time-to-be-received", "2h")
+    delayed = sales("delayed", "list", "Sales", "--json").lines
+
+    assert (sent.code, said.code, refused.code) == (0, 0, 2)
+    assert "--delay cannot be combined with --time-to-be-received" in refused.err
+    assert f"to be handled at {sent.json['deliver_at'][:13]}" in said.err + said.out
+    assert sales("queue", "peek", "Sales").out.split()[0] == "0"
+    assert len(delayed) == 2
+    for each in delayed:
+        sales("delayed", "cancel", "Sales", str(each["key"]), "--yes")
+
+
+def test_an_event_is_published_to_its_subscribers(sales: Program):
+    nobody = sales("publish", "Shop.OrderPlaced", "--body", "{}", "--json")
+    assert sales("subscriptions", "add", "Sales", "Shop.OrderPlaced").code == 0
+
+    published = sales("publish", "Shop.RushPlaced;Shop.OrderPlaced", "--body", '{"OrderId":1}', "-H", "a=b", "--json")
+    received = sales("receive", "Sales", "--json").json
+    sales("subscriptions", "remove", "Sales", "Shop.OrderPlaced")
+
+    assert (nobody.json["subscribers"], published.json["subscribers"]) == (0, 1)
+    headers = headers_of(received)
+    assert (headers["MessageIntent"], headers["a"]) == ("Publish", "b")
+    assert headers["EnclosedMessageTypes"] == "Shop.RushPlaced;Shop.OrderPlaced"
+    assert headers["MessageId"] == published.json["message_id"]
+    assert sales("publish", " ", "--body", "{}").code == 2
+
+
 def test_receive_prints_text_readable_and_binary_as_size_and_hexadecimal(sales: Program):
     sales("send", "Sales", "--body", "grüße 😀", "--raw")
     sales("send", "Sales", "--raw", stdin=b"\x00\xff\x10")

@@ -62,6 +62,13 @@ def run(
             "--install", help="For development: first create the queues and the tables of sagas that are missing."
         ),
     ] = False,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload",
+            help="For development: start again when a Python file or an environment's file below this folder changes.",
+        ),
+    ] = False,
 ) -> None:
     """Run endpoints, or the workers of the environment's queues.
 
@@ -69,6 +76,11 @@ def run(
     running handlers finish. The second one kills them, and their messages return to the queue.
     """
     # imported here because the other commands start faster without the workers' modules
+    if reload:
+        from rowpost.cli.run.reload import run_and_reload
+
+        run_and_reload(session)
+        return
     from rowpost.cli.run.selection import selected_settings
     from rowpost.cli.run.workers import work
 
