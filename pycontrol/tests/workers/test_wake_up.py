@@ -21,7 +21,7 @@ from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
 from rowpost.workers.answers import Answer, WakeUp
 from rowpost.workers.supervision.monitor import QueueMonitor
-from rowpost.workers.supervision.supervisor import Supervisor
+from rowpost.workers.supervision.supervisor import READ_TOGETHER, Supervisor
 from tests.support.logins import logins
 from tests.support.wake_up import INSERT, listener, postgresql_only, wake_everybody, wake_up_requested
 from tests.support.workers import Running, concurrent, eventually, running
@@ -387,7 +387,7 @@ def test_a_wake_up_does_not_wait_behind_the_answers_of_a_thousand_queues(woken):
     read = [event.queue for event in seen if isinstance(event, events.Peeked)]
 
     assert woken_pools == (names if woken is None else [woken])
-    assert read == (names if woken is None else [woken, *names[:50]])
-    for _ in range(20):
+    assert read == (names if woken is None else [woken, *names[:READ_TOGETHER]])
+    for _ in range(1000 // READ_TOGETHER + 1):
         supervisor._open_inbox(0.0)
     assert sorted(event.queue for event in seen if isinstance(event, events.Peeked)) == names

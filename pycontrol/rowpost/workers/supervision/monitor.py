@@ -50,7 +50,7 @@ FAILURE_PAUSE_S = 1.0
 # A peek waits for a lock on a queue's table for so long, because the other queues of the supervisor wait with it.
 LOCK_TIMEOUT_MS = 1000
 # Peeks of one round trip: notifications are read between two of them.
-PEEKS_TOGETHER = 50
+PEEKS_TOGETHER = 25
 NOT_WATCHED = (
     "The login may peek at {} but may not call its procedure watch_queue, so that senders cannot wake the supervisor "
     "and "

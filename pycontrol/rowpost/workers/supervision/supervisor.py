@@ -49,10 +49,10 @@ from rowpost.workers.supervision.warm import WarmProcess
 from rowpost.workers.tasks.group import TaskGroup
 from rowpost.workers.worker.process import WorkerProcess, spawn_warm, spawn_worker
 
-__all__ = ["Supervisor"]
+__all__ = ["READ_TOGETHER", "Supervisor"]
 
 # So many values are read between two looks at what is more urgent: reports of workers, and wake-ups.
-READ_TOGETHER = 50
+READ_TOGETHER = 20
 # How often a condition given to run() is checked.
 UNTIL_INTERVAL_S = 0.05
 # After so many seconds, what no peek has taken along to the database is sent alone.
