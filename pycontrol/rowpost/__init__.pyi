@@ -2,6 +2,7 @@
 
 from rowpost.database.connection import Connection as Connection
 from rowpost.database.connection import connect as connect
+from rowpost.database.connection import database_url as database_url
 from rowpost.endpoint.endpoint import Endpoint as Endpoint
 from rowpost.errors import CatalogueError as CatalogueError
 from rowpost.errors import DatabaseError as DatabaseError

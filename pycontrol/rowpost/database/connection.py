@@ -20,7 +20,7 @@ from rowpost.wire.address import Address, parse_address, queue_key
 if TYPE_CHECKING:
     from rowpost.settings.environment import Settings
 
-__all__ = ["Connection", "connect", "connect_url"]
+__all__ = ["Connection", "connect", "connect_url", "database_url"]
 REMEMBERED_ADDRESSES = 4096
 
 
@@ -457,9 +457,18 @@ def connect(settings: Settings, application_name: str = "rowpost") -> Connection
 
     Raises DatabaseUnavailable if no server answers, and LoginRefused if user, password or database are wrong.
     """
-    url = settings.url
-    if url is None:
-        from rowpost.database import embedded
+    legacy_columns = compat_of(settings.compat).legacy_columns
+    return connect_url(settings.engine, database_url(settings), application_name, legacy_columns=legacy_columns)
 
-        url = embedded.start(settings.data_folder)
-    return connect_url(settings.engine, url, application_name, legacy_columns=compat_of(settings.compat).legacy_columns)
+
+def database_url(settings: Settings) -> str:
+    """Return the URL of an environment's database, for other packages. Starts the embedded PostgreSQL if the settings
+    name no server; it runs until this process ends.
+
+    Raises DatabaseUnavailable if the embedded server does not start.
+    """
+    if settings.url is not None:
+        return settings.url
+    from rowpost.database import embedded
+
+    return embedded.start(settings.data_folder)
