@@ -34,7 +34,7 @@ def driver_connection(given: Any) -> Any:
         SettingsError: it is asynchronous, or no connection.
     """
     package, names = _classes(given)
-    if package == "django":
+    if package == "django" and hasattr(given, "ensure_connection"):
         given.ensure_connection()
         return given.connection
     if package != "sqlalchemy":
@@ -50,7 +50,7 @@ def driver_connection(given: Any) -> Any:
         if not given.in_transaction() and not getattr(given.connection.driver_connection, "autocommit", False):
             given.begin()
         given = given.connection
-    return driver_connection(given.driver_connection)
+    return driver_connection(given.driver_connection) if hasattr(given, "driver_connection") else given
 
 
 class OnLoop(NamedTuple):

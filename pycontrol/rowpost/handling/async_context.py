@@ -190,7 +190,7 @@ class AsyncContext(AsyncBus):
                 yield connection
                 await self.complete_session()
             finally:
-                self._context.abandon_session()
+                self._context.end_commit()
         except BaseException as error:
             if not await in_thread(block.__exit__, type(error), error, error.__traceback__):
                 raise

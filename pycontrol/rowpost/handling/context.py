@@ -463,6 +463,11 @@ class Context(Bus):
             self.mapped.abandon()
             self.mapped = None
 
+    def end_commit(self) -> None:
+        """End the use of the connection that a block of `commit` has lent: others use it next."""
+        self.abandon_session()
+        self._committing = None
+
     @contextmanager
     def django(self, alias: str = "default") -> Iterator[Any]:
         """Let Django's connection of an alias be the message's within a block, in this thread. Yields it.
@@ -532,7 +537,7 @@ class Context(Bus):
                 yield connection
                 self.complete_session()
             finally:
-                self.abandon_session()
+                self.end_commit()
 
     def committing(self, lend: Lend) -> AbstractContextManager[Any]:
         """Return the block of `commit`. See `LeaseScope`."""

@@ -301,12 +301,11 @@ def own_session(stage: Stage) -> dict[str, Any]:
     from sqlalchemy import Integer, Text
     from sqlalchemy.orm import DeclarativeBase, mapped_column
 
-    from tests.endpoint.test_joining import configure_django
+    from tests.support.applications import configure_django
 
     stage.environment(QUEUES.replace("Sales: {}", "Sales: {}, Reports: {lease: true}"))
-    stage.database.driver_connection.execute(
-        "CREATE TABLE IF NOT EXISTS placed (order_id integer NOT NULL PRIMARY KEY)"
-    )
+    stage.database.driver_connection.execute("DROP TABLE IF EXISTS placed")
+    stage.database.driver_connection.execute("CREATE TABLE placed (order_id integer NOT NULL PRIMARY KEY)")
     stage.database.driver_connection.execute(
         "CREATE TABLE IF NOT EXISTS report (order_id bigint PRIMARY KEY, text text)"
     )
@@ -330,9 +329,19 @@ def own_session(stage: Stage) -> dict[str, Any]:
     }
 
 
+def other_libraries(stage: Stage) -> dict[str, Any]:
+    """The tables of what the handlers write."""
+    for name in ("placed", "charged"):
+        stage.database.driver_connection.execute(f"DROP TABLE IF EXISTS {name}")
+        stage.database.driver_connection.execute(f"CREATE TABLE {name} (order_id bigint NOT NULL)")
+    return {}
+
+
 PRELUDES: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "archive.md": archive,
     "callbacks.md": callbacks,
+    "from-celery.md": other_libraries,
+    "from-procrastinate.md": other_libraries,
     "outbox.md": outbox,
     "poolers-and-replicas.md": poolers,
     "publish-subscribe.md": publish_subscribe,
@@ -360,6 +369,32 @@ def check_callbacks(names: dict[str, Any]) -> None:
 def check_endpoints(names: dict[str, Any]) -> None:
     names["sales"].close()
     assert names["outcome"].kind is Kind.HANDLED
+
+
+def check_from_celery(names: dict[str, Any]) -> None:
+    with psycopg.connect(names["database"].driver_connection.info.dsn) as connection:
+        names["place"](connection, 42)
+    _check_charged(names)
+
+
+def check_from_procrastinate(names: dict[str, Any]) -> None:
+    async def place() -> None:
+        async with await psycopg.AsyncConnection.connect(names["database"].driver_connection.info.dsn) as connection:
+            await names["place"](connection, 42)
+
+    asyncio.run(place())
+    _check_charged(names)
+
+
+def _check_charged(names: dict[str, Any]) -> None:
+    database = names["database"]
+    assert names["payments"].process_one(database).kind is Kind.HANDLED
+    rows = [
+        database.driver_connection.execute(f"SELECT order_id FROM {each}").fetchall() for each in ("placed", "charged")
+    ]
+    assert rows == [[(42,)]] * 2
+    assert Queue("Mail", database).peek(10) == 1
+    names["payments"].close()
 
 
 def check_tests_of_your_own(names: dict[str, Any]) -> None:
@@ -436,6 +471,8 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "beside-nservicebus.md": check_beside_nservicebus,
     "callbacks.md": check_callbacks,
     "endpoints.md": check_endpoints,
+    "from-celery.md": check_from_celery,
+    "from-procrastinate.md": check_from_procrastinate,
     "outbox.md": check_outbox,
     "poolers-and-replicas.md": check_poolers,
     "recoverability.md": check_recoverability,

@@ -12,17 +12,13 @@ import django
 import psycopg
 import pytest
 import sqlalchemy
-from django.conf import settings as django_settings
-from django.db import connections, transaction
-from psycopg.conninfo import conninfo_to_dict
+from django.db import transaction
 from sqlalchemy import orm, text
 from sqlalchemy.ext import asyncio as asynchronous
 
-from rowpost.database.dialects.sqlserver.odbc import find_driver, load_pyodbc
-from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import QueueNotFound, SettingsError
-from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
+from tests.support.applications import Shop
 
 INSERT = "INSERT INTO business VALUES (1)"
 
@@ -43,51 +39,6 @@ def shop(database, queue, sql, target):
     sql.run("CREATE TABLE business (number integer NOT NULL)")
     sql.empty("Billing")
     return Shop(database, sql, target)
-
-
-class Shop:
-    def __init__(self, database, sql, target):
-        self.database, self.sql, self.target = database, sql, target
-        self.engine = target.settings.engine
-        self.web = Endpoint("Web", send_only=True)
-
-    @property
-    def stored(self):
-        """Business rows, and messages."""
-        return self.sql.value("SELECT COUNT(*) FROM business"), Queue("Billing", self.database).peek(10)
-
-    def connect(self, **options):
-        if self.engine == "postgresql":
-            return psycopg.connect(self.target.url, **options)
-        return load_pyodbc().connect(f"Driver={{{find_driver()}}};{self.target.url}", **options)
-
-    def sqlalchemy(self, **options):
-        url = "postgresql+psycopg://" if self.engine == "postgresql" else "mssql+pyodbc://"
-        return sqlalchemy.create_engine(url, creator=self.connect, **options)
-
-    def django(self):
-        """Return Django's connection to the database."""
-        return configure_django(self.target.url)
-
-
-def configure_django(url):
-    """Let Django have this database, and return its connection."""
-    if not django_settings.configured:
-        django_settings.configure(DATABASES={})
-        django.setup()
-    known = conninfo_to_dict(url)
-    options = {
-        "NAME": known["dbname"],
-        "USER": known.get("user", ""),
-        "HOST": known.get("host", ""),
-        "PORT": known.get("port", ""),
-    }
-    connections.settings["default"] = connections.configure_settings(
-        {"default": {"ENGINE": "django.db.backends.postgresql", **options}}
-    )["default"]
-    if hasattr(connections._connections, "default"):
-        del connections["default"]
-    return connections["default"]
 
 
 @contextmanager
@@ -159,7 +110,7 @@ WAYS = [session, scoped_session, connection, pooled, django_atomic, driver]
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.promise("joins-callers-transaction")
+@pytest.mark.promise("joins-callers-transaction", "joins-sessions-of-other-packages")
 def test_what_is_sent_commits_with_the_applications_transaction(shop, way):
     with way(shop) as (given, insert, commit):
         insert()
@@ -173,6 +124,7 @@ def test_what_is_sent_commits_with_the_applications_transaction(shop, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.promise("joins-sessions-of-other-packages")
 def test_what_is_sent_before_any_sql_commits_with_the_applications_transaction(shop, way):
     with way(shop) as (given, insert, commit):
         with shop.web.open(given) as bus:
@@ -184,6 +136,7 @@ def test_what_is_sent_before_any_sql_commits_with_the_applications_transaction(s
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.promise("joins-sessions-of-other-packages")
 def test_an_application_that_does_not_commit_sends_nothing(shop, way):
     with way(shop) as (given, insert, _):
         insert()
@@ -332,6 +285,7 @@ def postgresql(shop):
 
 @pytest.mark.parametrize("way", ASYNC_WAYS)
 @pytest.mark.parametrize("order", ["SQL first", "bus first", "bus only"])
+@pytest.mark.promise("joins-sessions-of-other-packages")
 def test_what_is_sent_on_an_event_loop_commits_with_the_applications_transaction(postgresql, way, order):
     async def program():
         async with way(postgresql) as (given, insert, commit):
@@ -351,6 +305,7 @@ def test_what_is_sent_on_an_event_loop_commits_with_the_applications_transaction
 
 
 @pytest.mark.parametrize("way", ASYNC_WAYS)
+@pytest.mark.promise("joins-sessions-of-other-packages")
 def test_an_application_on_an_event_loop_that_does_not_commit_sends_nothing(postgresql, way):
     async def program():
         async with way(postgresql) as (given, insert, _):
@@ -437,10 +392,9 @@ def test_what_is_no_connection_is_refused_with_what_to_pass(shop):
         (orm.sessionmaker(engine), "with sessions.begin"),
         (asynchronous_engine, "async with engine.begin"),
         (asynchronous.AsyncSession(asynchronous_engine), "AsyncSession is asynchronous"),
-        (
-            sqlalchemy.create_engine("sqlite://").connect(),
-            "sqlite3's Connection is not a connection",
-        ),
+        (text("SELECT 1"), "sqlalchemy's TextClause is not a connection"),
+        (transaction.atomic(), "django's Atomic is not a connection"),
+        (sqlalchemy.create_engine("sqlite://").connect(), "sqlite3's Connection is not a connection"),
     ]
     for given, words in cases:
         with pytest.raises(SettingsError, match=words), shop.web.open(given):

@@ -12,7 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncAttrs
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, selectinload
 
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.errors import HandlerEnded
+from rowpost.errors import HandlerEnded, SettingsError
+from rowpost.pipeline.batch_size import batch_size
+from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
@@ -20,7 +22,7 @@ from rowpost.sagas.declaration import Saga, starts
 from rowpost.testing import SagaTest
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
-from tests.endpoint.test_joining import Shop
+from tests.support.applications import Shop
 
 #: warnings of what was neither awaited nor returned
 UNTIDY = re.compile("never awaited|garbage collector")
@@ -104,6 +106,7 @@ def kinds(outcomes):
 
 
 # ------------------------------------------------------------------ SQLAlchemy
+@pytest.mark.promise("orm-commits-with-message")
 def test_what_a_session_holds_when_the_handler_returns_commits_with_the_message(work):
     def handle(message, context):
         ada = context.session.get(Customer, 7)
@@ -114,6 +117,7 @@ def test_what_a_session_holds_when_the_handler_returns_commits_with_the_message(
     assert (work.stored, work.queue.peek(10)) == (([1, 2, 3], 3), 0)
 
 
+@pytest.mark.promise("orm-commits-with-message")
 def test_an_error_undoes_what_a_session_has_written_and_committed(work):
     def handle(message, context):
         context.session.add(Placed(id=message.number, customer_id=7))
@@ -136,6 +140,7 @@ def test_a_session_that_cannot_write_fails_the_attempt(work):
     assert work.stored == ([], 0)
 
 
+@pytest.mark.promise("orm-commits-with-message")
 def test_a_session_commits_and_rolls_back_savepoints(work):
     def handle(message, context):
         session = context.session
@@ -179,6 +184,23 @@ def test_a_session_and_the_connection_share_a_transaction(work):
 
     assert kinds(work.does(handle)) == [Kind.HANDLED]
     assert work.stored == ([11], 0)
+
+
+def test_sessions_of_a_batch_share_its_transaction_and_a_failure_undoes_all_of_it(work):
+    def handle(message, context):
+        context.session.add(Placed(id=message.number, customer_id=7 if message.number != 4 else 99))
+
+    endpoint = Endpoint("Sales", recoverability=ONCE)
+    endpoint.handles(Order)(handle)
+    with endpoint.open(work.database) as bus:
+        for number in range(1, 7):
+            bus.send(Order(number), to="Sales")
+    batches = Batches(endpoint.pipeline(work.database, "Sales"), batch_size(6, 1.0))
+    while batches.process()[0].kind is not Kind.EMPTY:
+        pass
+
+    assert work.stored == ([1, 2, 3, 5, 6], 0)
+    assert Queue("error", work.database).peek(10) == 1
 
 
 def test_each_handler_has_a_session_of_its_own(work):
@@ -279,11 +301,19 @@ def test_a_session_within_the_commit_of_a_lease(work):
     def forgets(message, context):
         context.session  # noqa: B018
 
+    def late(message, context):
+        with context.commit():
+            context.session.add(Placed(id=3, customer_id=7))
+        with pytest.raises(SettingsError, match=r"context\.commit\(\)"):
+            context.session  # noqa: B018
+
     assert kinds(work.does(handle, numbers=[1, 2], receive="lease")) == [Kind.HANDLED] * 2
     assert work.stored == ([1, 2], 2)
     assert "IntegrityError" in work.does(fails, receive="lease")[0].error
     assert "context.commit()" in work.does(forgets, receive="lease")[0].error
     assert work.stored == ([1, 2], 2)
+    assert kinds(work.does(late, receive="lease")) == [Kind.HANDLED]
+    assert work.stored == ([1, 2, 3], 2)
 
 
 # ------------------------------------------------------------------ async handlers
@@ -294,6 +324,7 @@ def on_loop(work):
     return work
 
 
+@pytest.mark.promise("orm-commits-with-message")
 def test_an_async_session_commits_with_the_message(on_loop):
     names = []
 
@@ -385,6 +416,7 @@ def order_rows():
     return OrderRow
 
 
+@pytest.mark.promise("orm-commits-with-message")
 def test_what_django_writes_commits_with_the_message(shop):
     from django.db import connection
 
@@ -401,6 +433,7 @@ def test_what_django_writes_commits_with_the_message(shop):
     connection.close()
 
 
+@pytest.mark.promise("orm-commits-with-message")
 def test_djangos_atomic_blocks_are_savepoints(shop):
     from django.db import IntegrityError as Refused
     from django.db import transaction

@@ -88,6 +88,7 @@ def test_what_is_no_message_class_is_refused(arguments, words):
 
 
 # ------------------------------------------------------------------ around
+@pytest.mark.promise("around-is-in-the-transaction")
 def test_functions_surround_plain_handlers_the_first_one_outermost(sales, database):
     @sales.around
     def outer(message, context, proceed):
@@ -128,6 +129,7 @@ def test_functions_surround_async_handlers(sales):
     assert sales.seen == ["before", "handler", "after"]
 
 
+@pytest.mark.promise("around-is-in-the-transaction")
 def test_an_error_around_a_handler_fails_the_attempt_and_one_of_the_handler_can_be_caught(sales, database):
     @sales.around
     def translate(message, context, proceed):

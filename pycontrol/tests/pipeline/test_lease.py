@@ -141,6 +141,7 @@ def test_a_message_is_leased_while_its_handler_works_and_no_connection_is_in_use
     assert (waiting, idle) == (0, 1)
 
 
+@pytest.mark.promise("lease-holds-nothing")
 def test_no_transaction_is_open_while_a_handler_works(desk, target):
     if target.settings.engine == "postgresql":
         text = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()"
@@ -418,6 +419,7 @@ def test_an_expired_message_is_dropped(desk):
 
 # ------------------------------------------------------------------ a lease that is lost
 @pytest.mark.parametrize("end", ["return", "commit", "failure"])
+@pytest.mark.promise("lost-lease-commits-nothing")
 def test_the_late_holder_of_a_lost_lease_commits_and_counts_nothing(desk, caplog, end):
     def handle(order, context):
         sends(order, context)

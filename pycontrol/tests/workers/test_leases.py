@@ -31,6 +31,7 @@ def leases(shop):
     return shop.queue.database.call("list_leases", shop.name, count=1000)
 
 
+@pytest.mark.promise("lease-holds-nothing")
 def test_a_long_handler_holds_neither_a_transaction_nor_a_connection(shop, target, tmp_path):
     if target.settings.engine != "postgresql":
         pytest.skip("reads PostgreSQL's view of activity")
@@ -88,6 +89,7 @@ def test_a_message_that_kills_its_worker_moves_to_the_error_queue(shop, tmp_path
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop a process")
+@pytest.mark.promise("lost-lease-commits-nothing")
 def test_a_stopped_worker_loses_its_lease_and_its_late_commit_is_refused(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.queue.send(str(gate).encode(), HOLD)
@@ -114,6 +116,7 @@ def test_a_stopped_worker_loses_its_lease_and_its_late_commit_is_refused(shop, t
 
 
 @concurrent
+@pytest.mark.promise("lease-survives-kills")
 def test_each_message_is_handled_once_while_workers_are_killed_at_random(shop):
     many, kills, dice = 1_500, 15, random.Random(2026)
     shop.queue.send_many(OutgoingMessage(b"%d" % number, NOTE) for number in range(many))

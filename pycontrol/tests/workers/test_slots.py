@@ -42,6 +42,7 @@ def test_one_process_handles_as_many_messages_as_it_has_slots(shop, tmp_path, ha
     assert len(supervisor.seen(events.WorkerStarted)) == len(supervisor.seen(events.WorkerStopped)) == 1
 
 
+@pytest.mark.promise("slots-are-the-limit")
 def test_a_limit_above_the_concurrency_adds_processes(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(12, str(gate).encode())
@@ -85,6 +86,7 @@ def test_each_line_of_a_log_names_the_message_of_its_own_slot(shop, tmp_path):
 
 
 # ------------------------------------------------------------------ deaths
+@pytest.mark.promise("death-counts-alone")
 def test_of_several_messages_of_a_process_that_died_only_the_one_that_kills_it_alone_is_counted(shop):
     shop.send(10)
     shop.send(1, b"bad")
