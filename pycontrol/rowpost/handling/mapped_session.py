@@ -14,7 +14,8 @@ One engine serves all messages of a process. Its pool keeps nothing: a connectio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any
@@ -56,8 +57,9 @@ class MappedSession:
                 "mode is none, or this is not a handler. Open a session of your own."
             )
         engine = _engine(database.engine, is_async)
-        self._loan = _Loan(database, is_async)
-        _loan.set(self._loan)
+        if not is_async:
+            _prepare(engine, database)
+        _loan.set(_Loan(partial(database.lend_mapped, is_async=is_async)))
         if is_async:
             from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -87,10 +89,14 @@ class MappedSession:
 
 
 class _Loan:
-    """What the message's transaction lends to one session."""
+    """What the message's transaction lends to one session.
 
-    def __init__(self, database: Connection, is_async: bool) -> None:
-        self._database, self._is_async = database, is_async
+    Args:
+        lend: returns the driver's connection; called with the adapters of types that SQLAlchemy wants.
+    """
+
+    def __init__(self, lend: Callable[..., Any]) -> None:
+        self._lend = lend
         self._lent: Any = None
         #: whether SQLAlchemy has begun what it takes for a transaction
         self.begun = False
@@ -98,11 +104,29 @@ class _Loan:
     def connection(self, types: Any) -> Any:
         """Return the driver's connection, the same one each time."""
         if self._lent is None:
-            self._lent = self._database.lend_mapped(types=types, is_async=self._is_async)
+            self._lent = self._lend(types=types)
         return self._lent
 
 
 _loan: ContextVar[_Loan] = ContextVar("rowpost_session")
+_prepared: set[Any] = set()
+_preparing = threading.Lock()
+
+
+def _prepare(engine: Any, database: Connection) -> None:
+    """Let SQLAlchemy ask the server what it can, before its first session, on another connection: a question that the
+    server refuses would end the message's transaction on SQL Server.
+    """
+    with _preparing:
+        if engine in _prepared or database.open_second is None:
+            return
+        second = database.open_second()
+        try:
+            _loan.set(_Loan(lambda types: second.raw_connection))
+            engine.connect().close()
+        finally:
+            second.close()
+        _prepared.add(engine)
 
 
 @cache

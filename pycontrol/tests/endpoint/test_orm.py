@@ -113,7 +113,10 @@ def test_what_a_session_holds_when_the_handler_returns_commits_with_the_message(
         context.session.add(Placed(id=message.number, customer=ada))
         context.send(Charge(message.number), to="Billing")
 
-    assert kinds(work.does(handle, numbers=[1, 2, 3])) == [Kind.HANDLED] * 3
+    outcomes = work.does(handle, numbers=[1, 2, 3])
+
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert kinds(outcomes) == [Kind.HANDLED] * 3
     assert (work.stored, work.queue.peek(10)) == (([1, 2, 3], 3), 0)
 
 
