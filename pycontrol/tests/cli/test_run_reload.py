@@ -69,4 +69,4 @@ def test_reload_is_refused_in_production_and_without_its_package(program: Progra
     )
 
     assert (refused.code, "for development" in refused.err) == (2, True)
-    assert "pip install 'rowpost[reload]'" in lacking("run", "reloaded_shop:sales", "--reload").err
+    assert "needs the package watchfiles" in lacking("run", "reloaded_shop:sales", "--reload").err

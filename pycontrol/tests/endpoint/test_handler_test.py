@@ -201,7 +201,7 @@ def test_the_plugins_fixtures_are_there_in_a_users_project(tmp_path, data_folder
         server
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "rowpost.pytest_plugin", "-p", "no:cacheprovider", "test_sales.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_sales.py"],
         cwd=tmp_path, env={"PATH": "", "PYTHONPATH": ":".join(sys.path), "ROWPOST_DATA": str(data_folder), **given},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

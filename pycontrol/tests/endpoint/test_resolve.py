@@ -284,10 +284,3 @@ def test_the_other_functions_of_an_endpoint_and_of_a_saga_are_checked_as_well():
             def placed(self, message, context): ...
 
             def not_found(self, message, context): ...
-
-
-def test_a_class_in_the_place_of_the_types_name_is_refused():
-    with pytest.raises(
-        SettingsError, match="of Sales takes the full name of a message type first, as a text, and then the class"
-    ):
-        Endpoint("Sales").handles(dict)

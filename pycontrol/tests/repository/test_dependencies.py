@@ -40,7 +40,7 @@ def test_the_page_names_every_package_that_an_installation_brings():
 
 
 def test_the_page_names_every_extra_and_what_it_adds():
-    extras = {"sqlserver", "archive", "spark", "avro", "telemetry", "metrics", "dashboard", "dev"}
+    extras = {"sqlserver", "archive", "spark", "avro", "telemetry", "metrics", "reload", "dashboard", "dev"}
     declared = set(distribution("rowpost").metadata.get_all("Provides-Extra"))
     rows = dict(re.findall(r"^\| `rowpost\[(\w+)\]` \| (.*?) \|", PAGE, re.MULTILINE))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import PRODUCTION, Session
+from rowpost.version import install_command
 
 __all__ = ["run_and_reload"]
 
@@ -34,7 +35,8 @@ def run_and_reload(session: Session) -> None:
         from watchfiles import DefaultFilter, run_process
     except ImportError:
         raise Refused(
-            "run --reload needs the package watchfiles. Run: pip install 'rowpost[reload]'", ExitCode.USAGE
+            f"run --reload needs the package watchfiles, which is not installed: {install_command('reload')}",
+            ExitCode.USAGE,
         ) from None
 
     class Sources(DefaultFilter):
