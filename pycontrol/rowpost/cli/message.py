@@ -49,26 +49,30 @@ __all__ = ["Envelope", "content_type", "publish", "read_header_options", "read_h
 #: messages that one call of receive_messages returns at most
 RECEIVE_BATCH = 500
 
+FileArgument = Annotated[str, typer.Argument(metavar="FILE|-", help="The file with the body, or - for standard input.")]
+BodyOption = Annotated[str | None, typer.Option("--body", help="The body as text instead of a file.")]
+HeaderOption = Annotated[
+    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
+]
+HeadersOption = Annotated[
+    Path | None, typer.Option("--headers", metavar="FILE", help="A JSON file with headers: an object of strings.")
+]
+SenderOption = Annotated[str, typer.Option("--from", metavar="ENDPOINT", help="The originating endpoint.")]
+
 
 def send(
     session: Session,
     queue: QueueArgument,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE|-", help="The file with the body, or - for standard input.")
-    ] = "-",
-    body: Annotated[str | None, typer.Option("--body", help="The body as text instead of a file.")] = None,
+    file: FileArgument = "-",
+    body: BodyOption = None,
     type_name: Annotated[
         str | None,
         typer.Option("--type", "-t", metavar="TYPE", help="The message type, such as Shop.Messages.PlaceOrder."),
     ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
-    ] = None,
-    headers: Annotated[
-        Path | None, typer.Option("--headers", metavar="FILE", help="A JSON file with headers: an object of strings.")
-    ] = None,
+    header: HeaderOption = None,
+    headers: HeadersOption = None,
     reply_to: Annotated[str | None, typer.Option("--reply-to", metavar="QUEUE", help="The reply queue.")] = None,
-    sender: Annotated[str, typer.Option("--from", metavar="ENDPOINT", help="The originating endpoint.")] = "rowpost",
+    sender: SenderOption = "rowpost",
     time_to_be_received: Annotated[
         timedelta | None,
         typer.Option(
@@ -92,7 +96,7 @@ def send(
     ] = None,
 ) -> None:
     """Send a message with the headers that an NServiceBus endpoint needs. With --raw, send only the given headers."""
-    given = {**(read_headers_file(headers) if headers else {}), **read_header_options(header or ())}
+    given = _given(header, headers)
     if reply_to is not None:
         with session.connected() as database:
             reply_to = database.canonical(parse_address(session.name(reply_to)))
@@ -123,20 +127,14 @@ def publish(
             help="The event's type, such as Shop.Messages.OrderPlaced; with its base types: 'Shop.A;Shop.B'.",
         ),
     ],
-    file: Annotated[
-        str, typer.Argument(metavar="FILE|-", help="The file with the body, or - for standard input.")
-    ] = "-",
-    body: Annotated[str | None, typer.Option("--body", help="The body as text instead of a file.")] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
-    ] = None,
-    headers: Annotated[
-        Path | None, typer.Option("--headers", metavar="FILE", help="A JSON file with headers: an object of strings.")
-    ] = None,
-    sender: Annotated[str, typer.Option("--from", metavar="ENDPOINT", help="The originating endpoint.")] = "rowpost",
+    file: FileArgument = "-",
+    body: BodyOption = None,
+    header: HeaderOption = None,
+    headers: HeadersOption = None,
+    sender: SenderOption = "rowpost",
 ) -> None:
     """Publish an event: each subscriber of its types gets a copy. All of them are stored in one transaction."""
-    given = {**(read_headers_file(headers) if headers else {}), **read_header_options(header or ())}
+    given = _given(header, headers)
     topics = tuple(split_enclosed_types(event_type))
     if not topics:
         raise Refused("The type is empty. Name the event's type, such as Shop.Messages.OrderPlaced.", ExitCode.USAGE)
@@ -151,6 +149,11 @@ def publish(
     document = {"message_id": event[MESSAGE_ID], "topics": topics, "subscribers": len(subscribers)}
     who = f"{len(subscribers)} subscribers" if subscribers else "no subscriber, so that nobody gets it"
     session.answer(document, f"Published {event[MESSAGE_ID]} to {who}.")
+
+
+def _given(header: Iterable[str] | None, headers: Path | None) -> dict[str, str | None]:
+    """Return the headers that a caller gives, by options and in a file."""
+    return {**(read_headers_file(headers) if headers else {}), **read_header_options(header or ())}
 
 
 def _send_later(session: Session, name: str, envelope: Envelope, body: bytes, delay: timedelta) -> None:

@@ -7,7 +7,6 @@ on its loop, on behalf of that thread.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from types import TracebackType
@@ -16,6 +15,7 @@ from typing import Any
 from rowpost.database.wrapped import joined_on_loop
 from rowpost.handling.async_context import AsyncBus
 from rowpost.handling.context import Bus
+from rowpost.handling.event_loop import to_its_end
 
 __all__ = ["Opening"]
 
@@ -74,6 +74,6 @@ class Opening:
 async def _call(lock: Any, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in another thread, while the lock of a caller's connection is held, if there is one."""
     if lock is None:
-        return await asyncio.to_thread(function, *arguments)
+        return await to_its_end(function, *arguments)
     async with lock:
-        return await asyncio.to_thread(function, *arguments)
+        return await to_its_end(function, *arguments)

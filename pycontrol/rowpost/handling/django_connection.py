@@ -46,6 +46,9 @@ def django_connection(database: Connection, alias: str) -> Iterator[Any]:
             "is none, or this is not a handler."
         )
     former, lent = connections[alias], _of_thread(alias)
+    if former is lent:  # a block within a block, such as of a function that the handler calls
+        yield lent
+        return
     lent.connection = _driver_connection(database, lent)
     lent.in_atomic_block, lent.autocommit, lent.needs_rollback = True, False, False
     lent.atomic_blocks, lent.savepoint_ids, lent.run_on_commit = [Atomic(alias, True, False)], [], []

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 from rowpost.recoverability.stopping import GRACE_S, STOP, HandlerInterrupted, ProcessStop
 
-__all__ = ["afterwards", "in_thread", "is_async", "run"]
+__all__ = ["afterwards", "in_thread", "is_async", "run", "to_its_end"]
 
 logger = logging.getLogger("rowpost")
 
@@ -78,8 +78,29 @@ async def in_thread(function: Callable[..., _Result], *arguments: Any) -> _Resul
     """
     turn = _turn.get()
     if turn is None:
-        return await asyncio.to_thread(function, *arguments)
+        return await to_its_end(function, *arguments)
     return await turn.execute(functools.partial(function, *arguments))
+
+
+async def to_its_end(function: Callable[..., _Result], *arguments: Any) -> _Result:
+    """Execute a call in another thread. A cancellation takes effect when the call has ended.
+
+    Otherwise the thread would go on to use a connection whose transaction the cancelled task rolls back meanwhile: what
+    it stores then would be stored outside of that transaction.
+
+    Raises:
+        BaseException: what the call raises.
+    """
+    call = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        while not call.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([call])
+        if not call.cancelled():
+            call.exception()  # nobody else asks for it
+        raise
 
 
 def afterwards(function: Callable[..., Any], *arguments: Any) -> None:

@@ -4,6 +4,7 @@ Each way writes a business row, sends, and ends the application's own transactio
 """
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 
@@ -238,10 +239,12 @@ def asyncpg_sqlalchemy(shop):
 @asynccontextmanager
 async def asyncpg_alone(shop):
     made = await asyncpg.connect(shop.target.url)
-    block = made.transaction()
-    await block.start()
-    yield made, lambda: made.execute(INSERT), block.commit
-    await made.close()
+    try:
+        block = made.transaction()
+        await block.start()
+        yield made, lambda: made.execute(INSERT), block.commit
+    finally:
+        await made.close()
 
 
 @asynccontextmanager
@@ -332,6 +335,40 @@ def test_a_block_on_an_event_loop_that_fails_sends_nothing_and_the_transaction_g
     asyncio.run(program())
 
     assert postgresql.stored == (1, 0)
+
+
+@pytest.mark.parametrize("way", ASYNC_WAYS)
+def test_a_task_that_is_cancelled_while_it_sends_rolls_back_what_it_sends(postgresql, way, monkeypatch):
+    """The calls in the other thread end first: none of them may come behind the roll-back, and be stored by itself."""
+    web, sends, may_send = postgresql.web, threading.Event(), threading.Event()
+    send = web.dispatch
+
+    def slowly(*arguments, **options):
+        sends.set()
+        may_send.wait(10)
+        send(*arguments, **options)
+
+    monkeypatch.setattr(web, "dispatch", slowly)
+
+    async def place():
+        async with way(postgresql) as (given, insert, _):
+            await insert()
+            async with web.open(given) as bus:
+                bus.send(Charge(1), to="Billing")
+
+    async def program():
+        task = asyncio.create_task(place())
+        await asyncio.to_thread(sends.wait, 10)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        task.cancel()
+        threading.Timer(0.05, may_send.set).start()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(program())
+
+    assert postgresql.stored == (0, 0)
 
 
 @pytest.mark.parametrize("way", ASYNC_WAYS)

@@ -490,6 +490,25 @@ def test_an_error_undoes_what_django_has_written(shop, error):
         assert shop.stored == ([], 0)
 
 
+def test_a_block_of_django_within_another_one_is_the_same(shop):
+    def place(context, number):
+        with context.django():
+            shop.rows.create(id=number, customer_id=7)
+
+    def handle(message, context):
+        with context.django():
+            place(context, 1)
+            shop.rows.create(id=2, customer_id=7)
+        place(context, 3)
+        if message.number:
+            raise ValueError("no")
+
+    assert kinds(shop.does(handle)) == [Kind.MOVED_TO_ERROR]
+    assert shop.stored == ([], 0)
+    assert kinds(shop.does(handle, numbers=[0])) == [Kind.HANDLED]
+    assert shop.stored == ([1, 2, 3], 0)
+
+
 def test_djangos_own_connection_is_untouched(shop):
     from django.db import connection
 
