@@ -19,19 +19,7 @@ from rowpost.recoverability.stopping import FORCED, STOP, HandlerInterrupted
 from rowpost.sagas.declaration import Saga, starts
 from rowpost.testing import SagaTest
 from rowpost.transport.queue import Queue
-from rowpost.wire.message_types import message_type
-
-
-@message_type("Shop.Order")
-@dataclass(frozen=True)
-class Order:
-    number: int
-
-
-@message_type("Shop.Charge")
-@dataclass(frozen=True)
-class Charge:
-    number: int
+from tests.support.orders import Charge, Order
 
 
 @pytest.fixture

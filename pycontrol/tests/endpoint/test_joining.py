@@ -6,7 +6,6 @@ Each way writes a business row, sends, and ends the application's own transactio
 import asyncio
 import threading
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
 
 import asyncpg
 import django
@@ -18,16 +17,10 @@ from sqlalchemy import orm, text
 from sqlalchemy.ext import asyncio as asynchronous
 
 from rowpost.errors import QueueNotFound, SettingsError
-from rowpost.wire.message_types import message_type
 from tests.support.applications import Shop
+from tests.support.orders import Charge
 
 INSERT = "INSERT INTO business VALUES (1)"
-
-
-@message_type("Shop.Charge")
-@dataclass(frozen=True)
-class Charge:
-    number: int
 
 
 class Refused(Exception):

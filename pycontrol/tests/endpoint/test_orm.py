@@ -21,24 +21,12 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.sagas.declaration import Saga, starts
 from rowpost.testing import SagaTest
 from rowpost.transport.queue import Queue
-from rowpost.wire.message_types import message_type
 from tests.support.applications import Shop
+from tests.support.orders import Charge, Order
 
 #: warnings of what was neither awaited nor returned
 UNTIDY = re.compile("never awaited|garbage collector")
 ONCE = Recoverability(immediate_retries=0, delayed_retries=0)
-
-
-@message_type("Shop.Order")
-@dataclass(frozen=True)
-class Order:
-    number: int
-
-
-@message_type("Shop.Charge")
-@dataclass(frozen=True)
-class Charge:
-    number: int
 
 
 class Base(AsyncAttrs, DeclarativeBase):

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import threading
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -13,23 +12,11 @@ from rowpost.errors import SettingsError
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.queue import Queue
-from rowpost.wire.message_types import message_type
 from rowpost.workers.protocol import Assignment
 from rowpost.workers.worker.hosted import host
+from tests.support.orders import Charge, Order
 
 ONCE = Recoverability(immediate_retries=0, delayed_retries=0)
-
-
-@message_type("Shop.Order")
-@dataclass(frozen=True)
-class Order:
-    number: int
-
-
-@message_type("Shop.Charge")
-@dataclass(frozen=True)
-class Charge:
-    number: int
 
 
 class Client:
