@@ -20,6 +20,7 @@ from rowpost.handling.async_context import AsyncBus as AsyncBus
 from rowpost.handling.async_context import AsyncContext as AsyncContext
 from rowpost.handling.context import Bus as Bus
 from rowpost.handling.context import Context as Context
+from rowpost.handling.sending import Sending as Sending
 from rowpost.outbox.declaration import Outbox as Outbox
 from rowpost.recoverability.discard import Discard as Discard
 from rowpost.recoverability.outcome import Kind as Kind

@@ -6,6 +6,7 @@
      ├── HandlerBrokeTransaction, HandlerEnded  a handler ended what it was lent, or used it after its end
      ├── DeployError              a deployment that was rolled back
      ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
+     ├── StartFailed              a function that an endpoint runs at the start of its worker processes raised
      ├── SparkUnavailable, SparkFailed  no pyspark, no pyarrow, no Java or wrong settings; a job of Spark or an archiver that ended before its end
      ├── OperationNotFound, OperationTaken    no operation on record under that number, or one that another process executes or that has ended
      ├── ArchiveNotFound          no archive of messages where one was named
@@ -61,7 +62,7 @@ __all__ = [
     "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted",
     "ReplyRefused", "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired",
     "SagaNotDeployed", "SchemaMissing", "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed",
-    "SparkUnavailable", "SpoolTaken", "SubscriptionRefused", "UnexpectedReply", "Unrecoverable",
+    "SparkUnavailable", "SpoolTaken", "StartFailed", "SubscriptionRefused", "UnexpectedReply", "Unrecoverable",
     "UnsupportedServer", "ValueTooLong",
 ]  # fmt: skip
 
@@ -84,6 +85,10 @@ class HandlerNotFound(RowpostError):
 
 class HandlerBrokeTransaction(RowpostError):
     """A handler ended the transaction, or closed the connection, that the receive lent it."""
+
+
+class StartFailed(RowpostError):
+    """A function that an endpoint runs at its start failed. No message is received before it succeeds."""
 
 
 class HandlerEnded(RowpostError):

@@ -6,7 +6,7 @@ adds what runs. Provisioning and hosting read declarations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
@@ -19,6 +19,8 @@ from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
 from rowpost.handling.event_loop import is_async
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
+from rowpost.handling.hooks import CriticalErrorHook
+from rowpost.handling.sending import AroundSend
 from rowpost.handling.surroundings import Around, Surroundings
 from rowpost.outbox.declaration import Outbox
 from rowpost.pipeline.lease import LEASE_SECONDS
@@ -46,6 +48,9 @@ __all__ = ["EndpointDeclaration"]
 #: a handler, whose own type a checker keeps
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Around = TypeVar("_Around", bound=Around)
+_AroundSend = TypeVar("_AroundSend", bound=AroundSend)
+_Hook = TypeVar("_Hook", bound=Callable[[], Any])
+_CriticalErrorHook = TypeVar("_CriticalErrorHook", bound=CriticalErrorHook)
 _Provider = TypeVar("_Provider", bound=Callable[[], Any])
 
 
@@ -71,9 +76,12 @@ class EndpointDeclaration:
         self.headers: Mapping[str, str | None] = dict(options.headers or {})
         self.host = Host.here(self.name, None, options.error_headers)
         self._handlers = HandlerRegistry(self.name, self.serializers)
-        #: functions around handlers, and the resources that these ask for
+        #: functions around handlers and sends, the resources that handlers ask for, and the hooks of worker processes
         self.surroundings = Surroundings(self.name)
-        self._sagas = HostedSagas(self.name, self.transaction_mode, outbox=self.outbox.database if self.outbox else "")
+        self.sends_through: Sequence[AroundSend] = self.surroundings.sends
+        self._sagas = HostedSagas(
+            self.name, self.transaction_mode, self.surroundings, outbox=self.outbox.database if self.outbox else ""
+        )
         #: those of the code, and with them those of the environment
         self._routes: dict[str, str] = {}
         self._all_routes: dict[str, str] = {}
@@ -176,8 +184,8 @@ class EndpointDeclaration:
         It is called with the message, its context, and a function without arguments that runs the handler, and returns
         what that returns. It runs in the message's transaction: what it writes and sends commits with the message, and
         an error that it raises fails the attempt. A plain function surrounds plain handlers, and an `async def` one
-        surrounds `async def` handlers, and awaits `proceed()`. The first one that is declared is the outermost. Methods
-        of sagas are not surrounded.
+        surrounds `async def` handlers, and awaits `proceed()`. Methods of sagas are handlers here: the context is a
+        saga's. The first function that is declared is the outermost.
 
         Raises:
             SettingsError: it does not take these arguments.
@@ -185,6 +193,64 @@ class EndpointDeclaration:
         what = f"The function {name_of(function)} around handlers of {self.name}"
         check_runs(function, SettingsError, what, takes=("message", "context", "proceed"), may_be_async=True)
         self.surroundings.declare(function)
+        return function
+
+    def around_sends(self, function: _AroundSend) -> _AroundSend:
+        """Surround each message that the endpoint sends, publishes or replies with a function. Used as a decorator.
+
+        It is called where the message is sent, also by sagas and outside of handlers, with the message, a `Sending`
+        with its headers, which it may change, and a function without arguments that sends it. It is a plain function,
+        also for `async def` handlers. Forwarded messages and copies are not surrounded.
+
+        Raises:
+            SettingsError: it does not take these arguments, or is async.
+        """
+        what = f"The function {name_of(function)} around sends of {self.name}"
+        check_runs(function, SettingsError, what, takes=("message", "sending", "proceed"))
+        self.surroundings.sends.append(function)
+        return function
+
+    def at_start(self, function: _Hook) -> _Hook:
+        """Run a function in each worker process before its first message of the endpoint. Used as a decorator.
+
+        Functions run in the order of their declaration; they may be async. While one fails, no message is received, and
+        it is tried again. `process_one` and tests do not run them.
+
+        Raises:
+            SettingsError: the function takes arguments.
+        """
+        return self._hook("start", function)
+
+    def at_stop(self, function: _Hook) -> _Hook:
+        """Run a function when a worker process ends, behind its last message and before what handlers share ends. Used
+        as a decorator.
+
+        The last one that is declared runs first. A process that is killed runs none.
+
+        Raises:
+            SettingsError: the function takes arguments.
+        """
+        return self._hook("stop", function)
+
+    def _hook(self, when: Literal["start", "stop"], function: _Hook) -> _Hook:
+        what = f"The function {name_of(function)} at the {when} of {self.name}"
+        check_runs(function, SettingsError, what, takes=(), may_be_async=True)
+        self.surroundings.hooks.declare(when, function, name_of(function))
+        return function
+
+    def at_critical_error(self, function: _CriticalErrorHook) -> _CriticalErrorHook:
+        """Call a function for each critical event of the endpoint's queue. Used as a decorator.
+
+        The supervisor calls it, in a thread of its own, with the queue's name and with what is wrong, in words: the
+        database cannot be reached for a while, a message cannot be moved, no worker can run. To end `rowpost run`, it
+        may send its process SIGTERM.
+
+        Raises:
+            SettingsError: it does not take these arguments, or is async.
+        """
+        what = f"The function {name_of(function)} at critical errors of {self.name}"
+        check_runs(function, SettingsError, what, takes=("queue", "error"))
+        self.surroundings.hooks.at_critical_error.append(function)
         return function
 
     def provides(self, kind: type) -> Callable[[_Provider], _Provider]:

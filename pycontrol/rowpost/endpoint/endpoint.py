@@ -243,7 +243,7 @@ class Endpoint(EndpointDeclaration):
         for each in opened:  # without the lock, because a handler that ends first may need it
             if each is not None:
                 each.close()
-        self.surroundings.resources.close()
+        self.surroundings.close()
 
     def _sessions_of(self) -> Sessions:
         with self._lock:

@@ -20,7 +20,7 @@ from rowpost.handling.handlers import check_ran, name_of
 from rowpost.handling.processor import Caused
 from rowpost.handling.subscriptions import subscription_refused
 from rowpost.recoverability.policy import plain_recoverability
-from rowpost.settings.worker import DEFAULT_ATTEMPTS
+from rowpost.settings.worker import FunctionRetries
 from rowpost.transactions.scope import Scope
 from rowpost.wire.message import Message
 
@@ -36,16 +36,19 @@ class FunctionEndpoint(Endpoint):
     Args:
         function: the handler.
         queue: the queue's name, as the settings have it.
-        attempts: how often a message is tried before it moves to `error_queue`.
+        retries: how often and when a message is tried before it moves to `error_queue`; None for the default.
         error_queue: the error queue's name, as the settings have it.
     """
 
     def __init__(
-        self, function: HandlerFunction, queue: str, *, attempts: int | None = None, error_queue: str = "error"
+        self,
+        function: HandlerFunction,
+        queue: str,
+        *,
+        retries: FunctionRetries | None = None,
+        error_queue: str = "error",
     ) -> None:
-        super().__init__(
-            queue, error_queue=error_queue, recoverability=plain_recoverability(attempts or DEFAULT_ATTEMPTS)
-        )
+        super().__init__(queue, error_queue=error_queue, recoverability=plain_recoverability(retries))
         self._function, self._is_async = function, is_async(function)
 
     def resolve(self, name: str) -> str:

@@ -262,14 +262,14 @@ def endpoints_of(
             skipped.
 
     Raises:
-        SettingsError: a worker whose handler is an endpoint has the setting `attempts`.
+        SettingsError: a worker whose handler is an endpoint has settings about the retries of a function.
     """
     error_queue = settings.naming.explicit(settings.supervisor.error_queue)
     for queue in settings.queues:
         if queue.worker is not None:
             try:
                 endpoint = resolve_handler(
-                    queue.worker.handler, queue.name, attempts=queue.worker.attempts, error_queue=error_queue
+                    queue.worker.handler, queue.name, retries=queue.worker.retries, error_queue=error_queue
                 )
             except HandlerNotFound as error:
                 unknown(queue.name, error)
@@ -279,12 +279,12 @@ def endpoints_of(
 
 def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerSettings | None) -> WorkerSettings:
     base = declared or WorkerSettings(name, strategy=compat_of(settings.compat).strategy)
+    if base.handler != name:  # its retries were written for a function
+        base = base.without_retries()
     return replace(
         base,
         handler=name,
         limit=endpoint.options.limit or (base.limit if base.has_limit else 0),
         concurrency=endpoint.options.concurrency or base.concurrency,
         strategy=endpoint.options.strategy or base.strategy,
-        # those of another handler were written for a function
-        attempts=base.attempts if base.handler == name else None,
     )

@@ -18,35 +18,39 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.function import FunctionEndpoint
 from rowpost.errors import HandlerNotFound, SettingsError
 from rowpost.handling.handlers import check_runs
+from rowpost.settings.worker import RETRIES, FunctionRetries
 
 __all__ = ["resolve_endpoint", "resolve_function", "resolve_handler"]
 
 
-def resolve_handler(name: str, queue: str, *, attempts: int | None = None, error_queue: str = "error") -> Endpoint:
+def resolve_handler(
+    name: str, queue: str, *, retries: FunctionRetries | None = None, error_queue: str = "error"
+) -> Endpoint:
     """Import a module and return the endpoint that a name leads to. A plain function is wrapped in one.
 
     Args:
         name: `module:function` or `module:endpoint`. Dots after the colon lead into classes.
         queue: the queue whose messages are handled, for a function.
-        attempts: the setting of the queue's worker: how often a message of a function is tried; None for the default.
+        retries: what the settings of the queue's worker say about retries of a function; None if nothing.
         error_queue: where messages of a function go that cannot be handled.
 
     Raises:
         HandlerNotFound: the text has another form, the module or the object does not exist, or the function does not
             take a message and a connection, or is a generator, which is never run. An error that the module raises
             while it is imported is the cause.
-        SettingsError: the name leads to an endpoint, which decides itself how often a message is tried, and `attempts`
-            is given.
+        SettingsError: the name leads to an endpoint, which decides itself how often a message is tried, and `retries`
+            are given.
     """
     found = _find(name)
     if not isinstance(found, Endpoint):
         function = _checked(found, name, ("message", "connection"), may_be_async=True)
-        return FunctionEndpoint(function, queue, attempts=attempts, error_queue=error_queue)
-    if attempts is not None:
+        return FunctionEndpoint(function, queue, retries=retries, error_queue=error_queue)
+    if retries is not None:
         raise SettingsError(
-            f"queues.{queue}.worker.attempts: {attempts} would be ignored, because {name} is an Endpoint, which "
-            "decides itself how often a message is tried. Remove the key. For this number of attempts without delays, "
-            f"give the Endpoint recoverability=Recoverability(immediate_retries={attempts - 1}, delayed_retries=0)."
+            f"{', '.join(RETRIES)} below queues.{queue}.worker would be ignored, because {name} is an Endpoint, which "
+            "decides itself how often and when a message is tried. Remove these keys. For the same retries, give the "
+            f"Endpoint recoverability=Recoverability(immediate_retries={retries.attempts - 1}, "
+            f"delayed_retries={retries.delayed_retries})."
         )
     return found
 

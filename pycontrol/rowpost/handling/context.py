@@ -31,6 +31,7 @@ from rowpost.handling.django_connection import django_connection
 from rowpost.handling.mapped_session import MappedSession
 from rowpost.handling.observer import SendSpan
 from rowpost.handling.sender import Sender
+from rowpost.handling.sending import Intent, Sending, send_through
 from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.stopping import STOP
 from rowpost.transactions.guard import used_late
@@ -235,7 +236,7 @@ class Bus:
     def _collect(
         self,
         message: Any,
-        intent: str,
+        intent: Intent,
         extra: Mapping[str, str | None] | None,
         immediate: bool,
         *,
@@ -276,13 +277,27 @@ class Bus:
             check_lifetime(type(message), time_to_be_received)
             headers.setdefault(DELIVER_AT, format_timestamp(moment_after(delay)))
         addressed = AddressedMessage(headers, body, destination, topics, delay, time_to_be_received)
-        if immediate is False:
+        if immediate is not False:
+            check_flag("immediate", immediate)
+        if not self.endpoint.sends_through:
+            return self._send_or_add(addressed, immediate)
+        sending = Sending(intent, headers, destination, self)
+
+        def send(given: dict[str, str | None]) -> None:
+            sending.headers = given
+            self._send_or_add(addressed._replace(headers=given), immediate)
+
+        send_through(self.endpoint.sends_through, message, sending, send)
+        return str(sending.headers[MESSAGE_ID])
+
+    def _send_or_add(self, addressed: AddressedMessage, immediate: bool) -> str:
+        """Collect a message, or send it now. Return its id."""
+        if not immediate:
             self._add(addressed)
         else:
-            check_flag("immediate", immediate)
             with self.database.aside() as second:
                 self.endpoint.dispatch(second, [[addressed]], begin=True, commit=True)
-        return str(headers[MESSAGE_ID])
+        return str(addressed.headers[MESSAGE_ID])
 
     def _add_headers(
         self, headers: dict[str, str | None], extra: Mapping[str, str | None], new_conversation: bool | str

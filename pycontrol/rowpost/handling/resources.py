@@ -121,8 +121,8 @@ async def _awaited(made: Any) -> Any:
     return await made
 
 
-def wanted_by(function: Callable[..., Any]) -> dict[str, type]:
-    """Return the classes of the resources that a handler asks for, by its arguments behind the message and the context.
+def wanted_by(function: Callable[..., Any], own: int = 2) -> dict[str, type]:
+    """Return the classes of the resources that a handler asks for, by its arguments behind its own ones.
 
     An argument without a class, or with a default, is none.
     """
@@ -133,7 +133,7 @@ def wanted_by(function: Callable[..., Any]) -> dict[str, type]:
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {
         each.name: each.annotation
-        for each in parameters[2:]
+        for each in parameters[own:]
         if each.kind in named
         and each.default is inspect.Parameter.empty
         and isinstance(each.annotation, type)

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.handling.observer import SendObserver
+from rowpost.handling.sending import AroundSend
 from rowpost.recoverability.policy import Host
 from rowpost.wire.address import Address
 from rowpost.wire.outgoing import Outgoing
@@ -39,6 +40,7 @@ class Sender(Protocol):
         metrics_instance: names the instance that metrics are reported of, on each message; None if messages do not name
             it.
         tracing: gives each message that is sent a span; None if nothing is traced.
+        sends_through: functions around what is sent, the outermost one first.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Sender(Protocol):
     send_only: bool
     metrics_instance: str | None
     tracing: SendObserver | None
+    sends_through: Sequence[AroundSend]
 
     def may_reply_to(self, database: Connection, address: str) -> bool:
         """Return whether handlers may reply to an address."""

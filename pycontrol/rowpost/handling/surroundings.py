@@ -1,12 +1,13 @@
-"""What surrounds the handlers of an endpoint: functions around each call, and the resources that handlers ask for.
+"""What surrounds the handlers of an endpoint: functions around each call and each send, the resources that handlers ask
+for, and the hooks of its worker processes.
 
     @sales.around
     def bound(message, context, proceed):
         with structlog.contextvars.bound_contextvars(message_id=context.message_id):
             return proceed()
 
-A plain function surrounds plain handlers, and an `async def` one surrounds `async def` handlers. The first one that was
-declared is the outermost.
+A plain function surrounds plain handlers and methods of sagas, and an `async def` one surrounds `async def` ones. The
+first one that was declared is the outermost.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any
 
 from rowpost.errors import SettingsError
 from rowpost.handling.event_loop import is_async
+from rowpost.handling.hooks import Hooks
 from rowpost.handling.resources import Resources, wanted_by
+from rowpost.handling.sending import AroundSend
 
 __all__ = ["Around", "Surroundings"]
 
@@ -36,6 +39,9 @@ class Surroundings:
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self.resources = Resources(endpoint)
+        self.hooks = Hooks(endpoint)
+        #: functions around what the endpoint sends
+        self.sends: list[AroundSend] = []
         #: by whether they are async
         self._around: dict[bool, list[Around]] = {False: [], True: []}
         #: by the ids of handlers, which live as long as the endpoint: not all of them can be keys
@@ -51,9 +57,12 @@ class Surroundings:
         self._around[is_async(function)].append(function)
         self.any = True
 
-    def add(self, handler: Callable[..., Any], name: str) -> dict[str, type]:
-        """Note a handler. Return the classes of the resources that it asks for, by its arguments."""
-        wanted = wanted_by(handler)
+    def add(self, handler: Callable[..., Any], name: str, *, own: int = 2) -> dict[str, type]:
+        """Note a handler. Return the classes of the resources that it asks for, by its arguments.
+
+        `own` is how many arguments come first: those of the message and the context, and of a method the instance.
+        """
+        wanted = wanted_by(handler, own)
         self._handlers.append((handler, name))
         if wanted:
             self._wanted[id(handler)] = wanted
@@ -81,17 +90,24 @@ class Surroundings:
                     f"kind. Declare one more with @endpoint.around, as {other} function."
                 )
 
-    def around(self, handler: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    def around(self, handler: Callable[..., Any], noted: Callable[..., Any] | None = None) -> Callable[[Any, Any], Any]:
         """Return a handler with its surroundings. Called in the thread that handles the message.
+
+        `noted` is what was given to `add`, if it is not the handler itself: the function of a method.
 
         Raises:
             Exception: what a provider of a resource raises.
         """
-        wanted = self._wanted.get(id(handler))
+        wanted = self._wanted.get(id(noted or handler))
         called = partial(handler, **self._resources(wanted)) if wanted else handler
         for function in reversed(self._around[is_async(handler)]):
             called = partial(_surrounded, function, called)
         return called
+
+    def close(self) -> None:
+        """Run the hooks of the stop, and end what handlers shared."""
+        self.hooks.stop()
+        self.resources.close()
 
     def _resources(self, wanted: Mapping[str, type]) -> dict[str, Any]:
         given = {name: self.given[name] for name in wanted if name in self.given}

@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
         kind: what happened.
         row_version: the message's place in its queue.
         id: the id of the message's row.
-        attempts: failed attempts so far, this one included.
+        attempts: failed attempts so far, this one included; 0 if this one succeeded.
         error: type and text of the error, if there was one.
         message_id: the message's own id if an attempt failed or the message was dropped; None if its headers cannot be
             read.
@@ -61,6 +61,11 @@ class Outcome(NamedTuple):
     message_id: str | None = None
     message_type: str | None = None
     discard: Discard | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the handlers have returned: a policy may discard a message after a failed attempt."""
+        return self.kind is Kind.HANDLED or (self.kind is Kind.DISCARDED and not self.attempts)
 
     @classmethod
     def failed(cls, kind: Kind, message: Message, attempts: int, error: str) -> Outcome:

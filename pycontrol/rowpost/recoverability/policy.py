@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from rowpost.errors import (
     InvalidCorrelation,
@@ -34,6 +34,7 @@ from rowpost.recoverability.error_headers import ErrorHeaders, changed
 from rowpost.recoverability.stopping import STOP
 from rowpost.settings.endpoint import HostSettings
 from rowpost.settings.environment import Settings
+from rowpost.settings.worker import FunctionRetries, Growth
 from rowpost.wire.headers import (
     DELIVER_AT,
     EXCEPTION_DATA,
@@ -57,7 +58,6 @@ __all__ = [
     "DROPPED",
     "Decision",
     "Failure",
-    "Growth",
     "Host",
     "MoveTo",
     "Policy",
@@ -79,8 +79,10 @@ STACK_LIMIT = 32768
 # Retries.Timestamp is kept: ServiceControl shows when the delayed retries began.
 DROPPED = frozenset({RETRIES, IMMEDIATE_RETRIES})
 ROUNDS_DIGITS = 9
-#: delays double so often at most; the calendar ends before
+#: delays double so often at most, for they are as long as they can be before
 _MOST_DOUBLED = 60
+#: what the delayed table can hold: 100 years
+_LONGEST_DELAY = timedelta(days=36525)
 #: the attribute of an error that holds its facts
 _FACTS = "__rowpost_facts__"
 
@@ -119,7 +121,6 @@ class Treatment(NamedTuple):
 
 
 Policy = Callable[["Failure"], "Decision | timedelta | Discard | MoveTo"]
-Growth = Literal["linear", "exponential"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ class Recoverability:
         policy: decides instead of all that. It returns a `Decision`, the time after which to retry, a `Discard` with
             the reason for which the message is dropped, or `MoveTo` another error queue.
         backoff: "exponential" doubles each delay: `delay_increase`, twice, four times, and so on.
-        longest_delay: no delay is longer; None for no limit.
+        longest_delay: no delay is longer; None for 100 years, which is the longest that can be stored.
 
     Raises:
         SettingsError: there is no such backoff.
@@ -200,7 +201,7 @@ class Recoverability:
 
     def _delay(self, rounds: int) -> timedelta:
         """Return the delay after so many delayed retries."""
-        longest = timedelta.max if self.longest_delay is None else self.longest_delay
+        longest = _LONGEST_DELAY if self.longest_delay is None else min(self.longest_delay, _LONGEST_DELAY)
         times = rounds + 1 if self.backoff == "linear" else 2 ** min(rounds, _MOST_DOUBLED)
         try:
             return min(self.delay_increase * times, longest)
@@ -221,7 +222,7 @@ def _treatment(decided: object) -> Treatment:
         case Decision():
             return Treatment(decided)
         case timedelta():
-            return Treatment(Decision.DELAY, decided)
+            return Treatment(Decision.DELAY, min(decided, _LONGEST_DELAY))
         case MoveTo(queue):
             return Treatment(Decision.ERROR, error_queue=queue)
         case Discard():
@@ -267,12 +268,19 @@ class Host:
         return self.named.id or uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.display_name}/{self.endpoint}").hex
 
 
-def plain_recoverability(attempts: int) -> Recoverability:
-    """Return the policy of a plain function:
-
-    `attempts` attempts without delays, then the error queue, whatever the error.
+def plain_recoverability(retries: FunctionRetries | None) -> Recoverability:
+    """Return the policy of a plain function: these retries, then the error queue, whatever the error. None: the usual
+    ones.
     """
-    return Recoverability(immediate_retries=attempts - 1, delayed_retries=0, unrecoverable=())
+    asked = retries or FunctionRetries()
+    return Recoverability(
+        immediate_retries=asked.attempts - 1,
+        delayed_retries=asked.delayed_retries,
+        delay_increase=timedelta(seconds=asked.delay_increase),
+        unrecoverable=(),
+        backoff=asked.backoff,
+        longest_delay=timedelta(seconds=asked.longest_delay) if asked.longest_delay else None,
+    )
 
 
 def delayed_rounds(headers: Mapping[str, str | None]) -> int:

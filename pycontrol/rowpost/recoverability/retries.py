@@ -288,7 +288,7 @@ class Retries:
 
     def _moved(self, message: Message, failure: Failure, copy: Copy) -> Outcome:
         if copy.discard is not None:
-            return Outcome.done(message, copy.discard)
+            return Outcome.done(message, copy.discard)._replace(attempts=failure.attempts)
         return Outcome.failed(copy.kind, message, failure.attempts, in_words(failure.error))
 
     def _store(self, database: Connection, message: Message, copy: Copy, row: RowState) -> bool:

@@ -12,6 +12,7 @@ from rowpost.handling.arguments import check_delay, check_headers
 from rowpost.handling.async_context import AsyncContext
 from rowpost.handling.context import Context
 from rowpost.handling.mapped_session import MappedSession
+from rowpost.handling.sending import Intent
 from rowpost.sagas.declaration import SagaDeclaration
 from rowpost.transport.directory import canonical_or_as_given
 from rowpost.wire.headers import (
@@ -111,7 +112,7 @@ class SagaContext(Context):
         return self._collect(message, "Reply", {**extra, **own}, False, destination=self.endpoint.resolve(address))
 
     def _collect(
-        self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
+        self, message: Any, intent: Intent, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
     ) -> str:
         message_id = super()._collect(message, intent, extra, immediate, **where)
         if self._sent is not None:

@@ -17,19 +17,23 @@ from uuid import UUID
 from rowpost.errors import SagaInstanceMissing, SagaInstanceRequired, SettingsError
 from rowpost.handling.context import Context
 from rowpost.handling.handlers import check_runs, name_of
+from rowpost.handling.resources import wanted_by
 from rowpost.sagas.correlation import KINDS, Header
 from rowpost.settings.environment import SagaSettings
 from rowpost.settings.saga import CorrelationType
 from rowpost.wire.dotnet_values import property_name
 from rowpost.wire.message_types import type_key, type_name, type_names
 
-__all__ = ["Method", "Saga", "SagaDeclaration", "handles", "starts", "timeout"]
+__all__ = ["METHODS_OWN", "Method", "Saga", "SagaDeclaration", "handles", "starts", "timeout"]
 
 State = TypeVar("State")
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: returns an error that names the saga, with a text
 _Problem = Callable[[str], SettingsError]
 _MARK = "__rowpost_saga_messages__"
+_METHODS_ARGUMENTS = ("self", "message", "context")
+#: how many arguments of a method come before the resources that it asks for
+METHODS_OWN = len(_METHODS_ARGUMENTS)
 _VERSION_LIMIT = 23  # the length of the column SagaTypeVersion
 WITHOUT_INSTANCE = ("discard", "retry", "error")
 #: a type's full name, as headers have it: `Shop.Orders`, `Shop.Outer+Orders`
@@ -61,7 +65,10 @@ def timeout(cls: type) -> Callable[[Function], Function]:
 
 def _marks(cls: type, kind: str, subscribe: bool) -> Callable[[Function], Function]:
     def mark(function: Function) -> Function:
-        check_runs(function, SettingsError, name_of(function), takes=("self", "message", "context"), may_be_async=True)
+        wanted = wanted_by(function, METHODS_OWN)
+        check_runs(
+            function, SettingsError, name_of(function), takes=_METHODS_ARGUMENTS, may_be_async=True, injected=wanted
+        )
         setattr(function, _MARK, (*getattr(function, _MARK, ()), (cls, kind, subscribe)))
         return function
 

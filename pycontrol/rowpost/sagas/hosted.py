@@ -8,6 +8,7 @@ from typing import Any
 from rowpost.database.connection import Connection
 from rowpost.errors import SettingsError
 from rowpost.handling.handlers import RegisteredHandler
+from rowpost.handling.surroundings import Surroundings
 from rowpost.sagas.audit import SagaAudit
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.invocation import SagaInvocation, SagaTables
@@ -25,11 +26,12 @@ class HostedSagas:
 
     Args:
         mode: the endpoint's transaction mode.
+        surroundings: what surrounds the endpoint's handlers.
         outbox: the name of the endpoint's outbox, whose business database has the tables; empty if it has none.
     """
 
-    def __init__(self, endpoint: str, mode: str, *, outbox: str) -> None:
-        self._endpoint, self._mode, self._outbox = endpoint, mode, outbox
+    def __init__(self, endpoint: str, mode: str, surroundings: Surroundings, *, outbox: str) -> None:
+        self._endpoint, self._mode, self._surroundings, self._outbox = endpoint, mode, surroundings, outbox
         self._hosted: dict[str, type[Saga[Any]]] = {}
         self._names = SagaTables()
         self._audit = SagaAudit(endpoint, has_outbox=bool(outbox))
@@ -69,7 +71,7 @@ class HostedSagas:
             )
         for method in saga.declaration.methods:
             wanted, hosted = type_name(method.cls), self._hosted.values()
-            invocation = SagaInvocation(saga, method, table, self._names, self._audit, hosted)
+            invocation = SagaInvocation(saga, method, table, self._names, self._audit, hosted, self._surroundings)
             yield RegisteredHandler(wanted, method.cls, invocation), wanted if method.subscribe else None
 
     def audit(self, database: Connection, place: Place, *, reply_to: str) -> None:

@@ -23,11 +23,12 @@ from rowpost.errors import InvalidCorrelation, LockTimeout, SagaNotDeployed
 from rowpost.handling.context import Context
 from rowpost.handling.event_loop import is_async
 from rowpost.handling.handlers import call_async
+from rowpost.handling.surroundings import Surroundings
 from rowpost.recoverability.outcome import Discard
 from rowpost.sagas.audit import InstanceChange, SagaAudit
 from rowpost.sagas.context import AsyncSagaContext, SagaContext
 from rowpost.sagas.correlation import Header, correlation_text
-from rowpost.sagas.declaration import Method, Saga
+from rowpost.sagas.declaration import METHODS_OWN, Method, Saga
 from rowpost.sagas.state import decode_state, encode_state
 from rowpost.version import __version__
 from rowpost.wire.headers import (
@@ -86,7 +87,7 @@ class SagaTables:
 class SagaInvocation:
     """A saga's method as an endpoint's handler; called as handler(message, context).
 
-    `hosted` are the sagas of the endpoint.
+    `hosted` are the sagas of the endpoint, and `surroundings` surround its handlers.
     """
 
     def __init__(
@@ -97,12 +98,16 @@ class SagaInvocation:
         tables: SagaTables,
         audit: SagaAudit,
         hosted: Collection[type[Saga[Any]]],
+        surroundings: Surroundings,
     ) -> None:
         self._saga, self._method, self._table, self._tables = saga, method, table, tables
         self._audit, self._hosted = audit, hosted
         self._declared = saga.declaration
-        self._is_async = is_async(getattr(saga, method.name))
+        self._function = getattr(saga, method.name)
+        self._is_async = is_async(self._function)
         self.__qualname__ = f"{saga.__qualname__}.{method.name}"
+        self._surroundings = surroundings
+        surroundings.add(self._function, self.__qualname__, own=METHODS_OWN)
 
     def __call__(self, message: Any, context: Context) -> Any:
         """Run the method, and add the calls that store the state to the context's outgoing messages.
@@ -125,8 +130,11 @@ class SagaInvocation:
         started = datetime.now(UTC)
         try:
             run = getattr(saga, self._method.name)
+            if self._surroundings.any:
+                run = self._surroundings.around(run, self._function)
             if self._is_async:
-                returned = call_async(run, message, inner, f"The saga's method {self.__qualname__}", AsyncSagaContext)
+                name = f"The saga's method {self.__qualname__}"
+                returned = call_async(run, message, inner, name, AsyncSagaContext, self._function)
             else:
                 returned = run(message, inner)
         finally:

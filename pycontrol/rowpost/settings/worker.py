@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -16,13 +16,15 @@ from rowpost.settings.yaml_node import LONGEST_S, Count, Node, Seconds, decode
 
 __all__ = [
     "ADAPTIVE",
-    "DEFAULT_ATTEMPTS",
     "LARGEST_BATCH",
     "LARGEST_CONCURRENCY",
     "LARGEST_LIMIT",
     "MINIMUM_PEEK_DELAY",
     "OFF",
+    "RETRIES",
     "STRATEGIES",
+    "FunctionRetries",
+    "Growth",
     "WorkerSettings",
     "check_batch",
     "read_worker",
@@ -41,11 +43,32 @@ LARGEST_LIMIT = 10_000
 #: the most messages that a process handles at the same time: each has a thread and a connection
 LARGEST_CONCURRENCY = 1000
 DEFAULT_ATTEMPTS = 6
+Growth = Literal["linear", "exponential"]
+_Rounds = Annotated[int, Meta(ge=0, le=2_147_483_647)]
 
 _HANDLER = Meta(
     pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z",
     description="of the form module:function, such as shop.handlers:order",
 )
+
+
+@dataclass(frozen=True)
+class FunctionRetries:
+    """How often and when a message of a plain function is tried. All times are seconds.
+
+    Attributes:
+        attempts: in each round.
+        delayed_retries: rounds after the first one.
+        delay_increase: the first delay, and the difference to each further one.
+        backoff: "exponential" doubles each delay.
+        longest_delay: no delay is longer; 0 for no limit.
+    """
+
+    attempts: Count = DEFAULT_ATTEMPTS
+    delayed_retries: _Rounds = 0
+    delay_increase: Seconds = 10.0
+    backoff: Growth = "linear"
+    longest_delay: Seconds = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,8 +85,9 @@ class WorkerSettings:
         strategy: how workers are started and stopped: "adaptive", "fixed" or "peek".
         secondary: whether this queue is not its endpoint's main one, for example a queue of replies.
         peek_delay: time between two peeks at an empty queue.
-        attempts: number of attempts before a message of a function moves to the error queue, None for the default: 6.
-            For an endpoint, its `recoverability` decides instead, and the setting is refused.
+        attempts, delayed_retries, delay_increase, backoff, longest_delay: how often and when a message of a function is
+            tried before it moves to the error queue, see FunctionRetries; None for the default. For an endpoint, its
+            `recoverability` decides instead, and these settings are refused.
         purge_on_startup: remove all messages when the supervisor starts.
         time_limit: a handler that runs longer is killed with its process, and the attempt failed; 0 for no limit.
         throttle_after: after so many failures in a row, one worker is left; 0 for never.
@@ -85,6 +109,10 @@ class WorkerSettings:
     secondary: bool = False
     peek_delay: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY, le=LONGEST_S)] = 1.0
     attempts: Count | None = None
+    delayed_retries: _Rounds | None = None
+    delay_increase: Seconds | None = None
+    backoff: Growth | None = None
+    longest_delay: Seconds | None = None
     purge_on_startup: bool = False
     time_limit: Seconds = 0.0
     throttle_after: Annotated[int, Meta(ge=0, le=2_147_483_647)] = 0
@@ -109,9 +137,18 @@ class WorkerSettings:
         return self.strategy == "peek" and not (self.exclusive or self.isolated)
 
     @property
-    def attempts_of_function(self) -> int:
-        """How often a message is tried if the handler is a function."""
-        return self.attempts or DEFAULT_ATTEMPTS
+    def retries(self) -> FunctionRetries | None:
+        """How often and when a message of a function is tried; None if the settings do not say it."""
+        given = {name: value for name in RETRIES if (value := getattr(self, name)) is not None}
+        return FunctionRetries(**given) if given else None
+
+    def without_retries(self) -> WorkerSettings:
+        """Return the settings without what they say about retries of a function."""
+        return replace(self, attempts=None, delayed_retries=None, delay_increase=None, backoff=None, longest_delay=None)
+
+
+#: the settings that are for functions alone
+RETRIES = tuple(each.name for each in fields(FunctionRetries))
 
 
 def read_worker(node: Node, compat: str) -> WorkerSettings:

@@ -18,10 +18,10 @@ from rowpost.pipeline.measurements import Measurements
 from rowpost.pipeline.observer import Observer
 from rowpost.pipeline.timings import Times
 from rowpost.recoverability.outcome import Kind, Outcome
-from rowpost.recoverability.policy import Growth, Recoverability
+from rowpost.recoverability.policy import Recoverability
 from rowpost.recoverability.stopping import ProcessStop
 from rowpost.settings.environment import Settings
-from rowpost.settings.worker import ADAPTIVE
+from rowpost.settings.worker import ADAPTIVE, FunctionRetries, Growth
 from rowpost.wire.message import Message
 from rowpost.workers.circuit_breaker import CircuitBreaker
 
@@ -52,6 +52,7 @@ __all__ = [
     "ToSlot",
     "Tried",
     "WorkerProgress",
+    "attempt_failed",
 ]
 
 # A report describes at most so many failures, and so many dropped messages: then it is sent at once.
@@ -79,7 +80,7 @@ class Assignment:
     """The parameters of one worker; pickled for its process.
 
     Attributes:
-        attempts: see WorkerSettings; None for the default, and for an endpoint.
+        retries: see WorkerSettings; None for the default, and for an endpoint.
         polls: the worker polls on its own; if not, it waits for Receive.
         receive: the worker starts to receive at once, as round 1.
         subscribes: the worker subscribes its endpoint, if its handler is one, before the first receive.
@@ -100,7 +101,7 @@ class Assignment:
     queue: str
     handler: str
     number: int = 1
-    attempts: int | None = None
+    retries: FunctionRetries | None = None
     error_queue: str = "error"
     polls: bool = False
     receive: bool = False
@@ -279,6 +280,14 @@ class CrashPolicy:
     backoff: Growth = "linear"
     longest_delay: timedelta | None = None
 
+    @classmethod
+    def of(cls, policy: Recoverability, error_queue: str, time_limit: float = 0.0) -> CrashPolicy:
+        """Return how a policy treats such messages."""
+        return cls(
+            policy.immediate_retries, policy.delayed_retries, policy.delay_increase, error_queue, time_limit,
+            policy.backoff, policy.longest_delay,
+        )  # fmt: skip
+
     @property
     def recoverability(self) -> Recoverability:
         """What is left of the endpoint's policy."""
@@ -378,6 +387,11 @@ class ReceiveRecovered:
     """Receiving works again."""
 
 
+def attempt_failed(outcome: Outcome) -> bool:
+    """Return whether an attempt to handle a message has failed."""
+    return outcome.kind in ATTEMPTS_FAILED or (outcome.kind is Kind.DISCARDED and not outcome.succeeded)
+
+
 class Tally:
     """The counts of a worker between two reports. `add` is called for every message."""
 
@@ -396,12 +410,12 @@ class Tally:
             runs[-1] += step
         else:
             runs.append(step)
-        if kind is Kind.HANDLED:
+        if outcome.succeeded:
             self._streak = 0
-        elif kind in ATTEMPTS_FAILED:
+        elif attempt_failed(outcome):
             self._streak += 1
-        elif kind in DROPPED:
-            self._drop(outcome)
+        if kind in DROPPED:
+            self._dropped.append(outcome)
         if kind in BAD:
             self._failures.append(outcome)
         if kind is not Kind.EMPTY and kind is not Kind.UNMOVABLE:
@@ -411,11 +425,6 @@ class Tally:
     def is_full(self) -> bool:
         """Whether the report must be sent before the next message, because it describes as many messages as it may."""
         return len(self._failures) >= FAILURES_PER_REPORT or len(self._dropped) >= FAILURES_PER_REPORT
-
-    def _drop(self, outcome: Outcome) -> None:
-        if outcome.kind is Kind.DISCARDED:
-            self._streak = 0
-        self._dropped.append(outcome)
 
     def take(
         self,

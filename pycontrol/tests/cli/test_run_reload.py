@@ -1,5 +1,7 @@
 """rowpost run --reload: the command starts again when a file has changed, and running handlers finish first."""
 
+import os
+import signal
 import sys
 
 import pytest
@@ -48,6 +50,23 @@ def test_a_changed_file_starts_the_workers_again(program: Program):
 
     assert "reloaded_shop.py changed: starting again." in ended.err
     assert "notes.txt" not in ended.err
+
+
+def test_ctrl_c_in_a_terminal_lets_a_running_handler_finish(program: Program):
+    seen = program.folder / "seen.txt"
+    slow = APP.replace(
+        "    with Path", '    import time\n\n    Path("begun.txt").touch()\n    time.sleep(1)\n    with Path'
+    )
+    (program.folder / "reloaded_shop.py").write_text(slow.format("finished"))
+    assert program("apply", "--yes").code == 0
+    command = [sys.executable, "-m", "rowpost", "run", "reloaded_shop:sales", "--reload"]
+    with program.started_alone(command) as running:
+        program("send", "Sales", "--body", "1")
+        eventually((program.folder / "begun.txt").exists, "the handler")
+        os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does
+        running.ended()
+
+    assert seen.read_text() == "finished\n"
 
 
 def sent(program: Program) -> bool:

@@ -545,7 +545,7 @@ def test_subscriptions_are_added_listed_and_removed(rowpost):  # noqa: F811
 def test_attempts_beside_an_endpoint_are_refused_with_what_the_endpoint_says_instead():
     settings = Settings("dev", queues=(QueueSettings("Sales", worker=WorkerSettings(f"{HERE}:sales", attempts=2)),))
     of_function = Settings("dev", queues=(QueueSettings("Sales", worker=WorkerSettings("operator:eq", attempts=2)),))
-    words = r"queues\.Sales\.worker\.attempts: 2 .*Endpoint.*recoverability=Recoverability\(immediate_retries=1, delayed_retries=0\)"
+    words = r"attempts, .*below queues\.Sales\.worker .*Endpoint.*recoverability=Recoverability\(immediate_retries=1, delayed_retries=0\)"
 
     for refused in (lambda: needed_queues(settings), lambda: with_endpoints(settings, [f"{HERE}:sales"])):
         with pytest.raises(SettingsError, match=words):
@@ -553,4 +553,4 @@ def test_attempts_beside_an_endpoint_are_refused_with_what_the_endpoint_says_ins
 
     assert needed_queues(of_function) == ("Sales", "error")
     assert with_endpoints(of_function, [f"{HERE}:sales"]).queue("Sales").worker.attempts is None
-    assert WorkerSettings("operator:eq").attempts_of_function == 6
+    assert WorkerSettings("operator:eq").retries is None

@@ -12,6 +12,7 @@ from rowpost.endpoint.resolve import resolve_endpoint, resolve_function, resolve
 from rowpost.errors import HandlerNotFound, SettingsError
 from rowpost.recoverability.policy import Recoverability
 from rowpost.sagas import Saga, handles, starts
+from rowpost.settings.worker import FunctionRetries
 
 
 @dataclass
@@ -50,10 +51,12 @@ def test_a_handler_is_the_function_that_the_text_names(module):
 def test_a_function_becomes_an_endpoint_with_the_queues_name_and_the_attempts_of_its_worker(module):
     module("shop_wrapped", "def place_order(message, connection):\n    pass\n")
 
-    endpoint = resolve_handler("shop_wrapped:place_order", "Sales", attempts=3, error_queue="failed")
+    endpoint = resolve_handler("shop_wrapped:place_order", "Sales", retries=FunctionRetries(3), error_queue="failed")
 
     assert (endpoint.name, endpoint.error_queue, endpoint.audit_queue) == ("Sales", "failed", None)
     assert (endpoint.recoverability.immediate_retries, endpoint.recoverability.delayed_retries) == (2, 0)
+    usual = resolve_handler("shop_wrapped:place_order", "Sales").recoverability
+    assert (usual.immediate_retries, usual.delayed_retries) == (5, 0)
 
 
 def test_an_endpoint_is_what_it_is_whatever_the_queue(module):
@@ -63,8 +66,8 @@ def test_an_endpoint_is_what_it_is_whatever_the_queue(module):
     )
 
     assert resolve_handler("shop_endpoint:sales", "Other") is resolve_endpoint("shop_endpoint:sales")
-    with pytest.raises(SettingsError, match=r"worker\.attempts: 3 would be ignored"):
-        resolve_handler("shop_endpoint:sales", "Sales", attempts=3)
+    with pytest.raises(SettingsError, match=r"below queues\.Sales\.worker would be ignored"):
+        resolve_handler("shop_endpoint:sales", "Sales", retries=FunctionRetries(3))
     with pytest.raises(HandlerNotFound, match="cannot be run: it is a function, not an Endpoint"):
         resolve_endpoint("shop_endpoint:place")
     with pytest.raises(HandlerNotFound, match="is an Endpoint"):

@@ -1,17 +1,24 @@
-"""`@endpoint.around` and `@endpoint.provides`: functions around handlers, and what handlers share in a process."""
+"""What surrounds handlers: functions around them and around sends, what they share in a process, and hooks."""
 
 import asyncio
 import sys
 import threading
+from contextlib import suppress
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.errors import SettingsError
+from rowpost.endpoint.provisioning import prepare
+from rowpost.errors import InvalidMessage, SettingsError, StartFailed
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
+from rowpost.sagas import Saga, SagaContext, starts
+from rowpost.sagas.context import AsyncSagaContext
+from rowpost.testing import temporary_database
 from rowpost.transport.queue import Queue
+from rowpost.wire.address import parse_address
 from rowpost.workers.protocol import Assignment
 from rowpost.workers.worker.hosted import host
 from tests.support.orders import Charge, Order
@@ -319,3 +326,237 @@ def test_the_end_of_a_worker_ends_its_resources_and_a_missing_one_refuses_its_ha
 
     with pytest.raises(SettingsError, match="asks for clock: Clock"):
         host(Assignment(target.settings, "Sales", "surrounded:endpoint"))
+
+
+# ------------------------------------------------------------------ around sends
+def sent_headers(database, name):
+    return [each.headers for each in Queue(name, database).browse(10)]
+
+
+@pytest.mark.promise("around-sends")
+def test_functions_surround_each_send_the_first_one_outermost(sales, database):
+    @sales.around_sends
+    def outer(message, sending, proceed):
+        sales.seen.append(("outer", message, sending.intent, sending.destination))
+        sending.headers["Shop.Tenant"] = "north"
+        proceed()
+        sales.seen.append("sent")
+
+    @sales.around_sends
+    def inner(message, sending, proceed):
+        sending.headers["Shop.Seen"] = sending.headers["Shop.Tenant"]
+        proceed()
+
+    @sales.handles(Order)
+    def handle(message, context):
+        context.send(Charge(1), to="Billing")
+        context.send(Charge(2), to="Billing", immediate=True)
+
+    assert sales.handled()[0].kind is Kind.HANDLED
+
+    assert sales.seen == [
+        step
+        for sent in ((Order(0), "Send", "Sales"), (Charge(1), "Send", "Billing"), (Charge(2), "Send", "Billing"))
+        for step in (("outer", *sent), "sent")
+    ]
+    assert [(each["Shop.Tenant"], each["Shop.Seen"]) for each in sent_headers(database, "Billing")] == [
+        ("north", "north")
+    ] * 2
+
+
+def test_functions_surround_events_and_replies_of_async_handlers_and_know_the_context(sales, database):
+    @sales.around_sends
+    def stamped(message, sending, proceed):
+        assert sending.bus.message_id == sending.headers["NServiceBus.RelatedTo"]
+        sales.seen.append((type(message), sending.intent, sending.destination))
+        proceed()
+
+    @sales.handles(Order)
+    async def handle(message, context):
+        context.publish(Charge(1))
+        context.reply(Charge(2))
+        await context.send(Charge(3), to="Billing", immediate=True)
+
+    web = Endpoint("Web", send_only=True, reply_address="Billing")
+    with web.open(database) as bus:
+        bus.send(Order(1), to="Sales")
+    assert sales.process_one(database).kind is Kind.HANDLED
+    assert [each[1:] for each in sales.seen] == [
+        ("Publish", None),
+        ("Reply", database.canonical(parse_address("Billing"))),
+        ("Send", "Billing"),
+    ]
+
+
+@pytest.mark.promise("around-sends")
+def test_a_function_refuses_a_message_by_an_error_and_none_is_lost_in_silence(sales, database):
+    def refuse(message, sending, proceed):
+        raise PermissionError("not on Sundays")
+
+    def forget(message, sending, proceed): ...
+
+    def twice(message, sending, proceed):
+        proceed()
+        proceed()
+
+    def swallow(message, sending, proceed):
+        sending.headers["NServiceBus.MessageId"] = ""
+        with suppress(InvalidMessage):
+            proceed()
+
+    for function, error, words in (
+        (refuse, PermissionError, "Sundays"),
+        (forget, InvalidMessage, r"forget, which is around sends, did not send a Order. Let it call proceed\(\)"),
+        (twice, InvalidMessage, "called proceed.. twice for a Order"),
+        (swallow, InvalidMessage, "did not send"),
+        (lambda _, sending, proceed: sending.headers.update(Tenant=7) or proceed(), InvalidMessage, "Tenant"),
+    ):
+        sales.surroundings.sends[:] = [function]
+        with pytest.raises(error, match=words), sales.open(database) as bus:
+            bus.send(Order(1), to="Sales")
+
+    sales.surroundings.sends.clear()
+    assert Queue("Sales", database).peek(10) == 0
+
+
+def test_a_function_around_sends_is_a_plain_one_of_three_arguments(sales):
+    with pytest.raises(SettingsError, match=r"around sends of Sales is async.*plain function"):
+
+        @sales.around_sends
+        async def stamped(message, sending, proceed): ...
+
+    with pytest.raises(SettingsError, match=r"def two\(message, sending, proceed\)"):
+
+        @sales.around_sends
+        def two(message, sending): ...
+
+
+# ------------------------------------------------------------------ hooks
+def test_hooks_run_once_in_order_and_those_of_the_stop_in_reverse_before_resources_end(sales):
+    @sales.provides(Client)
+    def client():
+        yield Client()
+        sales.seen.append("resource")
+
+    @sales.handles(Order)
+    def handle(message, context, client: Client): ...
+
+    for name in ("a", "b"):
+        sales.at_stop(lambda name=name: sales.seen.append(f"stop {name}"))
+
+    @sales.at_start
+    def first():
+        sales.seen.append("first")
+
+    @sales.at_start
+    async def second():
+        await asyncio.sleep(0)
+        sales.seen.append("second")
+
+    hooks = sales.surroundings.hooks
+    threads = [threading.Thread(target=hooks.start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sales.handled()[0].kind is Kind.HANDLED
+    sales.close()
+
+    assert sales.seen == ["first", "second", "stop b", "stop a", "resource"]
+
+
+def test_a_start_that_fails_is_tried_again_from_where_it_failed(sales, caplog):
+    failures = [OSError("no network")]
+
+    @sales.at_start
+    def first():
+        sales.seen.append("first")
+
+    @sales.at_start
+    def connect():
+        if failures:
+            raise failures.pop()
+        sales.seen.append("connected")
+
+    @sales.at_stop
+    def broken():
+        raise ValueError("broken")
+
+    @sales.at_stop
+    def ended():
+        sales.seen.append("ended")
+
+    hooks = sales.surroundings.hooks
+    with pytest.raises(
+        StartFailed, match=r"connect at the start of Sales failed with OSError: no network.*tried again"
+    ):
+        hooks.start()
+    hooks.stop()
+    assert sales.seen == ["first"]
+    hooks.start()
+    hooks.stop()
+
+    assert sales.seen == ["first", "connected", "ended"]
+    assert "broken at the stop of Sales failed" in caplog.text
+
+
+def test_hooks_of_the_wrong_form_are_refused(sales):
+    with pytest.raises(SettingsError, match=r"at the start of Sales takes \(context\)"):
+        sales.at_start(lambda context: None)
+    with pytest.raises(SettingsError, match=r"def alarm\(queue, error\)"):
+
+        @sales.at_critical_error
+        def alarm(error): ...
+
+    with pytest.raises(SettingsError, match="is async"):
+
+        @sales.at_critical_error
+        async def page(queue, error): ...
+
+
+# ------------------------------------------------------------------ methods of sagas
+@dataclass
+class State:
+    number: int = 0
+    seen: str = ""
+
+
+@pytest.mark.promise("around-is-in-the-transaction")
+@pytest.mark.parametrize("is_async", [False, True])
+def test_functions_surround_methods_of_sagas_which_ask_for_resources(sales, is_async):
+    seen = sales.seen
+
+    class Policy(Saga[State], correlate={Order: "number"}):
+        @starts(Order)
+        def place(self, message: Order, context: SagaContext, client: Client) -> None:
+            seen.extend((self.state.seen, type(client)))
+            self.state.seen = "placed"
+
+    class AsyncPolicy(Saga[State], correlate={Order: "number"}):
+        @starts(Order)
+        async def place(self, message: Order, context: AsyncSagaContext, *, client: Client) -> None:
+            await asyncio.sleep(0)
+            seen.extend((self.state.seen, type(client)))
+            self.state.seen = "placed"
+
+    sales.provides(Client)(Client)
+    with temporary_database() as database:
+        sales.saga(AsyncPolicy if is_async else Policy)
+
+        def bound(message, context, proceed):
+            seen.append((message, context.message_id is not None))
+            return proceed()
+
+        async def bound_async(message, context, proceed):
+            seen.append((message, context.message_id is not None))
+            await proceed()
+
+        sales.around(bound_async if is_async else bound)
+        prepare(sales, database)
+        with sales.open(database) as bus:
+            bus.send(Order(7), to="Sales")
+            bus.send(Order(7), to="Sales")
+        outcomes = [sales.process_one(database) for _ in range(2)]
+
+    assert [outcome.kind for outcome in outcomes] == [Kind.HANDLED] * 2
+    assert seen == [(Order(7), True), "", Client, (Order(7), True), "placed", Client]

@@ -380,6 +380,30 @@ def test_a_handler_that_exhausts_memory_ends_in_the_error_queue(shop):
     assert shop.depth() == 0
 
 
+# ------------------------------------------------------------------ plain functions
+@pytest.mark.promise("functions-delayed-retries")
+@pytest.mark.parametrize("handler", ["fail", "exit_process"])
+def test_a_plain_function_has_delayed_retries_too_if_its_worker_says_so(shop, handler):
+    shop.queue.send(b"42")
+
+    with shop.run(
+        handler,
+        limit=1,
+        attempts=2,
+        delayed_retries=2,
+        delay_increase=0.05,
+        backoff="exponential",
+        delayed_lateness=0.05,
+    ) as supervisor:
+        (error,) = in_error_queue(shop, supervisor)
+
+    kinds = [type(each) for each in supervisor.events if isinstance(each, events.Failed)]
+    assert kinds == [events.Failed, events.Delayed] * 2 + [events.Failed, events.MovedToError]
+    assert "NServiceBus.Retries" not in error.headers
+    assert error.headers["NServiceBus.FailedQ"] == shop.address
+    assert shop.depth() == 0
+
+
 # ------------------------------------------------------------------ the consecutive-failures rate limit
 def test_i7_after_many_failures_in_a_row_one_worker_tries_and_waits_until_one_succeeds(shop, tmp_path):
     gate = tmp_path / "gate"
@@ -404,6 +428,18 @@ def test_i7_after_many_failures_in_a_row_one_worker_tries_and_waits_until_one_su
     assert took > 3 * 0.4 * 0.8
     assert len(supervisor.seen(events.ThrottlingEnded)) == 1
     assert shop.depth() == 0
+
+
+def test_i7_failures_that_a_policy_discards_are_failures_in_a_row_too(shop):
+    for _ in range(8):
+        send(shop)
+
+    with run(shop, "giving_up", throttle_after=5, throttle_wait=0.1) as supervisor:
+        supervisor.until(lambda: len(supervisor.seen(events.Discarded)) == 8, "all are discarded")
+
+    assert len(supervisor.seen(events.ThrottlingStarted)) == 1
+    assert supervisor.seen(events.ThrottlingEnded) == []
+    assert (shop.depth(), shop.errors()) == (0, [])
 
 
 def test_i7_without_the_setting_failures_in_a_row_change_nothing(shop):

@@ -1,5 +1,7 @@
 """What a policy may decide beside retries: to drop a message with a reason, or to move it to an error queue of its own."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
@@ -7,7 +9,8 @@ from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.recoverability.discard import Discard
 from rowpost.recoverability.outcome import Kind
-from rowpost.recoverability.policy import MoveTo, Recoverability
+from rowpost.recoverability.policy import Failure, MoveTo, Recoverability
+from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.queue import Queue
 
 TYPE = {"NServiceBus.EnclosedMessageTypes": "Shop.Order"}
@@ -97,3 +100,16 @@ def test_a_message_of_a_batch_is_discarded_alone(sales, database, queue):
 
     assert sorted(kind.value for kind in kinds) == ["discarded"] * 3 + ["handled"] * 3
     assert sales.left() == [0, 0, 0]
+
+
+def test_a_delay_beyond_the_calendar_is_the_longest_that_can_be_stored(sales, database):
+    (first,) = sales(lambda failure: timedelta(days=999_999_999), "sends_atomic_with_receive")
+    grown = Recoverability(immediate_retries=0, delayed_retries=1000, backoff="exponential")
+    failure = Failure(ValueError("no"), 1, 500, {})
+
+    assert first.kind is Kind.DELAYED
+    assert sales.left() == [0, 0, 0]
+    (waiting,) = DelayedMessages("Sales", database).browse(10)
+    assert waiting.due.year == (datetime.now(UTC) + timedelta(days=36525)).year
+    assert grown.decide(failure).delay == timedelta(days=36525)
+    DelayedMessages("Sales", database).cancel(waiting.key)

@@ -427,6 +427,8 @@ def test_a_question_of_what_was_meant_ends_its_sentence(write, tmp_path, monkeyp
         ("queues: {Sales: {worker: {handler: 'a:b', limit: 2.5}}}", ("worker.limit: must be a whole number",)),
         ("queues: {Sales: {worker: {handler: 'a:b', limit: true}}}", ("worker.limit: must be a whole number",)),
         ("queues: {Sales: {worker: {handler: 'a:b', attempts: 0}}}", ("worker.attempts: 0 is too small",)),
+        ("queues: {Sales: {worker: {handler: 'a:b', delayed_retries: -1}}}", ("worker.delayed_retries: -1",)),
+        ("queues: {Sales: {worker: {handler: 'a:b', backoff: cubic}}}", ("worker.backoff", "linear, exponential")),
         (
             "queues: {Sales: {worker: {handler: 'a:b', peek_delay: 0.05}}}",
             ("peek_delay: 0.05 s is too short: write 0.1",),

@@ -14,6 +14,7 @@ from multiprocessing import Pipe
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.recoverability.policy import Decision, Recoverability
+from rowpost.settings.worker import FunctionRetries
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, Exit, ReceiveFailed
@@ -96,7 +97,7 @@ class Desk:
             queue="Sales",
             number=1,
             handler=f"{__name__}:handler",
-            attempts=None if isinstance(handler, Endpoint) else 2,
+            retries=None if isinstance(handler, Endpoint) else FunctionRetries(2),
             error_queue="error",
             receive=True,
             polls=True,

@@ -10,6 +10,7 @@ import time
 from datetime import timedelta
 
 from rowpost.endpoint.endpoint import Endpoint
+from rowpost.recoverability.discard import Discard
 from rowpost.recoverability.policy import Decision, Recoverability
 
 TYPE = "Shop.Messages.PlaceOrder"
@@ -120,6 +121,7 @@ def _discard(body, context):
 defaults = endpoint(_fail, recoverability=Recoverability(delay_increase=SOON))
 two_by_two = endpoint(_fail, recoverability=Recoverability(1, 1, SOON))
 once = endpoint(_fail, recoverability=Recoverability(0, 0))
+giving_up = endpoint(_fail, recoverability=Recoverability(policy=lambda failure: Discard("nobody needs it")))
 no_delays = endpoint(_fail, recoverability=Recoverability(2, 0))
 noting = endpoint(_note)
 typed = Endpoint("Recovery")

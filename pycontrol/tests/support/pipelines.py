@@ -10,6 +10,7 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.function import FunctionEndpoint
 from rowpost.pipeline.observer import Observer
 from rowpost.pipeline.pipeline import Pipeline
+from rowpost.settings.worker import FunctionRetries
 
 __all__ = ["Steps", "pipeline_with"]
 
@@ -37,6 +38,6 @@ def pipeline_with(
     endpoint = (
         handler
         if isinstance(handler, Endpoint)
-        else FunctionEndpoint(handler, queue, attempts=attempts, error_queue=error_queue)
+        else FunctionEndpoint(handler, queue, retries=FunctionRetries(attempts), error_queue=error_queue)
     )
     return Pipeline(database, queue, endpoint, **options)

@@ -101,6 +101,19 @@ class Program:
         )
 
     @contextmanager
+    def started_alone(self, command: list[object]) -> Iterator["Started"]:
+        """Start a command in a process group of its own, which a signal may be sent to; kill it at the end of the block."""
+        process = subprocess.Popen(
+            [*map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=self.variables, cwd=self.folder, start_new_session=True,
+        )  # fmt: skip
+        try:
+            yield Started(process)
+        finally:
+            process.kill()
+            process.communicate()
+
+    @contextmanager
     def started(self, *arguments: object, **options: object) -> Iterator["Started"]:
         """Start a call, and kill it at the end of the block if it still runs."""
         start = FORK_SERVER.start if self._is_forked else subprocess.Popen

@@ -27,6 +27,7 @@ from rowpost.pipeline.observer import Observer
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.engine import engine_of
+from rowpost.settings.worker import FunctionRetries
 from rowpost.wire.message import Message
 from tests.support import outboxes
 
@@ -233,7 +234,7 @@ def main(
             )
             pipeline = outboxes.pipeline_of(database, endpoint)
         else:
-            endpoint = FunctionEndpoint(handle, queue, attempts=RETRIES + 1)
+            endpoint = FunctionEndpoint(handle, queue, retries=FunctionRetries(RETRIES + 1))
             pipeline = Pipeline(database, queue, endpoint, reconnect=database.open_second, observers=[hold])
         end = time.monotonic() + DEADLINE_S
         while time.monotonic() < end:

@@ -15,6 +15,7 @@ from rowpost.errors import DatabaseUnavailable, PasswordUnavailable
 from rowpost.recoverability.lost_sessions import check_attempt
 from rowpost.settings import password
 from rowpost.settings.password import PasswordSource
+from rowpost.settings.worker import FunctionRetries
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import decode_headers
 from rowpost.workers.circuit_breaker import CircuitBreaker
@@ -102,7 +103,7 @@ def work(queue, sql, target, open_database):
     def run(batch, handler=handler, settings="", wait=0.01):
         ours, theirs = Pipe()
         assignment = Assignment(
-            settings=target.settings, queue="Sales", number=1, handler=f"{__name__}:{handler.__name__}", attempts=3, error_queue="error",
+            settings=target.settings, queue="Sales", number=1, handler=f"{__name__}:{handler.__name__}", retries=FunctionRetries(3), error_queue="error",
             receive=True, polls=True, breaker=CircuitBreaker(first_wait=wait, armed_wait=wait, triggered_wait=wait), batch=batch,
         )  # fmt: skip
         worker = Worker(assignment, PipeChannel(theirs), connect=lambda *_, **__: connect(settings))

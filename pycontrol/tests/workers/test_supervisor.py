@@ -12,6 +12,7 @@ from rowpost.errors import HandlerNotFound, SettingsError
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
+from rowpost.settings.worker import FunctionRetries
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import parse_timestamp
 from rowpost.workers import events
@@ -106,7 +107,9 @@ def test_header_changes_of_a_failing_handler_are_not_in_the_error_copy(shop):
 
 def test_attempts_are_counted_across_workers_and_restarts(shop, database):
     shop.queue.send(b"42")
-    pipeline = Pipeline(database, shop.name, resolve_handler("tests.support.handlers:fail", shop.name, attempts=3))
+    pipeline = Pipeline(
+        database, shop.name, resolve_handler("tests.support.handlers:fail", shop.name, retries=FunctionRetries(3))
+    )
 
     before = [pipeline.process_one() for _ in range(2)]
     with shop.run("fail", limit=1, attempts=3) as supervisor:

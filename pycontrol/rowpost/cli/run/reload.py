@@ -19,6 +19,10 @@ OPTION = "--reload"
 GRACE_S = 5
 #: names of files in a line
 SHOWN = 3
+#: a group of its own, so that a terminal's Ctrl-C reaches this program alone, which passes it on once
+_IN_A_GROUP = (
+    "import os, runpy; hasattr(os, 'setpgid') and os.setpgid(0, 0); runpy.run_module('rowpost', None, '__main__')"
+)
 
 
 def run_and_reload(session: Session) -> None:
@@ -46,7 +50,7 @@ def run_and_reload(session: Session) -> None:
             return path.endswith((".py", ".yml", ".yaml")) and super().__call__(change, path)  # type: ignore[arg-type]
 
     own = [each for each in sys.argv[1:] if each != OPTION]
-    command = shlex.join([sys.executable, "-m", "rowpost", *own])
+    command = shlex.join([sys.executable, "-c", _IN_A_GROUP, *own])
     session.note(f"Watching {Path.cwd()}. Ctrl-C stops.")
     run_process(
         os.curdir,

@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
@@ -31,6 +30,7 @@ from rowpost.errors import DatabaseUnavailable, LockTimeout, PermissionDenied, Q
 from rowpost.pipeline.lease import owner_of
 from rowpost.recoverability.leases import LeaseRetries
 from rowpost.recoverability.outcome import Kind
+from rowpost.recoverability.policy import plain_recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
@@ -339,9 +339,7 @@ class QueueMonitor:
         queue = self._settings.queue(name)
         if queue is None or queue.worker is None:
             raise LookupError(f"Queue {name!r} has no worker in the settings.")
-        return CrashPolicy(
-            queue.worker.attempts_of_function - 1, 0, timedelta(0), self._settings.supervisor.error_queue
-        )
+        return CrashPolicy.of(plain_recoverability(queue.worker.retries), self._settings.supervisor.error_queue)
 
     # -------------------------------------------------------------- connection
     def _open(self, lock_timeout_ms: int | None = None) -> Connection:

@@ -501,7 +501,8 @@ class WorkerPool:
                 self._idle.worked(self.name)
         self.figures.add(progress, now)
         self._reporter.report_progress(progress, handle.process.pid)
-        self._count_failures(progress.streak, succeeded=progress.handled + progress.discarded > 0)
+        succeeded = progress.handled > 0 or any(each.succeeded for each in progress.dropped)
+        self._count_failures(progress.streak, succeeded=succeeded)
         self._update_state(handle, progress, now)
         if progress.runs:
             self._observe(concurrency.Received(handle.number, progress.runs), now)

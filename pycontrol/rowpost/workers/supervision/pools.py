@@ -151,7 +151,7 @@ class Pools:
             queue=queue,
             handler=worker.handler,
             number=number,
-            attempts=worker.attempts,
+            retries=worker.retries,
             error_queue=self.settings.supervisor.error_queue,
             polls=worker.strategy != "peek",
             receive=receive,

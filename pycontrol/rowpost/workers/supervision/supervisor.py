@@ -38,6 +38,7 @@ from rowpost.workers.exposition.observations import Observations, Status
 from rowpost.workers.exposition.serve import serve
 from rowpost.workers.protocol import Assignment, WorkerProgress
 from rowpost.workers.snapshot import Snapshot
+from rowpost.workers.supervision.critical_errors import CriticalErrors
 from rowpost.workers.supervision.handles import WorkerHandle
 from rowpost.workers.supervision.monitor import QueueMonitor
 from rowpost.workers.supervision.pool import WorkerPool
@@ -93,7 +94,10 @@ class Supervisor:
         self._monitor: QueueMonitor
         self._tasks: TaskGroup
         self._observed = None if settings.supervisor.metrics is None else Observations()
-        self._emit = on_event or log_event if self._observed is None else self._observed.watching(on_event or log_event)
+        emit = on_event or log_event
+        self._emit = self._critical = CriticalErrors(
+            settings, emit if self._observed is None else self._observed.watching(emit)
+        )
         self._stepped_at = time.monotonic()
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[object] = deque()
@@ -199,6 +203,7 @@ class Supervisor:
                 self._tasks.stop()
                 self._monitor.stop()
                 self._emit_rest()
+                self._critical.close()
         refused = [pool.refused for pool in self._pools.by_name.values() if pool.refused is not None]
         if len(refused) == len(self._pools.by_name):
             raise HandlerNotFound("; ".join(refused))
@@ -361,6 +366,7 @@ class Supervisor:
             return
         self._loaded, self._settings = loaded, self._pools.settings
         self._monitor.use(self._settings)
+        self._critical.use(self._settings)
         self._tasks.stop()
         self._start_tasks()
         self._report_at = float("-inf")

@@ -52,7 +52,7 @@ def make_lease_returner(settings: Settings, emit: events.Emit) -> Work:
     def endpoint_of(queue: str) -> Endpoint | None:
         worker, error_queue = workers[queue], settings.naming.explicit(settings.supervisor.error_queue)
         try:
-            endpoint = resolve_handler(worker.handler, queue, attempts=worker.attempts, error_queue=error_queue)
+            endpoint = resolve_handler(worker.handler, queue, retries=worker.retries, error_queue=error_queue)
         except HandlerNotFound:  # each worker says so
             return None
         if not isinstance(endpoint, FunctionEndpoint):

@@ -58,7 +58,7 @@ class Hosted:
 
     def close(self) -> None:
         """End what handlers share, close the connections for leases, and export what is left of the telemetry."""
-        self.endpoint.surroundings.resources.close()
+        self.endpoint.surroundings.close()
         if self._leasing is not None:
             self._leasing.close()
         self.telemetry.close()
@@ -80,7 +80,7 @@ def load(assignment: Assignment) -> Endpoint:
     """Import the handler of an assignment. Raises as `host`."""
     gc.set_threshold(COLLECTED_OBJECTS)  # before the import of the handlers, which may know better
     endpoint = resolve_handler(
-        assignment.handler, assignment.queue, attempts=assignment.attempts, error_queue=assignment.error_queue
+        assignment.handler, assignment.queue, retries=assignment.retries, error_queue=assignment.error_queue
     )
     endpoint.configure(assignment.settings)
     endpoint.surroundings.check()
@@ -89,9 +89,6 @@ def load(assignment: Assignment) -> Endpoint:
 
 def crash_policy_of(endpoint: Endpoint, assignment: Assignment) -> CrashPolicy:
     """Return how the supervisor treats messages whose handler kills the process."""
-    own, policy = endpoint.options.time_limit, endpoint.recoverability
+    own = endpoint.options.time_limit
     limit = assignment.time_limit if own is None else own.total_seconds()
-    return CrashPolicy(
-        policy.immediate_retries, policy.delayed_retries, policy.delay_increase, endpoint.error_queue, limit,
-        policy.backoff, policy.longest_delay,
-    )  # fmt: skip
+    return CrashPolicy.of(endpoint.recoverability, endpoint.error_queue, limit)

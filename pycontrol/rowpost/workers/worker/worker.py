@@ -30,7 +30,6 @@ from rowpost.settings.worker import OFF
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
 from rowpost.workers.protocol import (
-    ATTEMPTS_FAILED,
     Assignment,
     Backoff,
     Exit,
@@ -44,6 +43,7 @@ from rowpost.workers.protocol import (
     SharedHighWaterMark,
     Tally,
     Tried,
+    attempt_failed,
 )
 from rowpost.workers.worker.channel import Channel
 from rowpost.workers.worker.hosted import Hosted, host
@@ -244,9 +244,9 @@ class Worker:
         if kind is Kind.UNMOVABLE:
             self._report(busy=True)
             self._pause(self._breaker.armed_wait)
-        elif kind in ATTEMPTS_FAILED:
+        elif attempt_failed(outcome):
             self._after_failed_attempt()
-        elif self._backoff and kind in (Kind.HANDLED, Kind.DISCARDED):
+        elif self._backoff and outcome.succeeded:
             self._backoff = 0.0
             self._report(busy=True)
 
@@ -299,6 +299,7 @@ class Worker:
             self._high_water_mark = SharedHighWaterMark()
         self._cursor = ReceiveCursor(self._high_water_mark)
         self._connection_worked = False
+        self._endpoint.surroundings.hooks.start()
         leasing = self._hosted.leasing(assignment, self._connect_to)
         database = leasing.connection() if leasing is not None and self._endpoint.leases else self._connect()
         if self._subscribes:
