@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
@@ -15,8 +15,8 @@ from rowpost.wire.message_types import split_enclosed_types
 __all__ = ["DEADLOCKED", "EMPTY", "Discard", "InterruptedAttempt", "Kind", "Outcome", "RowState", "identity_of"]
 
 
-class Kind(Enum):
-    """The result of one receive."""
+class Kind(StrEnum):
+    """The result of one receive. Each equals its text: `outcome.kind == "handled"`."""
 
     HANDLED = "handled"
     EMPTY = "empty"
@@ -51,6 +51,7 @@ class Outcome(NamedTuple):
             read.
         message_type: the type of a message that was dropped, if its headers name one.
         discard: why a message was dropped.
+        exception: what the handler raised, in the process that ran it; without it elsewhere.
     """
 
     kind: Kind
@@ -61,6 +62,7 @@ class Outcome(NamedTuple):
     message_id: str | None = None
     message_type: str | None = None
     discard: Discard | None = None
+    exception: BaseException | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -68,9 +70,11 @@ class Outcome(NamedTuple):
         return self.kind is Kind.HANDLED or (self.kind is Kind.DISCARDED and not self.attempts)
 
     @classmethod
-    def failed(cls, kind: Kind, message: Message, attempts: int, error: str) -> Outcome:
+    def failed(
+        cls, kind: Kind, message: Message, attempts: int, error: str, exception: BaseException | None = None
+    ) -> Outcome:
         """Return the outcome of a failed attempt."""
-        return cls(kind, message.row_version, message.id, attempts, error, identity_of(message)[0])
+        return cls(kind, message.row_version, message.id, attempts, error, identity_of(message)[0], exception=exception)
 
     @classmethod
     def done(cls, message: Message, discard: Discard | None) -> Outcome:

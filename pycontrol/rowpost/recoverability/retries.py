@@ -262,10 +262,10 @@ class Retries:
                 f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
                 f"{self._queue!r}: {in_words(trouble)}"
             )
-            return Outcome.failed(Kind.UNMOVABLE, message, failure.attempts, words)
+            return Outcome.failed(Kind.UNMOVABLE, message, failure.attempts, words, trouble)
         if treatment.decision is Decision.RETRY:
             self._remember(message.id)
-            return Outcome.failed(Kind.FAILED, message, failure.attempts, in_words(failure.error))
+            return Outcome.failed(Kind.FAILED, message, failure.attempts, in_words(failure.error), failure.error)
         return treatment
 
     # -------------------------------------------------------------- moving the message
@@ -288,8 +288,8 @@ class Retries:
 
     def _moved(self, message: Message, failure: Failure, copy: Copy) -> Outcome:
         if copy.discard is not None:
-            return Outcome.done(message, copy.discard)._replace(attempts=failure.attempts)
-        return Outcome.failed(copy.kind, message, failure.attempts, in_words(failure.error))
+            return Outcome.done(message, copy.discard)._replace(attempts=failure.attempts, exception=failure.error)
+        return Outcome.failed(copy.kind, message, failure.attempts, in_words(failure.error), failure.error)
 
     def _store(self, database: Connection, message: Message, copy: Copy, row: RowState) -> bool:
         """Store a copy, and remove the row, which is received again unless the open transaction holds it.
@@ -350,7 +350,7 @@ class Retries:
             f"Message {message.id} of queue {self._queue!r} cannot be moved to {self._error_queue!r}: {trouble} It "
             "stays in its queue, unless its removal was committed, and is tried again."
         )
-        return Outcome.failed(Kind.UNMOVABLE, message, attempts, words)
+        return Outcome.failed(Kind.UNMOVABLE, message, attempts, words, trouble)
 
     # -------------------------------------------------------------- messages with corrupt headers
     def move_corrupt(
@@ -371,7 +371,7 @@ class Retries:
             copy = Copy(Kind.CORRUPT, (call,))
             if not (row is RowState.REMOVED and self._rescue(database, message, copy, row, trouble)):
                 return self._unmovable(database, message, trouble, 1)
-        return Outcome.failed(Kind.CORRUPT, message, 1, in_words(error))
+        return Outcome.failed(Kind.CORRUPT, message, 1, in_words(error), error)
 
     # -------------------------------------------------------------- the second connection
     def close_second(self) -> None:

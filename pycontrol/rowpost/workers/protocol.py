@@ -403,6 +403,8 @@ class Tally:
         self._streak = 0
 
     def add(self, outcome: Outcome) -> None:
+        if outcome.exception is not None:
+            outcome = outcome._replace(exception=None)  # reports go to another process
         kind = outcome.kind
         step = -1 if kind is Kind.EMPTY else 1
         runs = self._runs

@@ -1,5 +1,6 @@
 """What a policy may decide beside retries: to drop a message with a reason, or to move it to an error queue of its own."""
 
+import traceback
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,9 +10,10 @@ from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.recoverability.discard import Discard
 from rowpost.recoverability.outcome import Kind
-from rowpost.recoverability.policy import Failure, MoveTo, Recoverability
+from rowpost.recoverability.policy import Decision, Failure, MoveTo, Recoverability
 from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.queue import Queue
+from rowpost.workers.protocol import Tally
 
 TYPE = {"NServiceBus.EnclosedMessageTypes": "Shop.Order"}
 MODES = pytest.mark.parametrize("mode", ["sends_atomic_with_receive", "receive_only", "lease"])
@@ -53,6 +55,24 @@ def test_a_policy_discards_a_message_with_its_reason(sales, mode):
     assert first.discard == Discard("nobody needs it", expected=True)
     assert (first.message_type, first.message_id is not None) == ("Shop.Order", True)
     assert (sales.left(), sales.counts()) == ([0, 0, 0], 0)
+
+
+@MODES
+def test_an_outcome_holds_what_the_handler_raised_and_a_report_does_not(sales, mode):
+    discarded, moved = [
+        sales(lambda failure, decided=decided: decided, mode)[0] for decided in (Discard("no"), Decision.ERROR)
+    ]
+    tally = Tally()
+    tally.add(moved)
+    tally.add(discarded)
+    report = tally.take(busy=False, round_=1)
+
+    assert (moved.kind, discarded.kind) == ("moved_to_error", "discarded")
+    for outcome in (moved, discarded):
+        assert isinstance(outcome.exception, ValueError)
+        assert traceback.extract_tb(outcome.exception.__traceback__)[-1].name == "handle"
+    assert [each.exception for each in (*report.failures, *report.dropped)] == [None, None]
+    assert report.streak == 2
 
 
 @MODES
