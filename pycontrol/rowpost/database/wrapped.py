@@ -24,7 +24,7 @@ _NO_CONNECTIONS = {
     "sessionmaker": "Pass a session of it: `with sessions.begin() as session`",
     "async_sessionmaker": "Pass a session of it: `async with sessions.begin() as session`",
 }
-_ASYNC = "{} is asynchronous. Write `async with` in the place of `with`, or pass a connection that is not."
+_ASYNC = "{} is asynchronous. Write `async with endpoint.open(…)`, or pass a connection that is not."
 
 
 def driver_connection(given: Any) -> Any:
