@@ -14,8 +14,13 @@ import rowpost
 
 PACKAGE = Path(rowpost.__file__).parent
 PROGRAM = Path(__file__).parents[1] / "support" / "user_program.py"
+#: packages of applications, which use them or not: rowpost joins their transactions, and never imports them by itself
+OF_APPLICATIONS = ("sqlalchemy", "greenlet", "django", "asyncpg")
 #: modules that take long to import, or that not every program needs
-EXPENSIVE = ("psycopg", "pyodbc", "pyspark", "rich", "typer", "yaml", "rowpost.endpoint", "rowpost.database")
+EXPENSIVE = (
+    "psycopg", "pyodbc", "pyspark", "rich", "typer", "yaml", "asyncio", "concurrent", "rowpost.endpoint", "rowpost.database",
+    *OF_APPLICATIONS,
+)  # fmt: skip
 
 
 def python(code: str) -> str:
@@ -25,11 +30,24 @@ def python(code: str) -> str:
     return done.stdout
 
 
-def test_importing_rowpost_loads_no_driver_and_no_endpoint():
-    loaded = python("import sys, rowpost; print('\\n'.join(sys.modules))").split()
+def loaded_by(code: str) -> list[str]:
+    return python(f"{code}\nimport sys; print('\\n'.join(sys.modules))").split()
 
-    assert "rowpost" in loaded
+
+# pytest imports the plugin in every project of an environment with rowpost
+@pytest.mark.parametrize(("module", "before"), [("rowpost", "pass"), ("rowpost.pytest_plugin", "import pytest")])
+def test_importing_rowpost_loads_no_driver_no_endpoint_and_no_event_loop(module, before):
+    loaded = set(loaded_by(f"import {module}")) - set(loaded_by(before))
+
+    assert module in loaded
     assert [name for name in loaded if name.startswith(EXPENSIVE)] == []
+
+
+def test_no_public_name_loads_a_package_of_applications():
+    loaded = loaded_by("from rowpost import *")
+
+    assert {"rowpost.endpoint.endpoint", "rowpost.database.wrapped"} <= set(loaded)
+    assert [name for name in loaded if name.startswith(OF_APPLICATIONS)] == []
 
 
 def test_every_public_name_is_the_one_of_its_module():
