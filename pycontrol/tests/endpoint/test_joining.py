@@ -4,8 +4,8 @@ Each way writes a business row, sends, and ends the application's own transactio
 """
 
 import asyncio
+import signal
 import threading
-from contextlib import asynccontextmanager, closing, contextmanager
 
 import asyncpg
 import django
@@ -18,9 +18,9 @@ from sqlalchemy.ext import asyncio as asynchronous
 
 from rowpost.errors import QueueNotFound, SettingsError
 from tests.support.applications import Shop
+from tests.support.joining import ASYNC_WAYS, WAYS, spawn_application
 from tests.support.orders import Charge
-
-INSERT = "INSERT INTO business VALUES (1)"
+from tests.support.workers import eventually
 
 
 class Refused(Exception):
@@ -35,79 +35,11 @@ def shop(database, queue, sql, target):
     return Shop(database, sql, target)
 
 
-@contextmanager
-def session(shop):
-    """A `Session` of SQLAlchemy: the application commits."""
-    engine = shop.sqlalchemy()
-    with orm.Session(engine) as made:
-        yield made, lambda: made.execute(text(INSERT)), made.commit
-    engine.dispose()
-
-
-@contextmanager
-def scoped_session(shop):
-    engine = shop.sqlalchemy()
-    made = orm.scoped_session(orm.sessionmaker(engine))
-    yield made, lambda: made.execute(text(INSERT)), made.commit
-    made.remove()
-    engine.dispose()
-
-
-@contextmanager
-def connection(shop):
-    engine = shop.sqlalchemy()
-    with engine.connect() as made:
-        yield made, lambda: made.execute(text(INSERT)), made.commit
-    engine.dispose()
-
-
-@contextmanager
-def pooled(shop):
-    """What `engine.raw_connection()` returns."""
-    engine = shop.sqlalchemy()
-    with closing(engine.raw_connection()) as made:
-        yield made, lambda: made.cursor().execute(INSERT), made.commit
-    engine.dispose()
-
-
-@contextmanager
-def django_atomic(shop):
-    if shop.engine != "postgresql":
-        pytest.skip("Django has no driver for SQL Server of its own")
-    made = shop.django()
-    block = transaction.atomic()
-    block.__enter__()
-    ended = []
-
-    def commit():
-        ended.append(block.__exit__(None, None, None))
-
-    def insert():
-        with made.cursor() as cursor:
-            cursor.execute(INSERT)
-
-    try:
-        yield made, insert, commit
-    finally:
-        if not ended:
-            block.__exit__(Refused, Refused(), None)
-        made.close()
-
-
-@contextmanager
-def driver(shop):
-    with closing(shop.connect()) as made:
-        yield made, lambda: made.execute(INSERT), made.commit
-
-
-WAYS = [session, scoped_session, connection, pooled, django_atomic, driver]
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.promise("joins-callers-transaction", "joins-sessions-of-other-packages")
 def test_what_is_sent_commits_with_the_applications_transaction(shop, way):
     with way(shop) as (given, insert, commit):
-        insert()
+        insert(1)
         with shop.web.open(given) as bus:
             bus.send(Charge(1), to="Billing")
             bus.send(Charge(2), to="Billing")
@@ -123,7 +55,7 @@ def test_what_is_sent_before_any_sql_commits_with_the_applications_transaction(s
     with way(shop) as (given, insert, commit):
         with shop.web.open(given) as bus:
             bus.send(Charge(1), to="Billing")
-        insert()
+        insert(1)
         commit()
 
     assert shop.stored == (1, 1)
@@ -133,7 +65,7 @@ def test_what_is_sent_before_any_sql_commits_with_the_applications_transaction(s
 @pytest.mark.promise("joins-sessions-of-other-packages")
 def test_an_application_that_does_not_commit_sends_nothing(shop, way):
     with way(shop) as (given, insert, _):
-        insert()
+        insert(1)
         with shop.web.open(given) as bus:
             bus.send(Charge(1), to="Billing")
 
@@ -146,7 +78,7 @@ def test_a_block_that_fails_sends_nothing_and_the_transaction_goes_on(shop, way)
         with pytest.raises(Refused), shop.web.open(given) as bus:
             bus.send(Charge(1), to="Billing")
             raise Refused
-        insert()
+        insert(1)
         commit()
 
     assert shop.stored == (1, 0)
@@ -197,81 +129,6 @@ def test_the_proxy_that_django_exports_is_its_connection(shop):
 
 
 # ------------------------------------------------------------------ on an event loop
-@asynccontextmanager
-async def async_session(shop, creator, url="postgresql+psycopg://"):
-    engine = asynchronous.create_async_engine(url, async_creator=creator)
-    async with asynchronous.AsyncSession(engine) as made:
-        yield made, lambda: made.execute(text(INSERT)), made.commit
-    await engine.dispose()
-
-
-@asynccontextmanager
-async def async_connection(shop, creator, url="postgresql+psycopg://"):
-    engine = asynchronous.create_async_engine(url, async_creator=creator)
-    async with engine.connect() as made:
-        yield made, lambda: made.execute(text(INSERT)), made.commit
-    await engine.dispose()
-
-
-def psycopg_session(shop):
-    return async_session(shop, lambda: psycopg.AsyncConnection.connect(shop.target.url))
-
-
-def psycopg_sqlalchemy(shop):
-    return async_connection(shop, lambda: psycopg.AsyncConnection.connect(shop.target.url))
-
-
-def asyncpg_session(shop):
-    return async_session(shop, lambda: asyncpg.connect(shop.target.url), "postgresql+asyncpg://")
-
-
-def asyncpg_sqlalchemy(shop):
-    return async_connection(shop, lambda: asyncpg.connect(shop.target.url), "postgresql+asyncpg://")
-
-
-@asynccontextmanager
-async def asyncpg_alone(shop):
-    made = await asyncpg.connect(shop.target.url)
-    try:
-        block = made.transaction()
-        await block.start()
-        yield made, lambda: made.execute(INSERT), block.commit
-    finally:
-        await made.close()
-
-
-@asynccontextmanager
-async def asyncpg_pooled(shop):
-    async with asyncpg.create_pool(shop.target.url, min_size=1, max_size=1) as pool, pool.acquire() as made:
-        block = made.transaction()
-        await block.start()
-        yield made, lambda: made.execute(INSERT), block.commit
-
-
-@asynccontextmanager
-async def psycopg_alone(shop):
-    async with await psycopg.AsyncConnection.connect(shop.target.url) as made:
-        yield made, lambda: made.execute(INSERT), made.commit
-        await made.rollback()
-
-
-@asynccontextmanager
-async def blocking_session(shop):
-    """A `Session` that is used on an event loop."""
-    with session(shop) as (made, insert, commit):
-
-        async def call(function):
-            return await asyncio.to_thread(function)
-
-        yield made, lambda: call(insert), lambda: call(commit)
-
-
-ASYNC_WAYS = [
-    psycopg_session, psycopg_sqlalchemy, asyncpg_session, asyncpg_sqlalchemy, asyncpg_alone, asyncpg_pooled, psycopg_alone,
-    blocking_session,
-]  # fmt: skip
-
-
 @pytest.fixture
 def postgresql(shop):
     if shop.engine != "postgresql":
@@ -286,13 +143,13 @@ def test_what_is_sent_on_an_event_loop_commits_with_the_applications_transaction
     async def program():
         async with way(postgresql) as (given, insert, commit):
             if order == "SQL first":
-                await insert()
+                await insert(1)
             async with postgresql.web.open(given) as bus:
                 bus.send(Charge(1), to="Billing")
                 bus.send(Charge(2), to="Billing")
             before = postgresql.stored
             if order == "bus first":
-                await insert()
+                await insert(1)
             await commit()
         return before
 
@@ -305,7 +162,7 @@ def test_what_is_sent_on_an_event_loop_commits_with_the_applications_transaction
 def test_an_application_on_an_event_loop_that_does_not_commit_sends_nothing(postgresql, way):
     async def program():
         async with way(postgresql) as (given, insert, _):
-            await insert()
+            await insert(1)
             async with postgresql.web.open(given) as bus:
                 bus.send(Charge(1), to="Billing")
 
@@ -322,7 +179,7 @@ def test_a_block_on_an_event_loop_that_fails_sends_nothing_and_the_transaction_g
                 async with postgresql.web.open(given) as bus:
                     bus.send(Charge(1), to="Billing")
                     raise Refused
-            await insert()
+            await insert(1)
             await commit()
 
     asyncio.run(program())
@@ -345,7 +202,7 @@ def test_a_task_that_is_cancelled_while_it_sends_rolls_back_what_it_sends(postgr
 
     async def place():
         async with way(postgresql) as (given, insert, _):
-            await insert()
+            await insert(1)
             async with web.open(given) as bus:
                 bus.send(Charge(1), to="Billing")
 
@@ -380,7 +237,7 @@ def test_a_queue_that_is_missing_is_said_on_an_event_loop_too(postgresql, way):
 )
 def test_without_a_transaction_on_an_event_loop_all_of_a_block_is_sent_at_its_end(postgresql, creator):
     async def program():
-        given = await creator(postgresql.target.url)
+        given = await creator(postgresql.url)
         async with postgresql.web.open(given) as bus:
             bus.send(Charge(1), to="Billing")
             bus.send(Charge(2), to="Billing")
@@ -399,7 +256,7 @@ def test_an_event_is_published_through_asyncpg(postgresql):
     postgresql.database.call("subscribe", endpoint="Billing", queue_address="Billing", topic="Shop.Charge")
 
     async def program():
-        given = await asyncpg.connect(postgresql.target.url)
+        given = await asyncpg.connect(postgresql.url)
         async with given.transaction():
             async with postgresql.web.open(given) as bus:
                 bus.publish(Charge(1))
@@ -411,6 +268,45 @@ def test_an_event_is_published_through_asyncpg(postgresql):
     postgresql.database.call("unsubscribe", endpoint="Billing", topic="Shop.Charge")
 
     assert postgresql.stored == (0, 2)
+
+
+# ------------------------------------------------------------------ an application that is killed
+@pytest.fixture
+def watched(shop):
+    if shop.engine != "postgresql":
+        pytest.skip("what an open transaction has written is seen by PostgreSQL's locks")
+    return shop
+
+
+def held(shop):
+    """Whether a session has written a row and a message, and has not ended its transaction."""
+    tables = "'business'::regclass, '\"Billing\"'::regclass"
+    locks = f"SELECT COUNT(DISTINCT relation) FROM pg_locks WHERE mode = 'RowExclusiveLock' AND relation IN ({tables})"
+    return shop.sql.value(locks) == 2
+
+
+@pytest.mark.parametrize("way", [*WAYS, *ASYNC_WAYS])
+@pytest.mark.promise("joins-sessions-of-other-packages")
+def test_an_application_that_is_killed_before_its_commit_has_stored_neither_the_row_nor_the_message(watched, way):
+    killed = spawn_application(watched, way, "stored")
+    said = killed.stdout.readline()
+    before = held(watched)
+    killed.kill()
+
+    assert (said, before, killed.wait(30)) == ("stored\n", True, -signal.SIGKILL)
+    eventually(lambda: not held(watched), "the server ends the session of the process that was killed")
+    assert watched.stored == (0, 0)
+
+
+@pytest.mark.parametrize("way", [*WAYS, *ASYNC_WAYS])
+@pytest.mark.promise("joins-sessions-of-other-packages")
+def test_an_application_that_is_killed_when_its_commit_has_returned_has_stored_both(watched, way):
+    killed = spawn_application(watched, way, "committed")
+    said = [killed.stdout.readline(), killed.stdout.readline()]
+    killed.kill()
+
+    assert (said, killed.wait(30)) == (["stored\n", "committed\n"], -signal.SIGKILL)
+    assert watched.stored == (1, 1)
 
 
 # ------------------------------------------------------------------ what cannot be joined
@@ -434,8 +330,8 @@ def test_what_is_no_connection_is_refused_with_what_to_pass(shop):
 
 def test_a_connection_of_a_loop_is_refused_without_one(postgresql):
     async def program():
-        given = await asyncpg.connect(postgresql.target.url)
-        other = await psycopg.AsyncConnection.connect(postgresql.target.url)
+        given = await asyncpg.connect(postgresql.url)
+        other = await psycopg.AsyncConnection.connect(postgresql.url)
         for each in (given, other):
             with pytest.raises(SettingsError, match=r"is asynchronous\. Write `async with endpoint"), postgresql.web.open(each):
                 pass

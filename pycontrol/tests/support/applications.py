@@ -11,24 +11,24 @@ from rowpost.database.dialects.sqlserver.odbc import find_driver, load_pyodbc
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.transport.queue import Queue
 
-__all__ = ["Shop", "configure_django"]
+__all__ = ["Application", "Shop", "configure_django"]
 
 
-class Shop:
-    def __init__(self, database, sql, target):
-        self.database, self.sql, self.target = database, sql, target
-        self.engine = target.settings.engine
+class Application:
+    """An application that writes numbers into a table of its own, and sends by the endpoint `web`."""
+
+    def __init__(self, engine, url, table="business"):
+        self.engine, self.url, self._table = engine, url, table
         self.web = Endpoint("Web", send_only=True)
 
-    @property
-    def stored(self):
-        """Business rows, and messages."""
-        return self.sql.value("SELECT COUNT(*) FROM business"), Queue("Billing", self.database).peek(10)
+    def row(self, number):
+        """Return the statement that writes a number."""
+        return f"INSERT INTO {self._table} (number) VALUES ({number})"
 
     def connect(self, **options):
         if self.engine == "postgresql":
-            return psycopg.connect(self.target.url, **options)
-        return load_pyodbc().connect(f"Driver={{{find_driver()}}};{self.target.url}", **options)
+            return psycopg.connect(self.url, **options)
+        return load_pyodbc().connect(f"Driver={{{find_driver()}}};{self.url}", **options)
 
     def sqlalchemy(self, **options):
         url = "postgresql+psycopg://" if self.engine == "postgresql" else "mssql+pyodbc://"
@@ -36,7 +36,20 @@ class Shop:
 
     def django(self):
         """Return Django's connection to the database."""
-        return configure_django(self.target.url)
+        return configure_django(self.url)
+
+
+class Shop(Application):
+    """The application on an engine under test, seen from beside."""
+
+    def __init__(self, database, sql, target):
+        super().__init__(target.settings.engine, target.url)
+        self.database, self.sql = database, sql
+
+    @property
+    def stored(self):
+        """Business rows, and messages."""
+        return self.sql.value("SELECT COUNT(*) FROM business"), Queue("Billing", self.database).peek(10)
 
 
 def configure_django(url):
