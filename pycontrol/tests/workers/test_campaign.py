@@ -15,6 +15,7 @@ from tests.support.campaign.ledger import Ledger
     [
         (kinds.kills, 3, ["sends_atomic_with_receive"]),
         (kinds.kills, 6, ["tasks", "threads"]),
+        (kinds.kills, 8, ["joined"]),
         (kinds.crashes, 1, ["outbox"]),
         (kinds.wires, 2, ["transaction_scope"]),
         (failover.failovers, 1, ["receive_only"]),

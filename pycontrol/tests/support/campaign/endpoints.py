@@ -18,6 +18,7 @@ __all__ = [
     "MODES",
     "SHOP_URL",
     "is_hopeless",
+    "joined",
     "lease",
     "none",
     "orm",
@@ -33,8 +34,8 @@ __all__ = [
 
 #: the URL of the other database: the participant of transaction_scope
 SHOP_URL = "CAMPAIGN_SHOP_URL"
-#: the transaction modes, an outbox, leases, processes with several messages in the mode sends_atomic_with_receive, and
-#: SQLAlchemy's sessions: plain, async, and async with leases
+#: the transaction modes, an outbox, leases, processes with several messages in the mode sends_atomic_with_receive,
+#: SQLAlchemy's sessions: plain, async, and async with leases; and orders that applications send in transactions of their own
 MODES = (
     "none",
     "receive_only",
@@ -47,6 +48,7 @@ MODES = (
     "orm",
     "orm_tasks",
     "orm_lease",
+    "joined",
 )
 SLOTS = 3
 PASSING_SHARE = 0.05
@@ -183,3 +185,4 @@ lease = endpoint_of("lease")
 orm = endpoint_of_orm()
 orm_tasks = endpoint_of_async_orm(concurrency=SLOTS)
 orm_lease = endpoint_of_async_orm(receive="lease", lease_time=timedelta(seconds=1))
+joined = endpoint_of_orm()

@@ -90,6 +90,8 @@ def strike(
                         result.done[f"{name}, {mode}"] += 1
         except Stuck as stuck:
             result.wrong.append(f"{mode}: {stuck}")
+        if strikes.kill_application in kinds and site.applications is not None:
+            result.wrong += [f"{mode}: {failure}" for failure in site.applications.failures]
         compare(site, result)
 
 
@@ -97,6 +99,10 @@ def compare(site: Site, result: Result) -> None:
     """Compare the ledger of a site that has settled, or is stuck: what is still in the queue is not lost."""
     ledger = site.ledger()
     result.done[f"orders, {site.mode}"] += len(ledger.sent)
+    if site.applications is not None:
+        for number, what in site.applications.interrupted:
+            became = "committed" if number in ledger.sent else "rolled back"
+            result.done[f"application killed within its transaction, last noted: {what}; {became}"] += 1
     result.done["in the error queue"] += sum(ledger.failed.values())
     if site.mode == "none":
         result.done["lost in mode none, as it may"] += sum(
@@ -109,7 +115,7 @@ def compare(site: Site, result: Result) -> None:
 
 # ---------------------------------------------------------------------- the kinds
 def kills(times: int, dice: random.Random, modes: Sequence[str] = MODES) -> Result:
-    """Kill workers, supervisors, helpers and groups: so many in each mode."""
+    """Kill workers, supervisors, helpers, groups and applications: so many in each mode."""
     result = Result()
     processes = [strikes.kill_worker] * 6 + [
         strikes.kill_supervisor,
@@ -118,7 +124,8 @@ def kills(times: int, dice: random.Random, modes: Sequence[str] = MODES) -> Resu
         strikes.terminate_sessions,
     ]
     for mode in modes:
-        strike(mode, processes, times, dice, result)
+        applications = [strikes.kill_application] * 40 if mode == "joined" else []
+        strike(mode, [*processes, *applications], times, dice, result)
     return result
 
 

@@ -24,6 +24,7 @@ from rowpost.errors import RowpostError
 from rowpost.outbox.cleanup import send_left_behind
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
+from tests.support.campaign.applications import Applications
 from tests.support.campaign.endpoints import SHOP_URL
 from tests.support.campaign.ledger import Ledger
 from tests.support.crashing import TYPE
@@ -65,6 +66,8 @@ class Site:
         self.ended: list[int] = []
         #: processes of the service that were killed: each may have had one message in hand
         self.killed = 0
+        #: in the mode joined: what sends in the place of a sender
+        self.applications: Applications | None = None
 
     # ------------------------------------------------------------------ building
     def build(self) -> None:
@@ -162,13 +165,15 @@ class Site:
             return None
 
     @contextmanager
-    def at_work(self) -> Iterator[Sender]:
+    def at_work(self) -> Iterator[None]:
         """Run the service and a sender in the block; afterwards heal, wait until nothing is left, and stop."""
         self.start()
-        sender = Sender(self)
+        sender: Sender | Applications = Sender(self)
+        if self.mode == "joined":
+            sender = self.applications = Applications(self.folder, lambda: self.server.url("queues"))
         sender.start()
         try:
-            yield sender
+            yield
             sender.end()
             self.settle()
         finally:
@@ -233,6 +238,7 @@ class Site:
 
     def ledger(self) -> Ledger:
         """Read what became of each order."""
+        acknowledged = self.acknowledged if self.applications is None else self.applications.acknowledged
         with (
             psycopg.connect(self.server.url("queues"), autocommit=True) as database,
             psycopg.connect(self.server.url("shop"), autocommit=True) as shop,
@@ -248,7 +254,7 @@ class Site:
                 else set()
             )
             return Ledger(
-                acknowledged=self.acknowledged,
+                acknowledged=acknowledged,
                 sent=set(numbers(database, "SELECT number FROM sent")),
                 handled=there if self.mode == "outbox" else here,
                 forwarded=numbers(database, f'SELECT {NUMBER} FROM public."Billing"'),

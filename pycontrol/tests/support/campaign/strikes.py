@@ -17,8 +17,8 @@ from rowpost.transport.queue import Queue
 from tests.support.campaign.site import LIMIT, Site, send_orders
 
 __all__ = [
-    "Strike", "crash_server", "exhaust_connections", "fill_disk", "hold_sender_open", "kill_group", "kill_helper", "kill_supervisor",
-    "kill_worker", "pause_worker", "redeploy", "restart_server", "rotate_password", "terminate_sessions",
+    "Strike", "crash_server", "exhaust_connections", "fill_disk", "hold_sender_open", "kill_application", "kill_group", "kill_helper",
+    "kill_supervisor", "kill_worker", "pause_worker", "redeploy", "restart_server", "rotate_password", "terminate_sessions",
 ]  # fmt: skip
 
 Strike = Callable[[Site, random.Random], str | None]
@@ -34,6 +34,12 @@ def kill_worker(site: Site, dice: random.Random) -> str | None:
         return None
     site.killed += 1
     return _kill(victim, "worker")
+
+
+def kill_application(site: Site, dice: random.Random) -> str | None:
+    """Kill an application that sends orders in transactions of its own."""
+    way = site.applications and site.applications.kill_one(dice)
+    return None if way is None else f"application with {way}"
 
 
 def kill_helper(site: Site, dice: random.Random) -> str | None:
