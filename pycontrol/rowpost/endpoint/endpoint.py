@@ -142,6 +142,7 @@ class Endpoint(EndpointDeclaration):
             database = database or self._own_database()
             pipeline = self._pipeline
             if pipeline is None or database is not (self._piped if self.leases else pipeline.database):
+                self._end_pipeline()
                 pipeline = self._pipeline = self.pipeline(database, self.queue)
                 self._piped = database
             return self.process_next(pipeline)
@@ -230,20 +231,28 @@ class Endpoint(EndpointDeclaration):
         with self._lock:
             self.tracing = observer if observer is not None and observer.traces else None
             self._observer = self._handlers.observer = observer
-            self._pipeline = None  # the next one is made with the observer
+            self._end_pipeline()  # the next one is made with the observer
 
     def close(self) -> None:
         """Stop the receiver of replies, close the connections that `process_one` and `open` opened, and end what
         handlers shared (`provides`).
         """
         with self._lock:
+            self._end_pipeline()
             opened = (self._callbacks, self._sessions, *self._leasing, self._embedded)
-            self._callbacks = self._embedded = self._pipeline = None
+            self._callbacks = self._embedded = None
             self._leasing = []
         for each in opened:  # without the lock, because a handler that ends first may need it
             if each is not None:
                 each.close()
         self.surroundings.close()
+
+    def _end_pipeline(self) -> None:
+        """Close what the pipeline of `process_one` has opened; its receiving connection is the caller's."""
+        with self._lock:
+            if self._pipeline is not None:
+                self._pipeline.close_others()
+                self._pipeline = None
 
     def _sessions_of(self) -> Sessions:
         with self._lock:

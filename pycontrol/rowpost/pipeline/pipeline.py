@@ -235,12 +235,16 @@ class Pipeline:
     def close(self) -> None:
         """Close all connections."""
         try:
-            for close in self._observers.close:
-                close()
-            self.retries.close_second()
-            self._mode.close()
+            self.close_others()
         finally:
             self.database.close()
+
+    def close_others(self) -> None:
+        """Close all connections but the receiving one, which may be a caller's."""
+        for close in self._observers.close:
+            close()
+        self.retries.close_second()
+        self._mode.close()
 
     # ------------------------------------------------------------ several messages in one transaction: pipeline.batches
     def receive_batch(self, count: int, after_row_version: int | None) -> list[MessageRow]:

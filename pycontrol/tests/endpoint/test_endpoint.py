@@ -310,3 +310,30 @@ def test_an_endpoint_may_limit_where_it_replies_to(queue, database, billing, sql
 def test_another_word_for_where_to_reply_is_refused():
     with pytest.raises(SettingsError, match=r'Write "registered", or a list'):
         Endpoint("Sales", reply_to="Billing")
+
+
+# ------------------------------------------------------------------ connections of its own
+def test_what_process_one_has_opened_is_closed_when_another_database_follows_and_at_the_end(queue, open_database):
+    """A failed attempt is counted on a second connection."""
+    endpoint, opened = Endpoint("Sales"), []
+
+    @endpoint.handles_everything
+    def fail(message, context):
+        raise ValueError("no")
+
+    def watched():
+        database = open_database()
+        open_second = database.open_second
+        database._open_second = lambda: opened.append(open_second()) or opened[-1]
+        return database
+
+    queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "Shop.Order"})
+    first, other = watched(), watched()
+    outcomes = [endpoint.process_one(first), endpoint.process_one(other)]
+    then = [each.closed for each in opened]
+    endpoint.close()
+
+    assert [outcome.kind for outcome in outcomes] == [Kind.FAILED] * 2
+    assert (then, [each.closed for each in opened]) == ([True, False], [True, True])
+    assert not first.closed
+    assert not other.closed
