@@ -29,6 +29,10 @@ _NAME = "rowpost_session"
 #: SQLAlchemy's names of the engines, with rowpost's drivers
 _URLS = {"postgresql": "postgresql+psycopg://", "sqlserver": "mssql+pyodbc://"}
 _MISSING = "context.session needs the package sqlalchemy, version 2 or later. Run: pip install sqlalchemy"
+_MISSING_ON_LOOP = (
+    "context.session of an async handler needs the packages sqlalchemy, version 2 or later, and greenlet. Run: pip "
+    "install 'sqlalchemy[asyncio]'"
+)
 
 
 class MappedSession:
@@ -134,11 +138,14 @@ def _engine(name: str, is_async: bool) -> Any:
     """Return the engine for all sessions of one kind. Raises SettingsError: SQLAlchemy is missing."""
     try:
         from sqlalchemy import create_engine
-        from sqlalchemy.ext.asyncio import create_async_engine
         from sqlalchemy.pool import NullPool
         from sqlalchemy.sql.elements import ReleaseSavepointClause, RollbackToSavepointClause, SavepointClause
+
+        if is_async:
+            import greenlet  # noqa: F401 -- a second import of SQLAlchemy's package succeeds without it
+            from sqlalchemy.ext.asyncio import create_async_engine
     except ImportError as error:
-        raise SettingsError(_MISSING) from error
+        raise SettingsError(_MISSING_ON_LOOP if is_async else _MISSING) from error
     url = _URLS[name]
 
     def connection() -> Any:

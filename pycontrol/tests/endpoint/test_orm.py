@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import sys
 from dataclasses import dataclass
 from functools import cache
 
@@ -13,6 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import HandlerEnded, SettingsError
+from rowpost.handling import mapped_session
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
@@ -268,6 +270,29 @@ def test_a_commit_in_plain_sql_is_refused_as_always(work):
 
     assert outcome.kind is Kind.MOVED_TO_ERROR
     assert "HandlerBrokeTransaction" in outcome.error
+
+
+@pytest.fixture
+def without_greenlet(monkeypatch):
+    """An environment with SQLAlchemy, and without what its sessions on event loops need."""
+    for name in ("greenlet", "sqlalchemy.ext.asyncio"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(mapped_session, "_engine", mapped_session._engine.__wrapped__)
+
+
+def test_a_session_of_a_plain_handler_needs_sqlalchemy_alone(work, without_greenlet):
+    def handle(message, context):
+        context.session.add(Placed(id=message.number, customer_id=7))
+
+    assert kinds(work.does(handle)) == [Kind.HANDLED]
+    assert work.stored == ([1], 0)
+
+
+def test_an_async_session_says_what_else_it_needs(on_loop, without_greenlet):
+    async def handle(message, context):
+        context.session  # noqa: B018
+
+    assert "pip install 'sqlalchemy[asyncio]'" in on_loop.does(handle)[0].error
 
 
 def test_without_a_transaction_there_is_no_session(work):
