@@ -144,7 +144,10 @@ def test_a_message_is_leased_while_its_handler_works_and_no_connection_is_in_use
 @pytest.mark.promise("lease-holds-nothing")
 def test_no_transaction_is_open_while_a_handler_works(desk, target):
     if target.settings.engine == "postgresql":
-        text = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()"
+        text = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL"
+            " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"  # and not autovacuum
+        )
     else:
         text = "SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE open_transaction_count > 0 AND session_id <> @@SPID AND database_id = DB_ID()"
     seen = []
