@@ -89,7 +89,8 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
 
 
 def with_instances(settings: Settings, *, imported: bool = False) -> Settings:
-    """Return the settings with the names of the endpoints, and with workers for the queues of their instances.
+    """Return the settings with the names of the endpoints that they name as workers, with what these decide about their
+    workers, and with workers for the queues of their instances.
 
     Workers of an instance's queue have the settings of the endpoint's workers, unless the environment declares them.
 
@@ -102,16 +103,20 @@ def with_instances(settings: Settings, *, imported: bool = False) -> Settings:
     known = [each for each in settings.queues if each.worker and each.worker.handler.partition(":")[0] in sys.modules]
     for queue, endpoint in endpoints_of(replace(settings, queues=tuple(known)) if imported else settings):
         named[queue.name] = endpoint.name
-        if endpoint.instance is None or queue.worker is None:
+        if queue.worker is None:
+            continue
+        worker = _worker(settings, queue.worker.handler, endpoint, queue.worker)
+        queues[queue.name] = replace(queue, worker=worker)
+        if endpoint.instance is None:
             continue
         own = queue_name(settings, str(endpoint.instance_queue))
         declared = queues.get(own, QueueSettings(own))
-        if declared.worker is not None and declared.worker.handler != queue.worker.handler:
+        if declared.worker is not None and declared.worker.handler != worker.handler:
             raise SettingsError(
-                f"The queue {own!r} belongs to the instance {endpoint.instance!r} of {queue.worker.handler}, and also "
+                f"The queue {own!r} belongs to the instance {endpoint.instance!r} of {worker.handler}, and also "
                 f"has the handler {declared.worker.handler}. Rename the instance or the other endpoint."
             )
-        queues[own] = replace(declared, worker=declared.worker or queue.worker)
+        queues[own] = replace(declared, worker=declared.worker or worker)
         named[own] = endpoint.name
     return replace(settings, queues=tuple(queues.values()), named=tuple(named.items()))
 

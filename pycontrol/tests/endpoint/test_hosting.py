@@ -15,8 +15,9 @@ from rowpost.database.connection import connect
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.hosting import needed_queues, with_endpoints
+from rowpost.endpoint.hosting import needed_queues, with_endpoints, with_instances
 from rowpost.endpoint.provisioning import subscribe
+from rowpost.endpoint.resolve import resolve_endpoint
 from rowpost.errors import HandlerNotFound, LoginRefused, SettingsError
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.timings import Stopwatch
@@ -42,6 +43,7 @@ from tests.support.schema import named
 from tests.support.workers import Running
 
 HERE = "tests.support.endpoints"
+ASYNC = "tests.support.async_handlers"
 TYPE = "NServiceBus.EnclosedMessageTypes"
 
 
@@ -371,6 +373,19 @@ def test_an_endpoint_takes_from_the_environment_what_it_leaves_open():
     )
     assert settings.queue("Shipping").worker is None
     assert needed_queues(settings) == ("Billing", "error", "Sales", "audit")
+
+
+@pytest.mark.parametrize(
+    "name", [f"{HERE}:sales", f"{HERE}:billing", *(f"{ASYNC}:{name}" for name in ("tasks", "two"))]
+)
+def test_an_endpoint_that_the_environment_names_decides_as_one_of_the_command_line_does(name):
+    queue = QueueSettings(resolve_endpoint(name).queue, worker=WorkerSettings(name, strategy="fixed", peek_delay=0.2))
+    named = Settings(queues=(queue, QueueSettings("Shipping", worker=WorkerSettings(f"{HERE}:fail"))))
+
+    hosted = with_instances(named)
+
+    assert hosted.queue(queue.name) == with_endpoints(named, [name]).queue(queue.name)
+    assert hosted.queue("Shipping") == named.queue("Shipping")
 
 
 def test_a_supervisor_subscribes_its_endpoints_runs_them_and_tells_their_times(desk, target):
