@@ -116,7 +116,7 @@ class _Pages(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Print nothing, so that the supervisor's events stay readable."""
 
 

@@ -72,7 +72,8 @@ def _of_thread(alias: str) -> Any:
     if getattr(_own, "connections", None) is None:
         _own.connections = {}
     if alias not in _own.connections:
-        _own.connections[alias] = made = connections.create_connection(alias)
+        made: Any = connections.create_connection(alias)
+        _own.connections[alias] = made
         made.on_commit = _refuse_on_commit
     return _own.connections[alias]
 
@@ -80,7 +81,7 @@ def _of_thread(alias: str) -> Any:
 def _driver_connection(database: Connection, django: Any) -> Any:
     """Return psycopg's connection on the message's session, with Django's types and cursors."""
     from django.conf import settings
-    from django.db.backends.postgresql.base import Cursor
+    from django.db.backends.postgresql.base import Cursor  # type: ignore[attr-defined] # its stubs leave it out
     from django.db.backends.postgresql.psycopg_any import get_adapters_template
 
     return database.lend_mapped(types=get_adapters_template(settings.USE_TZ, django.timezone), cursors=Cursor)
