@@ -1,1 +1,1 @@
-"""Orders over HTTP, with FastAPI and SQLAlchemy: a row and a message in one transaction, and a handler with a session."""
+"""Orders over HTTP, with FastAPI, SQLAlchemy and Alembic: a row and a message in one transaction, and handlers with a session."""

@@ -1,0 +1,1 @@
+"""Django's migrations, which change the tables of models only."""
