@@ -21,7 +21,10 @@ _END = {"|", "||", "&&", ";", ">", ">/dev/null", "<", "&", "do", "2>&1"}
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. `number` counts the blocks of its page from 1; `file` is the file name after the language."""
+    """A fenced block. `number` counts the blocks of its page from 1; `file` is the file name after the language.
+
+    A file below `examples/` is one of the repository, and the block shows a part of it.
+    """
 
     page: str
     number: int
@@ -33,11 +36,17 @@ class Block:
     def name(self) -> str:
         return f"{self.page}:{self.number}"
 
+    @property
+    def example(self) -> Path | None:
+        """Return the file of the repository that the block shows a part of."""
+        return ROOT / self.file if self.file.startswith("examples/") else None
+
 
 def pages() -> list[Path]:
     """The pages that show commands or code to readers."""
-    named = ("README.md", "CONTRIBUTING.md", "deploy/runbook.md", "examples/shop/README.md", "examples/flow/README.md")
-    return [*(ROOT / name for name in named), *sorted((ROOT / "docs").rglob("*.md"))]
+    named = ("README.md", "CONTRIBUTING.md", "deploy/runbook.md")
+    examples = sorted((ROOT / "examples").glob("*/README.md"))
+    return [*(ROOT / name for name in named), *examples, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path) -> list[Block]:
