@@ -9,7 +9,7 @@ from tests.support.documents import ROOT, blocks, pages
 
 EXCERPTS = [block for page in pages() for block in blocks(page) if block.example]
 #: guides whose code is that of examples
-GUIDES = ("from-celery", "from-procrastinate", "your-own-session")
+GUIDES = ("containers", "from-celery", "from-procrastinate", "your-own-session")
 #: blocks of what readers type and see
 TYPED = ("console", "sh", "text")
 

@@ -1,7 +1,6 @@
 """Signals for the whole process group, a fork server that is killed, and what handlers start. Real processes."""
 
 import os
-import shutil
 import signal
 import subprocess
 from contextlib import contextmanager, suppress
@@ -10,6 +9,7 @@ import psutil
 import pytest
 
 from rowpost.workers import events
+from tests.support.containers import OWN_PIDS, can_have_own_pids
 from tests.support.workers import eventually, running, supervisor_process
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="Windows has no process groups")
@@ -147,14 +147,6 @@ def test_workers_outlive_a_killed_fork_server_and_no_other_takes_their_place(sho
     assert "Failed" not in rest
     assert "MovedToError" not in rest
     assert shop.handled_twice() == 0
-
-
-OWN_PIDS = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-
-
-def can_have_own_pids() -> bool:
-    """Whether this user may start a process in a PID namespace, as containers do."""
-    return bool(shutil.which("unshare")) and subprocess.run([*OWN_PIDS, "true"], capture_output=True).returncode == 0
 
 
 @pytest.mark.skipif(not can_have_own_pids(), reason="this user may not make a PID namespace with unshare")
