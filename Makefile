@@ -46,7 +46,7 @@ test/spark: $(VENV)/.developer ## all tests of Spark, on one session (ARGS="-k t
 test/browser: $(VENV)/.developer ## the dashboard in Chromium
 	$(PYTEST) -m 'browser and not slow' $(ARGS)
 
-test/dist: $(VENV)/.developer ## wheel, sdist, upgrades of kept releases, environments without an extra, the commands of the tutorial
+test/dist: $(VENV)/.developer ## wheel, sdist, a user's project, upgrades of kept releases, environments without an extra, the commands of the tutorial
 	$(PYTEST) -m 'dist and not slow' $(ARGS)
 
 test/bench: $(VENV)/.developer ## the programs of benchmarks/ run, and compare commits

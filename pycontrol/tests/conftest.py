@@ -43,6 +43,8 @@ __all__ = ["shop"]  # a fixture
 
 WIRE = Path(__file__).parents[1] / "rowpost" / "cli" / "demo" / "wire"
 QUEUE = "Sales"
+#: projects of users, whose tests run in environments of their own: test_user_project.py
+collect_ignore = ["data"]
 #: folders with files that take minutes
 LONG = ("spark", "repository", "examples", "docs")
 #: fixtures with a server or a program; most tests without them take milliseconds

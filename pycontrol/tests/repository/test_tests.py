@@ -15,7 +15,8 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 SUPPORT = TESTS / "support"
-MODULES = sorted(TESTS.rglob("*.py"))
+#: a user's project has tests of its own
+MODULES = sorted(path for path in TESTS.rglob("*.py") if not path.is_relative_to(TESTS / "data"))
 TEST_MODULES = [path for path in MODULES if path.name.startswith("test_")]
 CHECKS = {"pytest.raises", "pytest.warns", "pytest.fail"}
 #: tests that have no assertion of their own, with what makes them fail
