@@ -333,7 +333,10 @@ def test_a_connection_of_a_loop_is_refused_without_one(postgresql):
         given = await asyncpg.connect(postgresql.url)
         other = await psycopg.AsyncConnection.connect(postgresql.url)
         for each in (given, other):
-            with pytest.raises(SettingsError, match=r"is asynchronous\. Write `async with endpoint"), postgresql.web.open(each):
+            with (
+                pytest.raises(SettingsError, match=r"is asynchronous\. Write `async with endpoint"),
+                postgresql.web.open(each),
+            ):
                 pass
         await given.close()
         await other.close()

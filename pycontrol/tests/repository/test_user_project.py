@@ -114,7 +114,9 @@ ORDERS = [
     {"OrderId": 8, "Card": "good", "Address": "down"},
 ]
 CHARGED, MAILED = [1, 4, 5, 7, 8], [1, 2, 3, 4, 5]
-QUEUES = ("Ordering", "Ordering.Delayed", "Charging", "Charging.Delayed", "Mailing", "Mailing.Delayed")
+QUEUES = tuple(
+    f"{name}{table}" for name in ("Ordering", "Charging", "Mailing", "Auditing") for table in ("", ".Delayed")
+)
 
 
 def test_rowpost_runs_the_projects_endpoints(installed, project, call, new_database):
@@ -124,6 +126,9 @@ def test_rowpost_runs_the_projects_endpoints(installed, project, call, new_datab
     applied = rowpost("apply")
     orders = "\n".join(map(json.dumps, ORDERS))
     sent = rowpost("send", "Ordering", "--type", "Shop.PlaceOrder", "--lines", stdin=orders)
+    audited = rowpost("send", "Auditing", "--body", "receipt")
+    down = project / "network-down"
+    down.touch()
 
     with psycopg.connect(url, autocommit=True) as database, rowpost.started("run", "--json") as running:
 
@@ -133,14 +138,18 @@ def test_rowpost_runs_the_projects_endpoints(installed, project, call, new_datab
         def numbers(table: str) -> list[int]:
             return [row[0] for row in database.execute(f"SELECT order_id FROM {table} ORDER BY 1").fetchall()]
 
+        eventually(lambda: journal.exists() and "alarm Mailing" in journal.read_text(), "the critical error is told")
+        down.unlink()
         eventually(lambda: (rows(*QUEUES), rows("error", "errors.vip")) == (0, 5), "all is handled or has failed", 120)
         running.process.terminate()
         ran = running.ended()
         placed, charged, mailed = map(numbers, ("placed", "charged", "mailed"))
         surrounded = database.execute("SELECT by, order_id FROM surrounded ORDER BY by, order_id").fetchall()
         errors = (rows("error"), rows("errors.vip"))
+        stamped = database.execute("""SELECT DISTINCT headers::json ->> 'Shop.Tenant' FROM error""").fetchall()
 
-    assert [each.code for each in (applied, sent, ran)] == [0, 0, 0], ran.err
+    assert [each.code for each in (applied, sent, audited, ran)] == [0, 0, 0, 0], ran.err
+    assert stamped == [("north",)]
     assert (placed, charged, mailed) == ([*range(1, 9)], CHARGED, MAILED)
     assert surrounded == [*(("charging", each) for each in CHARGED), *(("mailing", each) for each in MAILED)]
     assert errors == (4, 1)
@@ -148,13 +157,21 @@ def test_rowpost_runs_the_projects_endpoints(installed, project, call, new_datab
     reasons = Counter(event["reason"] for event in events if event["event"] == "Discarded")
     assert reasons == {"the order is there already": 1, "the card is stolen": 1}
     delays = Counter(event["queue"] for event in events if event["event"] == "Delayed")
-    assert delays == {"Charging": 1, "Mailing": 3}
-    check_resources(journal, supervisor=running.process.pid)
+    assert delays == {"Charging": 1, "Mailing": 3, "Auditing": 1}
+    check_processes(journal, supervisor=running.process.pid)
 
 
-def check_resources(journal: Path, supervisor: int) -> None:
-    """Check that each worker process has started once what its handlers share, and has stopped it."""
-    noted = [line.split() for line in journal.read_text(encoding="utf-8").splitlines()]
+def check_processes(journal: Path, supervisor: int) -> None:
+    """Check that each worker process has begun once, has started once what its handlers share, and has stopped it."""
+    noted = [tuple(line.rsplit(" ", 2)) for line in journal.read_text(encoding="utf-8").splitlines()]
+    of_charging = [(what, pid) for name, what, pid in noted if name in ("charging", "terminal")]
+    for pid in {pid for _, pid in of_charging}:
+        assert [what for what, other in of_charging if other == pid] == ["began", "opened", "ended", "closed"]
+    began = [pid for name, what, pid in noted if (name, what) == ("mailing", "began")]
+    assert len(began) == len(set(began))
+    assert {pid for name, what, pid in noted if name == "mailer"} <= set(began)
+    assert {int(pid) for name, _, pid in noted if name == "alarm"} == {supervisor}
+    assert [name for name, what, _ in noted if what == "receipt"] == ["audit"] * 4
     by_process = Counter((name, what, int(pid)) for name, what, pid in noted if what in ("opened", "closed"))
     opened = {(name, pid) for name, what, pid in by_process if what == "opened"}
     closed = {(name, pid) for name, what, pid in by_process if what == "closed"}

@@ -66,6 +66,16 @@ def terminal() -> Iterator[Terminal]:
     note("terminal closed")
 
 
+@charging.at_start
+def begin() -> None:
+    note("charging began")
+
+
+@charging.at_stop
+def finish() -> None:
+    note("charging ended")
+
+
 @charging.around
 def counted(message: ChargeCard, context: Context, proceed: Callable[[], object]) -> object:
     context.connection.execute("INSERT INTO surrounded (order_id, by) VALUES (%s, 'charging')", (message.order_id,))

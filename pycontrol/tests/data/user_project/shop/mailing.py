@@ -1,6 +1,7 @@
 """Sends mail from an event loop: async functions, and retries by settings."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 
@@ -58,6 +59,19 @@ async def mailer() -> AsyncIterator[Mailer]:
     note("mailer opened")
     yield Mailer()
     note("mailer closed")
+
+
+@mailing.at_start
+async def connect() -> None:
+    await asyncio.sleep(0)
+    if os.path.exists("network-down"):
+        raise ServerDown("there is no network yet")
+    note("mailing began")
+
+
+@mailing.at_critical_error
+def alarm(queue: str, error: str) -> None:
+    note(f"alarm {queue}")
 
 
 @mailing.around

@@ -1,10 +1,18 @@
 """Takes orders with SQLAlchemy, and sends what is to be done for them."""
 
-from rowpost import Context, Endpoint
+from collections.abc import Callable
+
+from rowpost import Context, Endpoint, Sending
 from shop.messages import ChargeCard, PlaceOrder, SendMail
 from shop.tables import Placed
 
 ordering = Endpoint("Ordering")
+
+
+@ordering.around_sends
+def stamped(message: object, sending: Sending, proceed: Callable[[], None]) -> None:
+    sending.headers["Shop.Tenant"] = "north"
+    proceed()
 
 
 @ordering.handles(PlaceOrder)
