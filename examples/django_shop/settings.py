@@ -20,6 +20,6 @@ DATABASES = {
 }
 INSTALLED_APPS = ["examples.django_shop.shop"]
 ROOT_URLCONF = "examples.django_shop.urls"
-SECRET_KEY = "an example has none"
+SECRET_KEY = "only an example"
 DEBUG = True
 USE_TZ = True

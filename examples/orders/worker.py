@@ -35,12 +35,12 @@ prints = Endpoint("Prints", receive="lease")
 
 @prints.handles(Print)
 async def print_invoice(message: Print, context: AsyncContext) -> None:
-    text = await render(message.order_id)  # takes an hour, and no transaction is open
+    text = await render(message.order_id)  # as long as it takes: no transaction is open
     async with context.commit():
         invoice = await context.session.get(Invoice, message.order_id)
         invoice.text = text
 
 
 async def render(order_id: int) -> str:
-    """Return the text of an invoice. What takes long is left to your imagination."""
+    """Return the text of an invoice. A real one may take an hour."""
     return f"Invoice for order {order_id}"
