@@ -14,6 +14,7 @@ from rowpost.database.sql_folder import schema_version
 from rowpost.database.wrapped import driver_connection
 from rowpost.errors import ContractError, DatabaseError, SchemaMissing, SchemaTooNew
 from rowpost.settings.compat import compat_of
+from rowpost.settings.password import with_its_password
 from rowpost.version import __version__, is_served_by
 from rowpost.wire.address import Address, parse_address, queue_key
 
@@ -458,15 +459,23 @@ def connect(settings: Settings, application_name: str = "rowpost") -> Connection
     Raises DatabaseUnavailable if no server answers, and LoginRefused if user, password or database are wrong.
     """
     legacy_columns = compat_of(settings.compat).legacy_columns
-    return connect_url(settings.engine, database_url(settings), application_name, legacy_columns=legacy_columns)
+    return connect_url(settings.engine, _url(settings), application_name, legacy_columns=legacy_columns)
 
 
 def database_url(settings: Settings) -> str:
-    """Return the URL of an environment's database, for other packages. Starts the embedded PostgreSQL if the settings
-    name no server; it runs until this process ends.
+    """Return the URL of an environment's database, or its ODBC connection string, for other packages: with its
+    password, also if that has a source of its own, as it is now.
 
-    Raises DatabaseUnavailable if the embedded server does not start.
+    Starts the embedded PostgreSQL if the settings name no server; it runs until this process ends.
+
+    Raises:
+        DatabaseUnavailable: the embedded server does not start.
+        PasswordUnavailable: the source of the password cannot be read.
     """
+    return with_its_password(_url(settings))
+
+
+def _url(settings: Settings) -> str:
     if settings.url is not None:
         return settings.url
     from rowpost.database import embedded

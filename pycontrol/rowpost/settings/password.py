@@ -19,10 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 from rowpost.errors import PasswordUnavailable
 
-__all__ = ["PasswordSource", "SecretUrl", "hurry", "read_password", "watch"]
+__all__ = ["PasswordSource", "SecretUrl", "hurry", "read_password", "watch", "with_its_password"]
+
+#: within quotes of PostgreSQL's connection strings
+_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'"})
 
 #: seconds that a program, or the writer of a pipe, may take
 TIME_LIMIT_S = 30.0
@@ -218,3 +222,21 @@ def read_password(url: str) -> str | None:
         PasswordUnavailable: the source cannot be read.
     """
     return url.password.read() if isinstance(url, SecretUrl) else None
+
+
+def with_its_password(url: str) -> str:
+    """Return a URL, or an ODBC connection string, with the password whose source it has; every other URL as it is.
+
+    Raises:
+        PasswordUnavailable: the source cannot be read.
+    """
+    password = read_password(url)
+    if password is None:
+        return url
+    parts = urlsplit(url)
+    if parts.netloc:
+        user, _, hosts = parts.netloc.rpartition("@")
+        return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{hosts}").geturl()
+    if ";" in url:
+        return f"{url.rstrip(';')};PWD={{{password.replace('}', '}}')}}}"
+    return f"{url} password='{password.translate(_ESCAPED)}'"

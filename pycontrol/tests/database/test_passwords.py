@@ -15,12 +15,12 @@ import psutil
 import psycopg
 import pytest
 
-from rowpost.database.connection import connect, connect_url
+from rowpost.database.connection import connect, connect_url, database_url
 from rowpost.database.dialects.sqlserver.odbc import connection_string
 from rowpost.errors import LoginRefused, PasswordUnavailable, SettingsError
 from rowpost.settings import password
 from rowpost.settings.environment import load_settings
-from rowpost.settings.password import PasswordSource, SecretUrl
+from rowpost.settings.password import PasswordSource, SecretUrl, with_its_password
 from tests.support.program import Program
 from tests.support.standby import password_server
 
@@ -81,6 +81,25 @@ def test_a_new_connection_uses_the_files_password_of_now(server, environment, tm
     file.write_text(SECOND)
 
     assert (before, who(settings)) == ("app", "app")
+
+
+def test_other_packages_get_the_url_with_the_password_of_now(server, environment, tmp_path):
+    file = tmp_path / "password"
+    file.write_text(FIRST)
+    settings = load_settings(environment(password_file="password"))
+    as_text = psycopg.conninfo.make_conninfo(server.login_url)
+    first = database_url(settings)
+    server.change(SECOND)
+    file.write_text(SECOND)
+
+    for url in (database_url(settings), with_its_password(SecretUrl(as_text, PasswordSource(file)))):
+        with psycopg.connect(url) as connection:
+            assert connection.info.user == "app"
+    assert psycopg.conninfo.conninfo_to_dict(first)["password"] == FIRST
+    file.write_text(r"it's a \ word")
+    text = with_its_password(SecretUrl("host=x", PasswordSource(file)))
+    assert psycopg.conninfo.conninfo_to_dict(text)["password"] == file.read_text()
+    assert with_its_password(SecretUrl(ODBC, PasswordSource(file))) == ODBC + ";PWD={" + file.read_text() + "}"
 
 
 def test_a_program_is_asked_at_each_connection_and_starts_without_a_shell(server, environment, tmp_path):
