@@ -4,15 +4,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import InvalidMessage, MessageNotDeserialized, NoHandler, QueueNotFound, SettingsError
+from rowpost.outbox.declaration import Outbox
 from rowpost.recoverability.outcome import Kind
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.message_types import message_type
 from tests.support.schema import named
+from tests.support.workers import eventually
 
 
 @dataclass(frozen=True)
@@ -337,3 +340,19 @@ def test_what_process_one_has_opened_is_closed_when_another_database_follows_and
     assert (then, [each.closed for each in opened]) == ([True, False], [True, True])
     assert not first.closed
     assert not other.closed
+
+
+def test_a_business_database_is_left_when_the_endpoint_is_closed(queue, database, business_url, sql):
+    if database.engine != "postgresql":
+        pytest.skip("sessions are counted on PostgreSQL")
+    endpoint = Endpoint("Sales", transaction_mode="receive_only", outbox=Outbox("business", url=business_url))
+    endpoint.handles_everything(lambda message, context: None)
+    name = psycopg.conninfo.conninfo_to_dict(business_url)["dbname"]
+    sessions = f"SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{name}' AND backend_type = 'client backend'"
+    queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "Shop.Order"})
+
+    outcome, before = endpoint.process_one(database), sql.value(sessions)
+    endpoint.close()
+
+    assert (outcome.kind, before) == (Kind.HANDLED, 1)
+    eventually(lambda: sql.value(sessions) == 0, "the session ends")
