@@ -330,7 +330,7 @@ def test_what_process_one_has_opened_is_closed_when_another_database_follows_and
         database._open_second = lambda: opened.append(open_second()) or opened[-1]
         return database
 
-    queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "Shop.Order"})
+    queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "Shop.Messages.Foreign"})
     first, other = watched(), watched()
     outcomes = [endpoint.process_one(first), endpoint.process_one(other)]
     then = [each.closed for each in opened]
@@ -349,7 +349,7 @@ def test_a_business_database_is_left_when_the_endpoint_is_closed(queue, database
     endpoint.handles_everything(lambda message, context: None)
     name = psycopg.conninfo.conninfo_to_dict(business_url)["dbname"]
     sessions = f"SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{name}' AND backend_type = 'client backend'"
-    queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "Shop.Order"})
+    queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "Shop.Messages.Foreign"})
 
     outcome, before = endpoint.process_one(database), sql.value(sessions)
     endpoint.close()
