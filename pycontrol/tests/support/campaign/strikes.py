@@ -23,15 +23,19 @@ __all__ = [
 
 Strike = Callable[[Site, random.Random], str | None]
 
+#: how long a supervisor may take to start workers on a busy machine
+WORKER_S = 30.0
 SERVICES = "application_name LIKE 'rowpost %' AND application_name <> 'rowpost campaign'"
 
 
 # ---------------------------------------------------------------------- processes
 def kill_worker(site: Site, dice: random.Random) -> str | None:
-    """Kill one worker process: a process below the fork server."""
-    victim = _one(site, dice, workers=True)
-    if victim is None:
-        return None
+    """Kill one worker process: a process below the fork server. Waits for one, or supervisors that start would be killed instead."""
+    end = time.monotonic() + WORKER_S
+    while (victim := _one(site, dice, workers=True)) is None:
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.05)
     site.killed += 1
     return _kill(victim, "worker")
 
