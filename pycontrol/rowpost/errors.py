@@ -41,7 +41,8 @@
           ├── SchemaTooNew 8             ├── AlreadyHandled 20
           ├── AlreadyDispatched 21       ├── InvalidMessageId 22
           ├── InvalidOutboxEndpoint 23   ├── SubscriptionRefused 25
-          ├── LeaseLost 35
+          ├── LeaseLost 35               ├── ScheduleNotFound 36
+          ├── InvalidSchedule 37
           └── SpoolTaken 30, JobKeyUsed 31, InvalidJobKey 32, InvalidReport 33, ValueTooLong 34
 
 A message says what happened, to which queue, and what to do. A test compares the catalogue's numbers with
@@ -55,14 +56,15 @@ __all__ = [
     "DatabaseError", "DatabaseUnavailable", "Deadlock", "DelayNotSupported", "DeployError", "FeatureMissing",
     "HandlerBrokeTransaction", "HandlerEnded", "HandlerNotFound", "InvalidCorrelation", "InvalidCount",
     "InvalidDelay", "InvalidJobKey", "InvalidMessage", "InvalidMessageId", "InvalidMessages",
-    "InvalidOutboxEndpoint", "InvalidQueueName", "InvalidReport", "InvalidSagaState", "InvalidSubscription",
+    "InvalidOutboxEndpoint", "InvalidQueueName", "InvalidReport", "InvalidSagaState", "InvalidSchedule", "InvalidSubscription",
     "InvalidTimeToBeReceived", "JobKeyUsed", "LeaseLost", "LockRefused", "LockTimeout", "LoginRefused",
     "MessageCorrupt", "MessageError", "MessageNotDeserialized", "MessageNotFound", "NoHandler", "NoReply",
     "NotAQueueTable", "NotASagaTable", "OperationNotFound", "OperationTaken", "ParticipantFailed",
     "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted",
     "ReplyRefused", "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired",
-    "SagaNotDeployed", "SchemaMissing", "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed",
-    "SparkUnavailable", "SpoolTaken", "StartFailed", "SubscriptionRefused", "UnexpectedReply", "Unrecoverable",
+    "SagaNotDeployed", "ScheduleNotFound", "SchemaMissing", "SchemaTooNew", "ScriptEdited", "SettingsError",
+    "SparkFailed", "SparkUnavailable", "SpoolTaken", "StartFailed", "SubscriptionRefused", "UnexpectedReply",
+    "Unrecoverable",
     "UnsupportedServer", "ValueTooLong",
 ]  # fmt: skip
 
@@ -408,6 +410,18 @@ class LeaseLost(CatalogueError):
     """
 
     code = 35
+
+
+class ScheduleNotFound(CatalogueError):
+    """No schedule of that name is stored in the database."""
+
+    code = 36
+
+
+class InvalidSchedule(CatalogueError):
+    """The due times of a schedule are not of the contract's form, or would move back."""
+
+    code = 37
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

@@ -42,4 +42,5 @@ DELETE c FROM rowpost.queue_control AS c;
 DELETE o FROM rowpost.operation_log AS o;
 DELETE q FROM rowpost.supervised_queue AS q;
 DELETE s FROM rowpost.supervisor AS s;
+DELETE s FROM rowpost.schedule AS s;
 GO

@@ -89,7 +89,7 @@ def default_data_folder() -> Path:
         return Path(named or "~/rowpost")
 
 
-Feature = Literal["maintenance", "outbox", "sagas", "spark", "transactions"]
+Feature = Literal["maintenance", "outbox", "sagas", "schedules", "spark", "transactions"]
 #: what an environment may declare: the features of sql/contract.yml but for those that the core and single queues have
 FEATURES: tuple[str, ...] = get_args(Feature)
 #: the sections of a file, which other modules read

@@ -17,8 +17,10 @@ from rowpost.errors import (
     DatabaseError,
     InvalidMessage,
     InvalidReport,
+    InvalidSchedule,
     JobKeyUsed,
     QueueNotFound,
+    ScheduleNotFound,
     SpoolTaken,
     ValueTooLong,
 )
@@ -53,6 +55,8 @@ REFUSED_EVERYWHERE = {
     ("database", "seal_job", "job_key"): (JobKeyUsed, "There is no job"),
     ("database", "settle_ledger", "job_key"): (JobKeyUsed, "has ended or was forgotten"),
     ("database", "stage_messages", "attempt"): (JobKeyUsed, "another run of it has begun"),
+    ("database", "register_schedule", "missed"): (InvalidSchedule, "skip, once or all"),
+    ("database", "control_schedule", "schedule_name"): (ScheduleNotFound, "No schedule named"),
     ("database", "begin_job", "mode"): (ValueTooLong, "its mode 20"),
     ("database", "register_saga", "correlation_type"): (ValueTooLong, "types 10"),
     **{
@@ -77,6 +81,14 @@ BEFORE = (
     "record_failure", "subscribe", "record_decision", "record_handled", "store_operations", "record_dispatch", "claim_ledger",
     "stage_messages",
 )  # fmt: skip
+#: a schedule that the calls find
+HOURLY = """
+    INSERT INTO rowpost.schedule
+    (schedule_name, queue_key, destination, message_type, interval_ms, zone, missed, ticked_to, requested_at, is_paused, changed_by, changed_at)
+    SELECT 'hourly', q.queue_key, 'Sales', 'Shop.Count', 3600000, 'UTC', 'all', '1970-01-01', '1970-01-01', q.body_string, 'me', '1970-01-01'
+    FROM rowpost.queue AS q
+    WHERE q.queue_name = 'Sales'
+"""
 PROCEDURES = sorted((procedure.scope, procedure.name) for procedure in load_contract().procedures)
 
 
@@ -105,12 +117,13 @@ def call(database, target, queue, sql, saga_table):
         return database.call(name, {"queue": "Sales", "saga": SAGA.name}.get(scope), **arguments)
 
     sql.run(f"DELETE FROM {saga_table}")
-    for table in ("spool", "job", "job_part"):
+    for table in ("spool", "job", "job_part", "schedule"):
         sql.run(f"DELETE FROM rowpost.{table}")
     content = {**CALLS["saga"]["insert_saga"], "id": ID, "correlation_value": "A"}
     database.call("insert_saga", SAGA.name, **content)
     database.call("move_to_spool", "Sales", owner="stream-1", count=10)
     database.call("begin_job", **CALLS["database"]["begin_job"])
+    sql.run(HOURLY)
     return run
 
 
@@ -120,7 +133,7 @@ def content(database, target, queue, call, saga_table):
     sales = describe_queue(QueueSettings("Sales"), target.settings.engine).placeholders(database.dialect)
     routing = 'public."SubscriptionRouting"' if target.settings.engine == "postgresql" else "dbo.SubscriptionRouting"
     names = "journal version queue saga failure decision queue_ownership outbox outbox_operations dispatch purge"
-    names += " spool spooled_message ledger staged_message job job_part"
+    names += " spool spooled_message ledger staged_message job job_part schedule"
     own = (f"rowpost.{name}" for name in names.split())
     tables = (*own, routing, sales["queue_table"], sales["delayed_table"], sales["leased_table"], saga_table)
     probe = probe_for(database, babelfish=target.babelfish)

@@ -32,6 +32,7 @@ LIMITS = {
     "saga_type_version": 23, "schema_name": 128, "script_hash": 64, "script_name": 400, "table_key": 128,
     "table_name": 128, "text": 200, "tool_version": 50, "topic": 200, "topics": 200, "transaction_id": 64,
     "transitional_name": 128,
+    "cron": 200, "message_type": 200, "missed": 10, "schedule_name": 150, "zone": 100,
     "correlation_type": 10, "kind": 10, "object_kind": 10, "script_kind": 10, "transitional_type": 10,
 }  # fmt: skip
 #: lists whose elements are no texts of their own
@@ -44,6 +45,7 @@ EXCEPTIONS = {
     ("record_script", "script_kind"): WORDS,
     ("record_script", "object_kind"): WORDS,
     ("control_queue", "reason"): NOTE,
+    ("control_schedule", "reason"): NOTE,
     ("begin_job", "started_by"): NOTE,
     **{("report_supervisor", name): NOTE for name in ("host_name", "environment", "rowpost_version")},
     **{
@@ -100,7 +102,7 @@ def prepared(database, target, queue, sql):
     queue.send(b"x")
     probe = probe_for(database, babelfish=target.babelfish)
     names = "version queue saga failure decision queue_ownership outbox outbox_operations dispatch spool ledger staged_message job"
-    names += " job_part queue_control operation_log declared_feature subscription_table taken_subscription"
+    names += " schedule job_part queue_control operation_log declared_feature subscription_table taken_subscription"
 
     def content() -> dict[str, list[str]]:
         return {name: sorted(map(repr, probe.run(f"SELECT * FROM rowpost.{name}"))) for name in names.split()}

@@ -147,6 +147,8 @@ EXEC rowpost.[send_message:Sample] @headers = N'{"of":"others"}';
 EXEC rowpost.[delay_message:Sample] @headers = N'{"of":"others"}', @delay_ms = 86400000;
 EXEC rowpost.[insert_saga:SampleSaga] @id = 'aaaaaaaa-0000-0000-0000-0000000000ff', @correlation_value = N'others', @data = N'{}', @metadata = N'{}',
     @persistence_version = '1', @saga_type_version = '1';
+EXEC rowpost.register_schedule @schedule_name = N'other', @queue_name = N'Sample', @destination = N'Sample', @message_type = N'Others.Tick',
+    @interval_ms = 1000, @zone = N'UTC', @missed = N'once';
 INSERT INTO rowpost.purge (queue_key, row_version, purged_at) VALUES (N'Other', 1, SYSUTCDATETIME());
 INSERT INTO rowpost.job_part (job_key, part, attempt, messages, digest) VALUES (N'other', 0, N'r/0', 1, 'd');
 INSERT INTO dbo.SubscriptionRouting (QueueAddress, Endpoint, Topic) VALUES (N'Other@[app]', N'Other', N'Others.Topic');

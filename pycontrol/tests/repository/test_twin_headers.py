@@ -41,6 +41,7 @@ DIFFERENT = {
     ("queue/browse_messages", "Locking"): NO_SHARED_LOCKS,
     ("queue/read_bodies", "Locking"): NO_SHARED_LOCKS,
     ("queue/search_messages", "Locking"): NO_SHARED_LOCKS,
+    ("schedule/watch_schedules", "Locking"): NO_SHARED_LOCKS,
     ("operations/list_operations", "Locking"): NO_SHARED_LOCKS,
     ("outbox/clean_outbox", "Locking"): NO_SHARED_LOCKS,
     (

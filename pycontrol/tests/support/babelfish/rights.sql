@@ -47,6 +47,8 @@ IF OBJECT_ID(N'rowpost.ledger', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, 
 IF OBJECT_ID(N'rowpost.job', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.job TO rowpost_endpoint, rowpost_operator;
 IF OBJECT_ID(N'rowpost.job_part', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.job_part TO rowpost_endpoint, rowpost_operator;
 IF OBJECT_ID(N'rowpost.staged_message', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.staged_message TO rowpost_endpoint, rowpost_operator;
+IF OBJECT_ID(N'rowpost.schedule', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.schedule TO rowpost_endpoint, rowpost_operator;
+IF OBJECT_ID(N'rowpost.schedule', N'U') IS NOT NULL GRANT SELECT ON rowpost.schedule TO rowpost_reader, rowpost_body_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.SubscriptionRouting TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT ON dbo.SubscriptionRouting TO rowpost_reader, rowpost_body_reader;
 GO
