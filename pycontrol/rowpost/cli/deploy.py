@@ -29,13 +29,14 @@ from rowpost.deploy.review import Review, compare_releases, read_definition, rev
 from rowpost.deploy.taken import dotted
 from rowpost.deploy.verify import verify
 from rowpost.endpoint.hosting import undeclared_queues, with_sagas
+from rowpost.endpoint.schedules import with_schedules
 from rowpost.errors import HandlerNotFound, RowpostError, SchemaMissing
 from rowpost.version import __version__
 
 __all__ = ["run_apply", "run_verify", "show_plan", "show_version"]
 
 #: features that an endpoint uses by itself: whether it does is known only to who can import it
-OF_HANDLERS = ("outbox", "sagas", "transactions")
+OF_HANDLERS = ("outbox", "sagas", "schedules", "transactions")
 STATES = {
     "added": "new",
     "changed": "changed",
@@ -54,11 +55,13 @@ def _planned(session: Session, folder: Path | None = None) -> Plan:
 
     unknown: list[HandlerNotFound] = []
     settings = with_sagas(session.whole or session.settings, unknown.append)
-    planned = plan(replace(session.settings, sagas=settings.sagas), folder)
+    own = with_schedules(session.settings)
+    planned = plan(replace(own, sagas=settings.sagas), folder)
     if unknown:
         session.note(
             "Handlers cannot be imported here. If one is an endpoint with sagas, their tables are planned only if the "
-            f"environment declares them below `sagas`: {'; '.join(dict.fromkeys(map(str, unknown)))}"
+            "environment declares them below `sagas`. Schedules that one may declare in code stay as they are. "
+            f"The handlers: {'; '.join(dict.fromkeys(map(str, unknown)))}"
         )
     needed_by = "a handler of the environment" if unknown else ""
     return replace(planned, uncertain=tuple((feature, needed_by) for feature in OF_HANDLERS if needed_by))
@@ -333,13 +336,14 @@ def _apply(session: Session, yes: bool, by_queue: bool) -> None:
                 "unchanged": result.unchanged,
                 "altered": result.altered,
                 "undeclared": result.undeclared,
-                "dropped": result.dropped,
+                "dropped": (*result.dropped, *result.removed),
                 "kept": [asdict(each) for each in result.kept],
                 **_which(session),
             }
         )
         return
-    dropped = f"{len(result.dropped)} dropped, " if result.dropped else ""
+    gone = len(result.dropped) + len(result.removed)
+    dropped = f"{gone} dropped, " if gone else ""
     session.note(
         f"{planned.environment}: {session.settings.target}: {len(result.applied)} applied, {dropped}"
         f"{result.unchanged} unchanged.{_also_registered(result.undeclared)}"

@@ -38,7 +38,8 @@ class ApplyResult:
     `altered` are tables whose columns somebody changed by hand: left alone. `undeclared` are registered queues and
     sagas that the environment does not declare: deployed like the others. `dropped` are scripts whose objects were
     dropped, because the environment no longer declares their features, or the release that was gone back to does not
-    have them. `kept` are features that stay although the environment does not declare them.
+    have them. `kept` are features that stay although the environment does not declare them. `removed` are schedules
+    that were removed, because the environment no longer declares them.
     """
 
     applied: tuple[str, ...] = ()
@@ -47,6 +48,7 @@ class ApplyResult:
     undeclared: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     kept: tuple[Kept, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 def compare_with(database: Connection, plan: Plan, state: ServerState) -> PlanDiff:
@@ -119,7 +121,13 @@ def apply(database: Connection, plan: Plan, progress: Progress | None = None, *,
     applied = tuple(change.name for change in diff.to_run if change.state != "everytime")
     dropped = tuple(entry.script_name for entry in diff.dropped)
     return ApplyResult(
-        applied, len(diff.names("unchanged")), diff.names("altered"), diff.undeclared, dropped, diff.kept
+        applied,
+        len(diff.names("unchanged")),
+        diff.names("altered"),
+        diff.undeclared,
+        dropped,
+        diff.kept,
+        tuple(entry.title for entry in diff.removed),
     )
 
 

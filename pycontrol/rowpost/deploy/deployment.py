@@ -49,6 +49,8 @@ class DeploymentTransaction:
 
         `tell` gets the name of each item before it runs.
         """
+        for entry in part.removed:
+            self._database.call("unregister_schedule", schedule_name=entry.key)
         calls = self.drop(part.dropped)
         for change in part.changes:
             tell(change.name)
@@ -86,7 +88,10 @@ class DeploymentTransaction:
         return calls
 
     def register(self, entry: Entry) -> None:
-        """Enter a queue, a saga or a table of subscriptions into the registry; an adopted queue must have its table."""
+        """Enter a queue, a saga, a table of subscriptions or a schedule into the registry.
+
+        An adopted queue must have its table.
+        """
         # an upsert: the deployment has begun a transaction
         self._database.call(entry.register, **entry.record)
         if isinstance(entry, QueueEntry) and entry.kind == "adopted":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from rowpost.deploy.entries import DeclaredFeature, Entry
+from rowpost.deploy.entries import DeclaredFeature, Entry, ScheduleEntry
 from rowpost.deploy.features import Kept, settle
 from rowpost.deploy.plan import Plan
 from rowpost.deploy.state import JournalEntry, ServerState
@@ -63,7 +63,8 @@ class PlanDiff:
     `undeclared` are registered queues and sagas that the environment does not declare: they are deployed like the
     others and never dropped; `unknown` are scripts in the journal that this release does not bring. `kept` are features
     that stay without being declared. `dropped` are the scripts whose objects apply drops, because this environment
-    declared their features and no longer does. `forgotten` are features that it no longer has on record.
+    declared their features and no longer does. `forgotten` are features that it no longer has on record. `removed` are
+    schedules that apply removes, because this environment declared them and no longer does.
     """
 
     plan: Plan
@@ -73,6 +74,7 @@ class PlanDiff:
     kept: tuple[Kept, ...] = ()
     dropped: tuple[JournalEntry, ...] = ()
     forgotten: tuple[DeclaredFeature, ...] = ()
+    removed: tuple[ScheduleEntry, ...] = ()
 
     @cached_property
     def to_run(self) -> tuple[PlanChange, ...]:
@@ -86,7 +88,7 @@ class PlanDiff:
     @property
     def is_empty(self) -> bool:
         """Whether apply would find nothing to do (but for what runs every time)."""
-        return not self.dropped and all(change.state == "everytime" for change in self.to_run)
+        return not self.dropped and not self.removed and all(change.state == "everytime" for change in self.to_run)
 
 
 def compare(plan: Plan, state: ServerState, has_rows: Callable[[str], bool] = lambda script_name: True) -> PlanDiff:
@@ -125,10 +127,15 @@ def compare(plan: Plan, state: ServerState, has_rows: Callable[[str], bool] = la
     return PlanDiff(
         complete,
         tuple(changes),
-        undeclared=tuple(entry.name for title, entry in entered.items() if title not in titles),
+        undeclared=tuple(
+            entry.name
+            for title, entry in entered.items()
+            if title not in titles and not isinstance(entry, ScheduleEntry)  # `kept` and `removed` name these
+        ),
         unknown=tuple(entry for name, entry in recorded.items() if name not in known),
         kept=settled.kept,
         dropped=tuple(recorded[name] for name in gone),
+        removed=settled.removed,
         forgotten=(
             *settled.forgotten,
             *(each for owner, each in state.declared if owner == plan.environment and each.name in RETIRED),

@@ -1,7 +1,7 @@
-"""The registry's entries as a deployment sees them: queues, types of sagas, and tables of subscriptions. Pure.
+"""The registry's entries as a deployment sees them: queues, types of sagas, tables of subscriptions, schedules. Pure.
 
-`describe_queue`, `describe_saga` and `describe_subscriptions` make the entry of what an environment declares. An entry
-names the tables that its scripts make, and has the values of the placeholders in its templates.
+`describe_queue` and the like make the entry of what an environment declares. An entry names the tables that its scripts
+make, and has the values of the placeholders in its templates. A schedule has no scripts.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ from typing import Any, ClassVar, NamedTuple, Self
 from rowpost.database.contract import Contract, Procedure
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.errors import InvalidQueueName
-from rowpost.settings.environment import QueueSettings, SagaSettings
+from rowpost.settings.environment import QueueSettings, SagaSettings, ScheduleSettings
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Address, parse_address, queue_key
 
 __all__ = [
-    "COLUMN_TYPES", "MOVING", "DeclaredFeature", "Entry", "QueueEntry", "SagaEntry", "SubscriptionEntry",
-    "default_table", "describe_queue", "describe_saga", "describe_subscriptions",
+    "COLUMN_TYPES", "MOVING", "SCHEDULE", "DeclaredFeature", "Entry", "QueueEntry", "Rendered", "SagaEntry",
+    "ScheduleEntry", "SubscriptionEntry", "default_table", "describe_queue", "describe_saga", "describe_schedule",
+    "describe_subscriptions",
 ]  # fmt: skip
 
 #: ends of the names of scripts that only a saga needs which moves from one correlation to another
 MOVING = ("correlate_saga.sql", "correlate_sagas.sql", "create_transitional.sql")
+
+#: under this name, and its own, it is on record that an environment declares a schedule
+SCHEDULE = "schedule"
 
 #: a correlation property's column, by engine and kind; integers have 64 bits on both engines
 COLUMN_TYPES = {
@@ -44,7 +48,7 @@ COLUMN_TYPES = {
 class DeclaredFeature(NamedTuple):
     """A feature that an environment declares.
 
-    `queue_key` is the queue's that has it, empty for a feature of the whole database.
+    `queue_key` is the queue's that has it, or a schedule's name, and empty for a feature of the whole database.
     """
 
     name: str
@@ -226,7 +230,30 @@ class SubscriptionEntry(_Entry):
         return ()
 
 
-Entry = QueueEntry | SagaEntry | SubscriptionEntry
+@dataclass(frozen=True)
+class ScheduleEntry(_Entry):
+    """A schedule. Its key is its name."""
+
+    noun, register, listed = "schedule", "register_schedule", "list_schedules"
+    columns: ClassVar[dict[str, str]] = {"key": "schedule_name", "name": "schedule_name"}
+
+    queue_name: str
+    destination: str
+    message_type: str
+    cron: str | None
+    interval_ms: int | None
+    zone: str
+    missed: str
+
+    @property
+    def declared(self) -> DeclaredFeature:
+        """How it is on record that an environment declares it."""
+        return DeclaredFeature(SCHEDULE, self.key)
+
+
+#: an entry whose templates are rendered
+Rendered = QueueEntry | SagaEntry | SubscriptionEntry
+Entry = Rendered | ScheduleEntry
 
 
 def describe_queue(queue: QueueSettings, engine: str, *, wake_up: bool = False) -> QueueEntry:
@@ -260,6 +287,22 @@ def describe_saga(saga: SagaSettings, engine: str) -> SagaEntry:
     name, full = _address(saga.name, engine)
     return SagaEntry(
         *name, str(full.schema), full.table, saga.correlation, saga.type, saga.transitional, saga.transitional_type
+    )
+
+
+def describe_schedule(schedule: ScheduleSettings) -> ScheduleEntry:
+    """Return the registry's entry of a declared schedule."""
+    due = schedule.due
+    return ScheduleEntry(
+        schedule.name,
+        schedule.name,
+        schedule.queue,
+        schedule.to,
+        schedule.type,
+        due.cron,
+        due.interval_ms,
+        due.zone,
+        schedule.missed,
     )
 
 

@@ -3,7 +3,7 @@
 `settle` takes the plan of an environment and what the server recorded. It returns the plan with all that stays, and
 what goes. An object goes only if a deployment of this environment declared its feature earlier, no other environment
 declares it, and the feature's tables are empty. All else stays, is deployed like the rest, and is named with the
-reason.
+reason. A schedule goes likewise, unless a handler that may declare it cannot be imported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from operator import is_
 from typing import Any
 
 from rowpost.database.contract import CORE, FEATURES_OF_QUEUES
-from rowpost.deploy.entries import MOVING, DeclaredFeature, Entry, QueueEntry, SagaEntry
+from rowpost.deploy.entries import MOVING, DeclaredFeature, Entry, QueueEntry, SagaEntry, ScheduleEntry
 from rowpost.deploy.plan import Plan, build_plan
 from rowpost.deploy.scripts import ScriptSet
 from rowpost.deploy.state import JournalEntry, ServerState
@@ -52,6 +52,7 @@ class Settled:
         dropped: names of the scripts whose objects go.
         forgotten: features that are no longer on record for this environment.
         left: names of scripts whose objects stay until a person drops them; `kept` says why.
+        removed: schedules that go.
     """
 
     plan: Plan
@@ -59,6 +60,7 @@ class Settled:
     dropped: tuple[str, ...] = ()
     forgotten: tuple[DeclaredFeature, ...] = ()
     left: tuple[str, ...] = ()
+    removed: tuple[ScheduleEntry, ...] = ()
 
 
 def settle(plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> Settled:
@@ -74,6 +76,8 @@ def settle(plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> S
         return Settled(_completed(plan, list(plan.entries), plan.features | present))
     registered = {entry.title: entry for entry in state.registry}
     here = _Server(plan, state, has_rows)
+    for title in [title for title, entry in registered.items() if here.is_removed(entry)]:
+        del registered[title]
     staying = {
         feature for feature in sorted(present - plan.features)
         if here.judge(DeclaredFeature(feature), f"the feature {feature}", f"add {feature} to `features:`")
@@ -86,7 +90,9 @@ def settle(plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> S
         here.keep_second_correlation(entry)
     entries = [here.judge_option("wake_up", entry, registered.get(entry.title)) for entry in entries]
     whole = _completed(plan, entries, plan.features | staying)
-    return Settled(whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten), tuple(here.left))
+    return Settled(
+        whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten), tuple(here.left), tuple(here.removed)
+    )
 
 
 def _completed(plan: Plan, entries: list[Entry], features: frozenset[str]) -> Plan:
@@ -102,6 +108,7 @@ class _Server:
     def __init__(self, plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> None:
         self._plan, self._state, self._has_rows = plan, state, has_rows
         self._uncertain = dict(plan.uncertain)
+        self._titles = {entry.title for entry in plan.entries}
         self._scripts: dict[DeclaredFeature, list[JournalEntry]] = defaultdict(list)
         for each in state.journal:
             feature = plan.scripts.contract.feature_of(each.script_name)
@@ -111,6 +118,7 @@ class _Server:
         self.dropped: list[str] = []
         self.forgotten: list[DeclaredFeature] = []
         self.left: list[str] = []
+        self.removed: list[ScheduleEntry] = []
 
     def judge_option(self, option: str, wanted: Entry, registered: Entry | None) -> Entry:
         """Decide about what a queue is declared without: `delayed`, its delayed table, `lease`, its table of leases, or
@@ -134,6 +142,17 @@ class _Server:
         feature, subject = DeclaredFeature(option, wanted.key), f"the {noun} of the queue {wanted.name}"
         return replace(wanted, **stays) if self.judge(feature, subject, line) else wanted
 
+    def is_removed(self, entry: Entry) -> bool:
+        """Decide about a registered schedule that the plan does not declare, and return whether it goes. Any other
+        entry stays.
+        """
+        if not isinstance(entry, ScheduleEntry) or entry.title in self._titles:
+            return False
+        line = "declare it in code or below `schedules:`"
+        goes = not self.judge(entry.declared, f"the schedule {entry.name}", line, uncertain="schedules")
+        self.removed += [entry] if goes else []
+        return goes
+
     def keep_second_correlation(self, entry: Entry) -> None:
         """Leave what a saga needed while it moved to another correlation: workers that still move it may run until they
         are replaced.
@@ -151,8 +170,11 @@ class _Server:
                 "which nothing is found.",
             )
 
-    def judge(self, feature: DeclaredFeature, subject: str, line: str) -> bool:
-        """Decide about a feature that the plan does not declare. Return whether it stays."""
+    def judge(self, feature: DeclaredFeature, subject: str, line: str, *, uncertain: str = "") -> bool:
+        """Decide about a feature that the plan does not declare. Return whether it stays.
+
+        `uncertain` is the feature that says whether a handler may declare it, if it is not the same.
+        """
         mine = (self._plan.environment, feature) in self._state.declared
         others = sorted(
             name for name, each in self._state.declared if each == feature and name != self._plan.environment
@@ -161,10 +183,10 @@ class _Server:
         filled = [
             each
             for each in scripts
-            if each.object_kind == "table" and mine and not others and self._has_rows(each.script_name)
+            if each.object_kind == "table" and mine and not others and self._is_filled(each.script_name)
         ]
         keep = f"To keep it, {line} in the environment's file and run rowpost apply."
-        if needed_by := self._uncertain.get(feature.text):
+        if needed_by := self._uncertain.get(uncertain or feature.text):
             self._keep(subject, f"{needed_by} cannot be imported here and may need it", keep)
         elif others:
             self._keep(subject, f"the environment {' and '.join(others)} declares it", "Nothing is to be done.")
@@ -181,6 +203,12 @@ class _Server:
             self.forgotten.append(feature)
             return False
         return True
+
+    def _is_filled(self, script_name: str) -> bool:
+        """Whether a table has rows that stay."""
+        schedules = sum(isinstance(each, ScheduleEntry) for each in self._state.registry)
+        emptied = script_name.endswith("_schedule.sql") and schedules == len(self.removed)
+        return not emptied and self._has_rows(script_name)
 
     def _keep(self, subject: str, reason: str, remedy: str) -> None:
         self.kept.append(Kept(subject, reason, remedy))

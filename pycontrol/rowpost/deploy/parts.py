@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rowpost.deploy.diff import PlanChange, PlanDiff
-from rowpost.deploy.entries import DeclaredFeature, QueueEntry
+from rowpost.deploy.entries import SCHEDULE, DeclaredFeature, QueueEntry, ScheduleEntry
 from rowpost.deploy.state import JournalEntry
 
 __all__ = ["DeploymentPart", "outcome", "parts_by_queue", "whole_part"]
@@ -32,6 +32,7 @@ class DeploymentPart:
         title: `shared objects`, `queue <name>`, `saga <name>`, or what the part is for.
         environment: for which the features are recorded.
         changes: items of the plan that run, in order.
+        removed: schedules that are removed before anything else.
         dropped: scripts whose objects are dropped before the changes run.
         declared: features that are new on record for the environment.
         forgotten: features that are no longer on record for it.
@@ -43,12 +44,13 @@ class DeploymentPart:
     dropped: tuple[JournalEntry, ...] = ()
     declared: tuple[DeclaredFeature, ...] = ()
     forgotten: tuple[DeclaredFeature, ...] = ()
+    removed: tuple[ScheduleEntry, ...] = ()
 
 
 def whole_part(diff: PlanDiff, declared: Sequence[DeclaredFeature] = ()) -> DeploymentPart:
     """Return a deployment as one part. `declared` are the features that are not on record yet."""
     return DeploymentPart(
-        "everything", diff.plan.environment, diff.to_run, diff.dropped, tuple(declared), diff.forgotten
+        "everything", diff.plan.environment, diff.to_run, diff.dropped, tuple(declared), diff.forgotten, diff.removed
     )
 
 
@@ -63,7 +65,10 @@ def parts_by_queue(diff: PlanDiff, declared: Sequence[DeclaredFeature] = ()) -> 
     for entry in diff.plan.entries:
         key = entry.key if isinstance(entry, QueueEntry) else None
         going = [each for each in dropped if each.key == key and not each.is_saga_s]
-        recorded, removed = (tuple(each for each in named if each.queue_key == key) for named in (declared, forgotten))
+        recorded, removed = (
+            tuple(each for each in named if each.queue_key == key and each.name != SCHEDULE)
+            for named in (declared, forgotten)
+        )
         parts.append(
             DeploymentPart(entry.title, environment, tuple(owned[entry.title]), tuple(going), recorded, removed)
         )
@@ -74,9 +79,13 @@ def parts_by_queue(diff: PlanDiff, declared: Sequence[DeclaredFeature] = ()) -> 
         SHARED, environment, tuple(owned[None]), declared=tuple(each for each in declared if each not in of_queues)
     )
     last = DeploymentPart(
-        "features that are no longer declared", environment, dropped=tuple(dropped), forgotten=tuple(forgotten)
+        "features that are no longer declared",
+        environment,
+        dropped=tuple(dropped),
+        forgotten=tuple(forgotten),
+        removed=diff.removed,
     )
-    return (shared, *parts, *([last] if dropped or forgotten else []))
+    return (shared, *parts, *([last] if dropped or forgotten or diff.removed else []))
 
 
 def outcome(parts: Sequence[DeploymentPart], done: int) -> str:

@@ -18,10 +18,13 @@ from rowpost.deploy.entries import (
     DeclaredFeature,
     Entry,
     QueueEntry,
+    Rendered,
     SagaEntry,
+    ScheduleEntry,
     SubscriptionEntry,
     describe_queue,
     describe_saga,
+    describe_schedule,
     describe_subscriptions,
 )
 from rowpost.deploy.scripts import ScriptSet, hash_text, load_scripts
@@ -70,8 +73,8 @@ class Plan:
 
     @property
     def declared(self) -> tuple[DeclaredFeature, ...]:
-        """The features that the environment declares, also those of single queues; none with scripts of a release
-        without the record.
+        """The features that the environment declares, also those of single queues, and its schedules; none with scripts
+        of a release without the record.
         """
         if not any(script.stem == "record_feature" for script in self.scripts.database):
             return ()
@@ -81,7 +84,8 @@ class Plan:
             for each in self.queues
             if getattr(each, name)
         )
-        return (*map(DeclaredFeature, sorted(self.features)), *sorted(of_queues))
+        schedules = (each.declared for each in self.schedules)
+        return (*map(DeclaredFeature, sorted(self.features)), *sorted(of_queues), *sorted(schedules))
 
     @property
     def engine(self) -> str:
@@ -104,8 +108,13 @@ class Plan:
         return tuple(item for item in self.items if isinstance(item, QueueEntry))
 
     @property
+    def schedules(self) -> tuple[ScheduleEntry, ...]:
+        """The registry's entries of schedules."""
+        return tuple(item for item in self.items if isinstance(item, ScheduleEntry))
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
-        """All that is registered: tables of subscriptions other than the default one, queues, sagas."""
+        """All that is registered: tables of subscriptions other than the default one, queues, sagas, schedules."""
         return tuple(item for item in self.items if not isinstance(item, ScriptStep))
 
     @cached_property
@@ -144,6 +153,7 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
         )
     entries: list[Entry] = [describe_queue(queue, engine, wake_up=everybody) for queue in settings.queues]
     entries += [describe_saga(saga, engine) for saga in settings.own_sagas]
+    entries += [describe_schedule(schedule) for schedule in settings.schedules]
     entries += [
         describe_subscriptions(name, engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE
     ]
@@ -156,7 +166,12 @@ def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
     """Return the features that an environment has: those that it names, those of its sections, and those of its
     engine.
     """
-    of_sections = {"sagas": settings.own_sagas, "outbox": settings.outboxes, "transactions": settings.participants}
+    of_sections = {
+        "sagas": settings.own_sagas,
+        "schedules": settings.schedules,
+        "outbox": settings.outboxes,
+        "transactions": settings.participants,
+    }
     named = {*settings.features, *(name for name, section in of_sections.items() if section)}
     known = scripts.contract.features
     return frozenset(name for name, each in known.items() if name in named or settings.engine in each.always)
@@ -183,6 +198,7 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
         default_schema=DEFAULT_SCHEMA[outbox.engine],
         subscription_table=SUBSCRIPTION_TABLE,
         queues=(),
+        schedules=(),
         participants=(),
         outboxes=(),
     )
@@ -191,10 +207,10 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
 def build_plan(
     environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = ()
 ) -> Plan:
-    """Return a plan out of its parts, tables of subscriptions, queues and then sagas in the order given; not `whole`:
-    of these alone.
+    """Return a plan out of its parts, tables of subscriptions, queues, sagas and then schedules in the order given; not
+    `whole`: of these alone.
 
-    What a release does not know is left out: sagas, tables of subscriptions, triggers.
+    What a release does not know is left out: sagas, tables of subscriptions, schedules, triggers.
     """
     given = list(entries)
     queues = [entry for entry in given if isinstance(entry, QueueEntry)]
@@ -202,14 +218,18 @@ def build_plan(
     subscriptions = (
         [entry for entry in given if isinstance(entry, SubscriptionEntry)] if scripts.subscription.tables else []
     )
+    stores_schedules = any(script.stem == ScheduleEntry.register for script in scripts.database)
+    schedules = [entry for entry in given if isinstance(entry, ScheduleEntry)] if stores_schedules else []
     if not any(script.stem == "create_trigger" for script in scripts.queue.tables):
         queues = [replace(queue, wake_up=False) if queue.wake_up else queue for queue in queues]
     features = frozenset(features) | ({"sagas"} if sagas else frozenset())
+    features |= {"schedules"} if schedules else frozenset()
     rendering = Rendering(scripts, features)
     items: list[ScriptStep | Entry] = [*rendering.shared()] if whole else []
-    registered: list[Entry] = [*subscriptions, *queues, *sagas]
+    registered: list[Rendered] = [*subscriptions, *queues, *sagas]
     for entry in registered:
         items += [entry, *rendering.steps_of(entry)]
+    items += schedules
     if whole:
         items.append(rendering.grants())
     for entry in registered:
@@ -219,7 +239,8 @@ def build_plan(
 
 def _counted(plan: Plan) -> str:
     sagas = sum(isinstance(entry, SagaEntry) for entry in plan.entries)
-    return f"{len(plan.queues)} queues" + (f", {sagas} sagas" if sagas else "")
+    counts = {"sagas": sagas, "schedules": len(plan.schedules)}
+    return f"{len(plan.queues)} queues" + "".join(f", {count} {noun}" for noun, count in counts.items() if count)
 
 
 def script_header(plan: Plan, about: Iterable[str]) -> str:

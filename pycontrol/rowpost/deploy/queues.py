@@ -14,7 +14,7 @@ from __future__ import annotations
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import ApplyResult, Progress, apply
 from rowpost.deploy.deployment import changing
-from rowpost.deploy.entries import QueueEntry, describe_queue
+from rowpost.deploy.entries import SCHEDULE, QueueEntry, describe_queue
 from rowpost.deploy.plan import build_plan
 from rowpost.deploy.scripts import load_scripts
 from rowpost.deploy.state import check_not_newer, read_state
@@ -109,6 +109,6 @@ def _leave(database: Connection, name: str, drop: bool) -> None:
         gone += [
             ("forget_feature", None, {"environment": environment, "feature": each.text})
             for environment, each in state.declared
-            if each.queue_key == entry.key
+            if each.queue_key == entry.key and each.name != SCHEDULE
         ]
         running.write(gone)

@@ -11,7 +11,7 @@ from textwrap import wrap
 
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.deploy.by_hand import heading
-from rowpost.deploy.entries import Entry
+from rowpost.deploy.entries import Entry, ScheduleEntry
 from rowpost.deploy.plan import Plan, title_of
 from rowpost.deploy.scripts import hash_text
 from rowpost.deploy.steps import ScriptStep
@@ -65,17 +65,18 @@ def _pieces(plan: Plan) -> Iterator[str]:
     for found, steps in sets.items():
         yield f"{heading(f'templates {found[:_SHORT]}')}"
         yield "".join(f"--   {_file(step)}, {hash_text(str(step.template))[:_SHORT]}\n" for step in steps)
-    yield heading("queues, sagas and tables of subscriptions")
+    yield heading("queues, sagas, tables of subscriptions and schedules")
     for entry in plan.entries:
         yield _names(plan, entry)
 
 
 def _names(plan: Plan, entry: Entry) -> str:
-    names = entry.placeholders(dialect_for(plan.engine))
+    names = {} if isinstance(entry, ScheduleEntry) else entry.placeholders(dialect_for(plan.engine))
     options = {name: value for name, value in entry.record.items() if name not in names and value is not None}
     shown = ", ".join(f"{name} {str(value).replace(chr(10), ' ')}" for name, value in {**names, **options}.items())
-    found = template_hash(_steps_of(plan, entry))[:_SHORT]
-    return f"-- {' '.join(entry.title.split())}: templates {found}\n--   {shown}\n"
+    steps = _steps_of(plan, entry)
+    found = f"templates {template_hash(steps)[:_SHORT]}" if steps else "no templates"
+    return f"-- {' '.join(entry.title.split())}: {found}\n--   {shown}\n"
 
 
 def _steps_of(plan: Plan, entry: Entry) -> list[ScriptStep]:

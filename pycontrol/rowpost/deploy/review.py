@@ -105,6 +105,7 @@ def review(diff: PlanDiff, engine: str, definition: ReadDefinition) -> Review:
     changes = [change for change in diff.changes if change.state not in ("unchanged", "everytime")]
     items = [_item(change, engine, definition) for change in changes]
     gone = [Item(entry.script_name, "undeclared", entry.script_hash, None) for entry in diff.dropped]
+    gone += [Item(entry.title, "undeclared", None, None) for entry in diff.removed]
     gone += [Item(entry.script_name, "unknown", entry.script_hash, None) for entry in diff.unknown]
     runs = [(change, change.item) for change in changes if change.runs and isinstance(change.item, ScriptStep)]
     there = {change.owner for change in diff.changes if change.entry is not None}

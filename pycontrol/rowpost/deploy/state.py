@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.entries import DeclaredFeature, Entry, QueueEntry, SagaEntry, SubscriptionEntry
+from rowpost.deploy.entries import DeclaredFeature, Entry, QueueEntry, SagaEntry, ScheduleEntry, SubscriptionEntry
 from rowpost.errors import SchemaMissing, SchemaTooNew
 
 __all__ = ["JournalEntry", "ServerState", "check_not_newer", "is_deployed", "read_state"]
 
-Kind = TypeVar("Kind", QueueEntry, SagaEntry, SubscriptionEntry)
+Kind = TypeVar("Kind", QueueEntry, SagaEntry, ScheduleEntry, SubscriptionEntry)
 
 LIST_SAGAS = "procedures/saga/list_saga_types.sql"
+LIST_SCHEDULES = "procedures/schedule/list_schedules.sql"
 LIST_SUBSCRIPTION_TABLES = "procedures/pubsub/list_subscription_tables.sql"
 LIST_FEATURES = "procedures/deploy/list_features.sql"
 
@@ -99,6 +100,8 @@ def read_state(database: Connection) -> ServerState:
         registry += _entries(database, SagaEntry)
     if LIST_SUBSCRIPTION_TABLES in ran:  # else an earlier release has deployed
         registry += _entries(database, SubscriptionEntry)
+    if LIST_SCHEDULES in ran:
+        registry += _entries(database, ScheduleEntry)
     declared = (
         [(row.environment, DeclaredFeature.parse(row.feature)) for row in database.call("list_features")]
         if LIST_FEATURES in ran

@@ -10,7 +10,7 @@ from typing import Any
 from rowpost.database.contract import CORE
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.deploy.contract_sql import contract_fragments, name_recoverable, role_grants
-from rowpost.deploy.entries import Entry, QueueEntry, SagaEntry, SubscriptionEntry, default_table
+from rowpost.deploy.entries import QueueEntry, Rendered, SagaEntry, SubscriptionEntry, default_table
 from rowpost.deploy.scripts import Script, ScriptSet, Templates, hash_text
 from rowpost.deploy.sql_text import SqlTextError, expand, render, split_batches
 from rowpost.errors import DeployError
@@ -88,7 +88,7 @@ class Rendering:
             return ScriptStep(script.name, script.kind, text)
         return ScriptStep(script.name, script.kind, text, kind, f"rowpost.{self._dialect.quote(name)}")
 
-    def steps_of(self, entry: Entry) -> list[ScriptStep]:
+    def steps_of(self, entry: Rendered) -> list[ScriptStep]:
         """Return the steps of an entry: its tables, its trigger and its procedures, without its grants.
 
         Raises DeployError.
@@ -102,7 +102,7 @@ class Rendering:
         ]
         return tables + self._procedures(entry, entry.title)
 
-    def _procedures(self, entry: Entry, owner: str | None) -> list[ScriptStep]:
+    def _procedures(self, entry: Rendered, owner: str | None) -> list[ScriptStep]:
         wanted = {each.name for each in entry.procedures(self._contract, self._features)}
         return [
             self._of_entry(each, entry, "procedure", self._object(each.stem, entry), owner)
@@ -110,7 +110,7 @@ class Rendering:
             if each.stem in wanted or each.stem.startswith("_")
         ]
 
-    def grants_of(self, entry: Entry) -> list[ScriptStep]:
+    def grants_of(self, entry: Rendered) -> list[ScriptStep]:
         """Return the steps of the rights on an entry's objects. Raises DeployError."""
         granted = {
             "procedure_grants": role_grants(self._scripts.engine, entry.procedures(self._contract, self._features))
@@ -123,7 +123,7 @@ class Rendering:
     def _of_entry(
         self,
         script: Script,
-        entry: Entry,
+        entry: Rendered,
         object_kind: str | None = None,
         object_name: str | None = None,
         owner: str | None = None,
@@ -140,21 +140,21 @@ class Rendering:
     def _name_recoverable(self, text: str, table: str, elsewhere: bool) -> str:
         return name_recoverable(split_batches(text, self._dialect.name)[-1].text, table, elsewhere)
 
-    def removal(self, entry: Entry, stem: str, **names: str) -> Script:
+    def removal(self, entry: Rendered, stem: str, **names: str) -> Script:
         """Return the script of this name that removes something of an entry. Raises DeployError."""
         script = self._templates(entry).find_removal(stem)
         whole = Script(script.name, expand(script.text, self._fragments))
         return Script(f"{script.name}:{entry.key}", self._render(whole, entry.placeholders(self._dialect) | names))
 
-    def _templates(self, entry: Entry) -> Templates:
-        kinds: dict[type[Entry], Templates] = {
+    def _templates(self, entry: Rendered) -> Templates:
+        kinds: dict[type[Rendered], Templates] = {
             QueueEntry: self._scripts.queue,
             SagaEntry: self._scripts.saga,
             SubscriptionEntry: self._scripts.subscription,
         }
         return kinds[type(entry)]
 
-    def _object(self, stem: str, entry: Entry) -> str:
+    def _object(self, stem: str, entry: Rendered) -> str:
         return f"rowpost.{self._dialect.quote(f'{stem}:{entry.key}')}"
 
     def _render(self, script: Script, names: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from rowpost.database.connection import Connection
 from rowpost.deploy.apply import compare_with
 from rowpost.deploy.deployment import adapted
 from rowpost.deploy.diff import SERIAL_KEY, PlanChange, PlanDiff
+from rowpost.deploy.entries import ScheduleEntry
 from rowpost.deploy.plan import Plan
 from rowpost.deploy.sagas import saga_findings
 from rowpost.deploy.state import JournalEntry, read_state
@@ -31,8 +32,8 @@ class Deviation:
     """One thing that is not as planned, and what mends it.
 
     `kind` is schema_missing, schema_newer, script_missing, script_edited, not_applied, queue_changed,
-    procedure_changed, trigger_changed, table_altered, object_gone, unmanaged_object, not_declared, or a finding of
-    check_queue or check_sagas. A remark is worth to know, but no difference from the plan.
+    schedule_changed, procedure_changed, trigger_changed, table_altered, object_gone, unmanaged_object, not_declared, or
+    a finding of check_queue or check_sagas. A remark is worth to know, but no difference from the plan.
     """
 
     kind: str
@@ -73,6 +74,7 @@ def verify(database: Connection, plan: Plan) -> list[Deviation]:
     findings += [
         Deviation("not_declared", entry.object_name or entry.script_name, detail, APPLY) for entry in diff.dropped
     ]
+    findings += [Deviation("not_declared", entry.title, detail, APPLY) for entry in diff.removed]
     findings += [
         Deviation(
             "unmanaged_object",
@@ -90,7 +92,8 @@ def _of_change(change: PlanChange) -> Iterator[Deviation]:
         if change.state == "added":
             yield Deviation("not_applied", change.name, "It is declared and not registered.", APPLY)
         elif change.state == "changed":
-            yield Deviation("queue_changed", change.name, "The registry has it with other options.", APPLY)
+            kind = "schedule_changed" if isinstance(change.item, ScheduleEntry) else "queue_changed"
+            yield Deviation(kind, change.name, "The registry has it with other options.", APPLY)
         return
     name, entry, subject = change.name, change.entry, change.item.object_name or change.name
     if change.state == "edited":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from math import ceil
 from typing import Any, Literal, TypeVar
@@ -20,6 +20,7 @@ from rowpost.handling.checks import OWN_NAMES, CheckFunction, CustomCheck
 from rowpost.handling.event_loop import is_async
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.handling.hooks import CriticalErrorHook
+from rowpost.handling.schedules import Schedule, due_times, schedule_of
 from rowpost.handling.sending import AroundSend
 from rowpost.handling.surroundings import Around, Surroundings
 from rowpost.outbox.declaration import Outbox
@@ -27,6 +28,7 @@ from rowpost.pipeline.lease import LEASE_SECONDS
 from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
+from rowpost.settings.due_times import Missed
 from rowpost.settings.environment import EndpointSettings, SagaSettings, Settings
 from rowpost.wire.address import Address, Naming, endpoint_name, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
@@ -52,6 +54,7 @@ _AroundSend = TypeVar("_AroundSend", bound=AroundSend)
 _Hook = TypeVar("_Hook", bound=Callable[[], Any])
 _CriticalErrorHook = TypeVar("_CriticalErrorHook", bound=CriticalErrorHook)
 _Provider = TypeVar("_Provider", bound=Callable[[], Any])
+_Scheduled = TypeVar("_Scheduled", bound=Callable[[datetime], Any])
 
 
 class EndpointDeclaration:
@@ -88,6 +91,7 @@ class EndpointDeclaration:
         self._environment = EndpointSettings(self.name)
         #: what the supervisor reports to ServiceControl
         self.checks: list[CustomCheck] = []
+        self.schedules: list[Schedule] = []
         self._subscriptions: set[str] = set()
         self._expected: dict[str, type] = {}
 
@@ -315,6 +319,52 @@ class EndpointDeclaration:
         def declare(function: CheckFunction) -> CheckFunction:
             check_runs(function, SettingsError, f"The check {name!r} of {self.name}", takes=())
             self.checks.append(CustomCheck(name, category or self.name, every, function))
+            return function
+
+        return declare
+
+    def every(
+        self,
+        due: str | timedelta,
+        *,
+        zone: str = "UTC",
+        missed: Missed = "once",
+        to: str | None = None,
+        name: str | None = None,
+    ) -> Callable[[_Scheduled], _Scheduled]:
+        """Declare a schedule: a message that is sent at due times, each once. Used as a decorator.
+
+        The function is called with the due time, in UTC, and returns the message, or None for none. Its annotation says
+        which class that is. It may be called again for the same due time if the transaction of the message fails, so it
+        changes nothing. `rowpost apply` stores the schedule, and the supervisors that run the endpoint send its
+        messages.
+
+        Args:
+            due: a cron expression of five fields, or the time between two messages.
+            zone: the time zone of the cron expression, such as Europe/Berlin.
+            missed: what becomes of due times at which no supervisor ran: "once" sends one message for the last of them,
+                "all" one for each, and "skip" none for those that are more than a minute old.
+            to: name or address of the destination; None for the endpoint's own queue.
+            name: identifies the schedule in the database; None for the names of the endpoint and the function, as in
+                Reports.nightly.
+
+        Raises:
+            SettingsError: the due times cannot be read, the endpoint is send-only or has a schedule of this name, the
+                function takes other arguments or is async or a generator, or its annotation is not a class of a message
+                that can be sent.
+        """
+        times = due_times(due, zone, f"A schedule of {self.name}")
+        if self.send_only:
+            raise SettingsError(
+                f"{self.name} cannot have a schedule: it is send-only, so that no supervisor runs it. Declare the "
+                "schedule of an endpoint with a queue, with to=…."
+            )
+
+        def declare(function: _Scheduled) -> _Scheduled:
+            made = schedule_of(self.name, function, name, times, missed, to)
+            if any(each.name == made.name for each in self.schedules):
+                raise SettingsError(f"{self.name} has two schedules named {made.name!r}. Give one another: name='…'.")
+            self.schedules.append(made)
             return function
 
         return declare

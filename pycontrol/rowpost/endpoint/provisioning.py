@@ -63,7 +63,11 @@ def prepare(endpoint: EndpointDeclaration, database: Connection) -> None:
 
 def features_of(endpoint: EndpointDeclaration) -> tuple[str, ...]:
     """Return the features that the endpoint's own declaration needs, apart from its sagas'."""
-    needs = {"outbox": endpoint.outbox is not None, "transactions": endpoint.transaction_mode == "transaction_scope"}
+    needs = {
+        "outbox": endpoint.outbox is not None,
+        "schedules": bool(endpoint.schedules),
+        "transactions": endpoint.transaction_mode == "transaction_scope",
+    }
     return tuple(feature for feature, needed in needs.items() if needed)
 
 

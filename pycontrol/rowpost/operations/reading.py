@@ -12,7 +12,7 @@ Every list is bounded, and the next page seeks to where the last one ended.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from rowpost.database.connection import Connection
@@ -21,6 +21,7 @@ from rowpost.deploy.plan import plan
 from rowpost.deploy.sagas import saga_findings
 from rowpost.deploy.verify import verify
 from rowpost.endpoint.hosting import with_sagas
+from rowpost.endpoint.schedules import with_schedules
 from rowpost.errors import MessageNotFound, PermissionDenied
 from rowpost.operations import documents as made
 from rowpost.operations.log import LoggedOperation, list_operations
@@ -311,7 +312,9 @@ def deployment(database: Connection, settings: Settings, *, read_only: bool) -> 
 def verification(database: Connection, settings: Settings) -> made.Verification:
     """Compare the database with the plan of the environment, as `rowpost verify` does."""
     notes: list[str] = []
-    planned = plan(with_sagas(settings, lambda error: notes.append(str(error))))
+    planned = plan(with_schedules(with_sagas(settings, lambda error: notes.append(str(error)))))
+    if notes:
+        planned = replace(planned, uncertain=(("schedules", "a handler of the environment"),))
     found = verify(database, planned)
     return made.Verification(
         all(each.remark for each in found), [made.FindingDocument(**asdict(each)) for each in found], notes

@@ -1,7 +1,8 @@
 """Settings of one environment: frozen values, read once from a YAML file.
 
-`Settings` holds what belongs to the environment: engine, database, queues, workers, sagas, outboxes and participants of
-transactions. `load_settings` reads it. The sections of the file are read by the other modules of this package.
+`Settings` holds what belongs to the environment: engine, database, queues, workers, sagas, schedules, outboxes and
+participants of transactions. `load_settings` reads it. The sections of the file are read by the other modules of this
+package.
 
     settings = load_settings("production")        # deploy/environments/production.yml
     settings = load_settings(None)                # $ROWPOST_ENV, else local: the embedded PostgreSQL
@@ -36,6 +37,7 @@ from rowpost.settings.metrics import read_metrics_address
 from rowpost.settings.odbc_keywords import check_odbc
 from rowpost.settings.queue import QueueSettings, canonical_name, read_queues, with_partitions
 from rowpost.settings.saga import SagaSettings, read_sagas
+from rowpost.settings.schedule import ScheduleSettings, read_schedules
 from rowpost.settings.service_control import ServiceControlSettings, read_service_control
 from rowpost.settings.target import describe_target
 from rowpost.settings.telemetry import TelemetrySettings, read_telemetry
@@ -62,6 +64,7 @@ __all__ = [
     "OutboxSettings",
     "QueueSettings",
     "SagaSettings",
+    "ScheduleSettings",
     "Settings",
     "SupervisorSettings",
     "WorkerSettings",
@@ -97,6 +100,7 @@ _SECTIONS = (
     "queues",
     "external",
     "sagas",
+    "schedules",
     "supervisor",
     "participants",
     "outbox",
@@ -162,13 +166,15 @@ class Settings:
         audit_queue: where endpoints whose code names no audit queue store copies of handled messages; None: nowhere.
         queues: their names are canonical: in an environment whose default schema is `nsb`, `Sales` is `Sales@[nsb]`.
         sagas: tables of sagas.
+        schedules: messages that are sent at due times.
         supervisor: settings of the process that starts the workers.
         log: what is logged, and in which form.
         folder: where the file was found; None if the settings do not come from a file.
         participants: names and URLs of databases that can take part in transactions. The URLs are secrets.
         outboxes: business databases with an outbox.
-        features: what a deployment makes apart from the core (`FEATURES`); sections of sagas, outboxes and participants
-            add theirs. The embedded server, and settings that do not come from a file, have all unless they name some.
+        features: what a deployment makes apart from the core (`FEATURES`); sections of sagas, schedules, outboxes and
+            participants add theirs. The embedded server, and settings that do not come from a file, have all unless
+            they name some.
         service_control: where endpoints report that they are alive; None: nowhere.
         telemetry: where spans and meters of OpenTelemetry go; None: nowhere, and nothing is observed.
         host: how ServiceControl tells the instances of this environment's endpoints apart.
@@ -188,6 +194,7 @@ class Settings:
     audit_queue: str | None = None
     queues: tuple[QueueSettings, ...] = ()
     sagas: tuple[SagaSettings, ...] = ()
+    schedules: tuple[ScheduleSettings, ...] = ()
     supervisor: SupervisorSettings = SupervisorSettings()
     log: LogSettings = field(default_factory=LogSettings)
     folder: Path | None = None
@@ -297,6 +304,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
     compat = top.compat or Settings.compat
     clustered = compat_of(compat).clustered if top.compat else True
     supervisor = _read_supervisor(sections["supervisor"], dialect, schema)
+    queues = read_queues(root, dialect, schema, compat, clustered, supervisor.error_queue)
     return Settings(
         environment=top.environment or path.stem,
         engine=dialect,
@@ -308,7 +316,12 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         ),
         compat=compat,
         audit_queue=top.audit_queue,
-        queues=read_queues(root, dialect, schema, compat, clustered, supervisor.error_queue),
+        queues=queues,
+        schedules=read_schedules(
+            root,
+            lambda node, key, name: canonical_name(node, name, dialect, schema, key=key),
+            {queue.name for queue in queues if queue.kind == "external"},
+        ),
         sagas=read_sagas(root, lambda node: canonical_name(node, node.name, dialect, schema), dialect),
         supervisor=supervisor,
         log=read_log(sections["log"]),

@@ -65,6 +65,8 @@ __all__ = [
     "SAGA_ID",
     "SAGA_STATE_CHANGE",
     "SAGA_TYPE",
+    "SCHEDULE",
+    "SCHEDULE_DUE",
     "START_NEW_TRACE",
     "SUBSCRIBER_ADDRESS",
     "SUBSCRIBER_ENDPOINT",
@@ -141,6 +143,9 @@ RETRY_ACKNOWLEDGEMENT_SENT = "ServiceControl.Retry.AcknowledgementSent"
 RETRY_SUCCESSFUL = "ServiceControl.Retry.Successful"
 RETRY_UNIQUE_MESSAGE_ID = "ServiceControl.Retry.UniqueMessageId"
 SAGA_STATE_CHANGE = "ServiceControl.SagaStateChange"
+
+SCHEDULE = "rowpost.Schedule"
+SCHEDULE_DUE = "rowpost.ScheduleDue"
 
 BAGGAGE = "baggage"
 TRACE_PARENT = "traceparent"

@@ -43,6 +43,7 @@ __all__ = [
     "TargetChanged",
     "ThrottlingEnded",
     "ThrottlingStarted",
+    "Ticked",
     "TimedOut",
     "Transferred",
     "Trouble",
@@ -310,6 +311,17 @@ class DelayedMoved(
     count: int
     forwarded: int = 0
     failed: int = 0
+
+
+class Ticked(Event, level=logging.DEBUG, frequent=True, text="schedule {0.schedule}: {0.count:,} messages sent"):
+    """A schedule is seen with another due time than before, or `count` of its messages were sent by this process.
+
+    `next_due` is the tick that was due then, in seconds since 1970; None if the schedule is paused, or nothing is due.
+    """
+
+    schedule: str
+    count: int
+    next_due: float | None
 
 
 class TimedOut(

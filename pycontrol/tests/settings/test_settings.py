@@ -642,8 +642,8 @@ def test_the_embedded_default_has_every_feature(write):
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("[sparc]", "features: 'sparc' is not one of maintenance, outbox, sagas, spark, transactions: did you mean spark?"),
-    ("[spark, 3]", "features: 3 is not one of maintenance, outbox, sagas, spark, transactions"),
+    ("[sparc]", "features: 'sparc' is not one of maintenance, outbox, sagas, schedules, spark, transactions: did you mean spark?"),
+    ("[spark, 3]", "features: 3 is not one of maintenance, outbox, sagas, schedules, spark, transactions"),
     ("[delayed]", "features: 'delayed' is not one of"),
     ("spark", "features: must be a list of texts"),
     ("{spark: true}", "features: must be a list of texts"),

@@ -20,7 +20,7 @@ ROWPOST = Path(sys.executable).with_name("rowpost")
 TIMEOUT = 120  # seconds
 # by the label of the test's target
 ENGINES = {"embedded": "postgresql", "postgresql": "postgresql", "babelfish": "sqlserver", "sqlserver": "sqlserver"}
-FEATURES = "features: [maintenance, outbox, sagas, spark, transactions]\n"
+FEATURES = "features: [maintenance, outbox, sagas, schedules, spark, transactions]\n"
 QUEUES = "queues: {Sales: {}, Billing: {}, error: {}, audit: {}}\n"
 
 

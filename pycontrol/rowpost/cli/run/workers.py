@@ -36,6 +36,7 @@ from rowpost.endpoint.hosting import (
     with_needs,
     with_sagas,
 )
+from rowpost.endpoint.schedules import check_schedules, with_schedules
 from rowpost.errors import DatabaseUnavailable, QueueNotFound
 from rowpost.operations.figures import registered_queues
 from rowpost.settings.environment import Settings
@@ -110,7 +111,7 @@ def _install(session: Session, settings: Settings) -> None:
             ExitCode.USAGE,
         )
     main, *business = session.databases()
-    needs = with_needs(settings)
+    needs = with_schedules(with_needs(settings))
     others = ((each, replace(each.settings, sagas=needs.sagas)) for each in business)
     for each, wanted in ((main, needs), *others):
         with each.connected() as database:
@@ -125,7 +126,8 @@ def _install(session: Session, settings: Settings) -> None:
 def _prepare(session: Session, settings: Settings) -> None:
     """Check queues, sagas and outboxes, and subscribe the endpoints, before any worker starts.
 
-    Raises QueueNotFound, SagaNotDeployed, FeatureMissing, SchemaMissing, SchemaTooNew and SettingsError.
+    Raises QueueNotFound, SagaNotDeployed, ScheduleNotFound, FeatureMissing, SchemaMissing, SchemaTooNew and
+    SettingsError.
     """
     has_outbox = check_outboxes(settings)
     with session.deployed() as database:
@@ -143,8 +145,9 @@ def _prepare(session: Session, settings: Settings) -> None:
                     f"The queue {name!r} is not deployed in {settings.target}. {declare}Run: rowpost apply. "
                     "In development, rowpost run --install creates what is missing."
                 )
-        settings = with_sagas(settings)
+        settings = with_schedules(with_sagas(settings))
         check_sagas(settings, database)
+        check_schedules(settings, database)
         check_leases(settings, database)
         for each in session.databases()[1:]:
             _check_business(each, replace(each.settings, sagas=settings.sagas))

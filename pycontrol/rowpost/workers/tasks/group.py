@@ -19,6 +19,7 @@ from rowpost.workers.tasks.outbox_cleaner import make_outbox_cleaner
 from rowpost.workers.tasks.partition_splitter import make_partition_splitter
 from rowpost.workers.tasks.periodic import PeriodicTask
 from rowpost.workers.tasks.queue_maintenance import make_queue_maintenance
+from rowpost.workers.tasks.schedule_ticker import make_schedule_ticker
 from rowpost.workers.tasks.service_control import make_custom_checks, make_heartbeats
 from rowpost.workers.tasks.startup_check import make_startup_check
 
@@ -35,6 +36,7 @@ TASKS: tuple[MakeTask, ...] = (
     make_outbox_cleaner,
     make_job_cleaner,
     make_partition_splitter,
+    make_schedule_ticker,
     make_heartbeats,
     make_custom_checks,
 )
