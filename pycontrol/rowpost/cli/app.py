@@ -33,6 +33,7 @@ _MODULES = {
     "errors": "errors:app",
     "operations": "operations:app",
     "subscriptions": "subscriptions:app",
+    "schedules": "schedules:app",
     "sagas": "sagas:app",
     "transactions": "transactions:app",
     "outbox": "outbox:app",

@@ -49,6 +49,7 @@ _BY_ERROR: dict[ExitCode, tuple[type[Exception], ...]] = {
         errors.SchemaMissing,
         errors.QueueNotFound,
         errors.SagaNotDeployed,
+        errors.ScheduleNotFound,
         errors.HandlerNotFound,
         errors.MessageNotFound,
         errors.OperationNotFound,

@@ -1,6 +1,6 @@
 """The JSON behind the pages, and the OpenAPI document that describes it.
 
-Version 1 reads, and begins, resumes and cancels bulk operations.
+Version 1 reads, begins, resumes and cancels bulk operations, and pauses, resumes and runs schedules.
 
 A decorated function answers one path, and some pages show the same document. The type of its result and its parameters
 are what the document says of it.
@@ -28,13 +28,14 @@ from rowpost.operations import reading
 from rowpost.operations.bulk import CancelRequested
 from rowpost.operations.message_life import conversation, message_life
 from rowpost.operations.sagas import saga_detail, saga_instances, saga_types
+from rowpost.operations.schedules import SCHEDULE_OPERATIONS, ScheduleChanged, next_times, schedules
 from rowpost.operations.subscriptions import subscriptions_page
 from rowpost.sagas.instances import as_id
 from rowpost.version import __version__
 
 __all__ = [
     "LOOK_THROUGH", "PATHS", "POSTS", "ROUTES", "openapi", "read_deployment", "read_message_life", "read_operations",
-    "read_sagas", "read_subscriptions", "read_supervisors", "read_verification",
+    "read_sagas", "read_schedules", "read_subscriptions", "read_supervisors", "read_verification",
 ]  # fmt: skip
 
 ROOT = "/api/v1"
@@ -137,6 +138,8 @@ SEARCH = ApiParameter("search", "only names that contain this text")
 AFTER_ROW = ApiParameter("after", "only messages after this row version", int)
 COUNT_50 = ApiParameter("count", "1 to 1000, by default 50", int)
 SAGA = ApiParameter("saga", "the saga's table", required=True)
+SCHEDULE = ApiParameter("schedule", "the schedule's name", required=True)
+WHY = ApiParameter("reason", "why, for those who read it")
 NUMBER = ApiParameter("number", "the operation's number", int, required=True)
 FILTER = (
     ApiParameter("failed_queue", "only messages that failed in this queue"),
@@ -219,6 +222,18 @@ def read_subscriptions(visit: Visit, database: Connection) -> made.Subscriptions
     return subscriptions_page(database, visit.argument("search"), visit.number("after") or 0)
 
 
+@_reads("/schedules")
+def read_schedules(visit: Visit, database: Connection) -> made.Schedules:
+    """List the schedules, by name."""
+    return schedules(database)
+
+
+@_reads("/schedule", SCHEDULE, ApiParameter("count", "1 to 1000, by default 10", int))
+def _schedule(visit: Visit, database: Connection) -> made.ScheduleTimes:
+    """Read one schedule, and its next due times."""
+    return next_times(database, _required(visit, "schedule"), _count(visit, 10))
+
+
 @_reads("/sagas")
 def read_sagas(visit: Visit, database: Connection) -> made.SagaTypes:
     """List the types of sagas."""
@@ -289,6 +304,29 @@ def _cancel(visit: Visit) -> CancelRequested:
 def _resume(visit: Visit) -> made.OperationDocument:
     """Go on with an operation that was interrupted, cancelled or failed."""
     return bulk.read_operation(visit, bulk.resume_one(visit, _number(visit)))
+
+
+@_path("post", "/schedules/pause", SCHEDULE, WHY)
+def _pause_schedule(visit: Visit) -> ScheduleChanged:
+    """Let no supervisor send the messages of a schedule."""
+    return _on_schedule(visit, "pause")
+
+
+@_path("post", "/schedules/resume", SCHEDULE, WHY)
+def _resume_schedule(visit: Visit) -> ScheduleChanged:
+    """End the pause of a schedule, which goes on with its next due time."""
+    return _on_schedule(visit, "resume")
+
+
+@_path("post", "/schedules/run", SCHEDULE, WHY)
+def _run_schedule(visit: Visit) -> ScheduleChanged:
+    """Let a supervisor send one message of a schedule now."""
+    return _on_schedule(visit, "run")
+
+
+def _on_schedule(visit: Visit, operation: str) -> ScheduleChanged:
+    reason = visit.argument("reason") or None
+    return visit.execute(SCHEDULE_OPERATIONS[operation](schedule=_required(visit, "schedule"), reason=reason))
 
 
 @_reads("/deployment")

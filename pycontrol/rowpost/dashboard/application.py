@@ -46,6 +46,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.OperationNotFound, 404),
     (errors.OperationTaken, 409),
     (TooManyOperations, 503),
+    (errors.ScheduleNotFound, 404),
     (errors.SagaNotDeployed, 404),
     (errors.SagaInstanceMissing, 404),
     (errors.DatabaseUnavailable, 503),

@@ -17,6 +17,7 @@ from rowpost.operations.failed import DiscardFailed, Edit, Retry
 from rowpost.operations.operation import Operation
 from rowpost.operations.purging import purge as purge_queue
 from rowpost.operations.queues import Controlled, LimitWorkers, Pause, Resume, effect
+from rowpost.operations.schedules import SCHEDULE_OPERATIONS
 from rowpost.wire.message import decode_headers
 
 __all__ = ["ROUTES"]
@@ -60,6 +61,14 @@ def _control(visit: Visit, name: str) -> Operation[Controlled]:
         case "clear":
             return LimitWorkers(queue=name, reason=reason, limit=None)
     raise InvalidCount("The form does not say what to do, or the limit is no number above 0. Nothing was changed.")
+
+
+def schedule(visit: Visit) -> Response:
+    """Pause or resume a schedule, or let a message of it be sent now."""
+    name, wanted = visit.request.path_params["name"], visit.argument("operation")
+    if wanted not in SCHEDULE_OPERATIONS:
+        raise InvalidCount("The form does not say what to do. Nothing was changed.")
+    return visit.back("/schedules", visit.execute(SCHEDULE_OPERATIONS[wanted](schedule=name)).sentence)
 
 
 def delayed(visit: Visit) -> Response:
@@ -132,6 +141,7 @@ def _body(visit: Visit, original: str | None) -> bytes | None:
 ROUTES: tuple[tuple[str, Handler], ...] = (
     ("/purge/{name:path}", purge),
     ("/control/{name:path}", control),
+    ("/schedule/{name:path}", schedule),
     ("/delayed/{name:path}", delayed),
     ("/failed/{row:int}/retry", retry),
     ("/failed/{row:int}/discard", discard),

@@ -139,6 +139,15 @@ def subscriptions(visit: Visit) -> Response:
     return visit.page("subscriptions.html", page=api.read_subscriptions(visit))
 
 
+def schedules(visit: Visit) -> Response:
+    """All schedules."""
+    try:
+        page = api.read_schedules(visit)
+    except FeatureMissing:
+        page = None
+    return visit.page("schedules.html", page=page, may=visit.may(Right.CONTROL_SCHEDULE))
+
+
 def sagas(visit: Visit) -> Response:
     """Return the types of sagas."""
     try:
@@ -195,6 +204,7 @@ ROUTES: tuple[tuple[str, Handler], ...] = (
     ("/failed/{row:int}/discard", discard),
     ("/follow", follow),
     ("/subscriptions", subscriptions),
+    ("/schedules", schedules),
     ("/sagas", sagas),
     ("/saga/{name:path}", saga),
     ("/workers", workers),

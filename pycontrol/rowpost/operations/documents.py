@@ -15,7 +15,8 @@ __all__ = [
     "DelayedPage", "DeploymentDocument", "Document", "FactDocument", "FailedDetail", "FailedGroup", "FailedPage",
     "FailedSummary", "FindingDocument", "MessageDocument", "MessageLifeDocument", "MessagePage", "OperationDocument",
     "OperationPage", "Problem", "QueueDocument", "QueueFinding", "QueuePage", "SagaDetail", "SagaInstance",
-    "SagaInstances", "SagaTimeout", "SagaType", "SagaTypes", "StepDocument", "Subscription", "Subscriptions",
+    "SagaInstances", "SagaTimeout", "SagaType", "SagaTypes", "ScheduleDocument", "ScheduleTimes", "Schedules",
+    "StepDocument", "Subscription", "Subscriptions",
     "SupervisorDocument", "Supervisors", "Verification", "WorkerDocument", "document_of",
 ]  # fmt: skip
 
@@ -276,6 +277,42 @@ class Subscriptions(Document, frozen=True):
 
     subscriptions: list[Subscription]
     after: int | None = None
+
+
+class ScheduleDocument(Document, frozen=True):
+    """A schedule. `queue`: whose supervisors send its messages.
+
+    `next_due` is null if no supervisor has seen the schedule yet, or nothing is due any more. `last_due` is the due
+    time of the last message. `late_ms`: for how long the next one has been due. `reason`: why it was paused or resumed.
+    """
+
+    schedule: str
+    queue: str
+    destination: str
+    message_type: str
+    due: str
+    missed: str
+    paused: bool
+    next_due: str | None
+    last_due: str | None
+    late_ms: int | None
+    requested_at: str | None
+    reason: str | None
+    changed_by: str
+    changed_at: str
+
+
+class Schedules(Document, frozen=True):
+    """Schedules by name."""
+
+    schedules: list[ScheduleDocument]
+
+
+class ScheduleTimes(Document, frozen=True):
+    """A schedule and its next due times."""
+
+    schedule: ScheduleDocument
+    times: list[str]
 
 
 class SagaType(Document, frozen=True):

@@ -17,10 +17,11 @@ class Right(StrEnum):
     CHANGE_DELAYED = "reschedule_delayed"
     PURGE = "purge_queue"
     CONTROL = "control_queue"
+    CONTROL_SCHEDULE = "control_schedule"
     CANCEL = "cancel_operation"
     RESUME = "resume_operation"
 
     @property
     def of_queue(self) -> bool:
         """Whether the right is granted for each queue."""
-        return self not in (Right.CONTROL, Right.CANCEL, Right.RESUME)
+        return self not in (Right.CONTROL, Right.CONTROL_SCHEDULE, Right.CANCEL, Right.RESUME)
