@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,6 +42,7 @@ from rowpost.deploy.sagas import drop_saga
 from rowpost.endpoint.callbacks import Callbacks
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import open_temporary, prepare, registered_sagas
+from rowpost.endpoint.schedules import ScheduleSender
 from rowpost.errors import InvalidMessage, NoReply, SchemaMissing, SettingsError, UnexpectedReply
 from rowpost.handling.context import Bus, Context
 from rowpost.recoverability.outcome import Kind
@@ -378,6 +379,28 @@ class HandlerTest:
         self.discarded = None if discard is None else discard.reason
         if scope is None or not scope.committed:
             self._keep([outgoing])
+
+    def tick(self, schedule: Callable[[datetime], Any], due: datetime) -> Any:
+        """Make the message of a due time, as a supervisor does when it sends it. It is kept like what a handler sends.
+
+        Args:
+            schedule: the function that `Endpoint.every` decorates.
+            due: the due time, which has a time zone.
+
+        Returns:
+            The message, which `handle` takes; None if the function made none.
+
+        Raises:
+            SettingsError: it is no schedule of the endpoint.
+            InvalidMessage: the function raises an error, or the message cannot be sent.
+        """
+        declared = next((each for each in self._endpoint.schedules if each.function is schedule), None)
+        if declared is None:
+            name = getattr(schedule, "__name__", schedule)
+            raise SettingsError(f"{name} is no schedule of {self._endpoint.name}. Decorate it with @endpoint.every(…).")
+        outgoing = ScheduleSender.of(self._endpoint, declared).make(self._database, declared.name, due)
+        self._keep([outgoing])
+        return self.all_sent[-1].message if outgoing else None
 
     def _scope(self) -> LeaseScope:
         @contextmanager

@@ -21,6 +21,7 @@ from rowpost.handling.context import Bus
 from rowpost.handling.schedules import Schedule
 from rowpost.settings.environment import ScheduleSettings, Settings
 from rowpost.transport.schedules import SeenSchedule, Ticked, tick
+from rowpost.transport.schedules import message_id as message_id_of
 from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES, SCHEDULE, SCHEDULE_DUE
 from rowpost.wire.message_types import type_name
 from rowpost.wire.outgoing import Outgoing
@@ -95,15 +96,25 @@ class ScheduleSender:
     endpoint: Endpoint
     collect: Callable[[Bus, datetime, str, Mapping[str, str | None]], object]
 
+    @classmethod
+    def of(cls, endpoint: Endpoint, schedule: Schedule) -> ScheduleSender:
+        """Return the sender of a schedule that an endpoint declares."""
+        return cls(endpoint, partial(_collect, schedule))
+
     def tick(self, database: Connection, queue: str, seen: SeenSchedule) -> Ticked:
         """Send the messages that are due, as `transport.schedules.tick` does."""
-        return tick(database, queue, seen, partial(self._make, database, seen.name), partial(self._send, database))
+        return tick(database, queue, seen, partial(self.make, database, seen.name), partial(self._send, database))
 
-    def _make(self, database: Connection, name: str, due: datetime, message_id: str) -> Sequence[Outgoing]:
+    def make(self, database: Connection, name: str, due: datetime, message_id: str = "") -> Sequence[Outgoing]:
+        """Return the message of a due time; nothing if there is none.
+
+        An empty `message_id` stands for the one that follows from the name and the due time.
+        """
         bus = Bus(self.endpoint, database)
         try:
             text = due.astimezone(UTC).isoformat(timespec="milliseconds")
-            self.collect(bus, due, message_id, {SCHEDULE: name, SCHEDULE_DUE: text})
+            headers = {SCHEDULE: name, SCHEDULE_DUE: text}
+            self.collect(bus, due, message_id or message_id_of(name, due), headers)
         finally:
             outgoing = bus.end()
         return outgoing
@@ -121,7 +132,7 @@ def senders_of(settings: Settings) -> dict[str, dict[str, ScheduleSender]]:
         queue = queue_name(settings, endpoint.queue)
         endpoints[queue] = endpoint
         for schedule in endpoint.schedules:
-            found[queue][schedule.name] = ScheduleSender(endpoint, partial(_collect, schedule))
+            found[queue][schedule.name] = ScheduleSender.of(endpoint, schedule)
     working = {queue.name for queue in settings.queues if queue.worker is not None}
     working |= {queue.name for queue in settings.queues if working & set(queue.partitions)}
     for each in settings.schedules:

@@ -282,6 +282,24 @@ def recoverability(stage: Stage) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def with_schedule(stage: Stage) -> None:
+    """An environment that has stored the schedule `cleaning`."""
+    stage.environment(
+        f"{QUEUES}schedules: {{cleaning: {{to: Billing, queue: Sales, type: Shop.Clean, cron: 0 2 * * *}}}}\n"
+    )
+
+
+def schedules(stage: Stage) -> dict[str, Any]:
+    """The message of the page."""
+
+    @message_type("Shop.Messages.MakeReport")
+    @dataclass(frozen=True)
+    class MakeReport:
+        day: str
+
+    return {"MakeReport": MakeReport}
+
+
 def tracing(stage: Stage) -> dict[str, Any]:
     """An environment whose spans are printed, and what was printed."""
     stage.environment(f"{QUEUES}telemetry: {{traces: console}}\n")
@@ -301,6 +319,7 @@ PRELUDES: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "poolers-and-replicas.md": poolers,
     "publish-subscribe.md": publish_subscribe,
     "recoverability.md": recoverability,
+    "schedules.md": schedules,
     "tracing.md": tracing,
 }
 
@@ -323,6 +342,11 @@ def check_callbacks(names: dict[str, Any]) -> None:
 def check_endpoints(names: dict[str, Any]) -> None:
     names["sales"].close()
     assert names["outcome"].kind is Kind.HANDLED
+
+
+def check_schedules(names: dict[str, Any]) -> None:
+    names["test_a_report_is_made_of_each_night"]()
+    assert [each.name for each in names["reports"].schedules] == ["Reports.nightly", "Reports.poll"]
 
 
 def check_tests_of_your_own(names: dict[str, Any]) -> None:
@@ -363,6 +387,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "outbox.md": check_outbox,
     "poolers-and-replicas.md": check_poolers,
     "recoverability.md": check_recoverability,
+    "schedules.md": check_schedules,
     "tests-of-your-own.md": check_tests_of_your_own,
     "tracing.md": check_tracing,
 }

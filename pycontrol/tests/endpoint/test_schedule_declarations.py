@@ -1,7 +1,7 @@
 """`@endpoint.every` and the section `schedules`: what is declared, and what is refused with the reason."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -10,6 +10,8 @@ from rowpost.endpoint.schedules import senders_of, with_schedules
 from rowpost.errors import SettingsError
 from rowpost.settings.due_times import DueTimes
 from rowpost.settings.environment import QueueSettings, ScheduleSettings, Settings, WorkerSettings, load_settings
+from rowpost.testing import HandlerTest
+from rowpost.transport.schedules import message_id
 from rowpost.wire.message_types import message_type
 from tests.support.orders import Order
 
@@ -111,6 +113,41 @@ def test_two_schedules_of_one_name_are_refused(reports):
 def test_a_send_only_endpoint_has_no_schedules():
     with pytest.raises(SettingsError, match="send-only"):
         Endpoint("Web", send_only=True).every("0 2 * * *")
+
+
+# ------------------------------------------------------------------ in a test
+def test_a_test_makes_the_message_of_a_due_time_and_handles_it(reports):
+    handled = []
+
+    @reports.every("0 2 * * *", to="Billing")
+    def nightly(due: datetime) -> Order:
+        return Order(due.day)
+
+    @reports.handles(Order)
+    def handle(message: Order, context) -> None:
+        handled.append((message, context.headers["rowpost.Schedule"]))
+
+    due = datetime(2026, 3, 29, 2, tzinfo=UTC)
+    with HandlerTest(reports) as test:
+        message = test.tick(nightly, due)
+        sent = test.all_sent[0]
+        test.handle(message, sent.headers)
+
+    assert (message, sent.to, sent.headers["NServiceBus.MessageId"]) == (
+        Order(29), "Billing", message_id("Reports.nightly", due),
+    )  # fmt: skip
+    assert handled == [(Order(29), "Reports.nightly")]
+
+
+def test_a_test_sees_that_a_function_made_no_message_and_which_function_is_no_schedule(reports):
+    @reports.every("0 2 * * *")
+    def never(due: datetime) -> Order | None:
+        return None
+
+    with HandlerTest(reports) as test:
+        assert test.tick(never, datetime(2026, 1, 1, tzinfo=UTC)) is None
+        with pytest.raises(SettingsError, match="makes is no schedule of Reports"):
+            test.tick(makes, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 # ------------------------------------------------------------------ an environment

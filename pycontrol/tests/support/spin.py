@@ -91,6 +91,7 @@ CHECKS = (
     Check("lease", ("FAULTS=4",)),
     Check("lease", ("FAULTS=4",), live=True),
     *_both("slots"),
+    *_both("schedule"),
 )
 
 #: plausible bugs, which SPIN must find
@@ -126,6 +127,9 @@ REFUTED = (
     Check("slots", ("FAULTS=0", "NO_QUARANTINE"), live=True),
     Check("slots", ("FAULTS=0", "TRIED_TOGETHER"), live=True),
     Check("slots", ("FAULTS=0", "FORGOTTEN_WHEN_TAKEN"), live=True),
+    Check("schedule", ("BLIND_ADVANCE",)),
+    Check("schedule", ("SENT_AFTER_COMMIT",)),
+    Check("schedule", ("CLOCK_DECIDES",)),
 )
 
 

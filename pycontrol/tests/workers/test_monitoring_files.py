@@ -12,8 +12,10 @@ import pytest
 import yaml
 
 from rowpost.database.connection import connect
+from rowpost.deploy.entries import describe_schedule
 from rowpost.endpoint.hosting import with_endpoints
-from rowpost.settings.environment import SupervisorSettings
+from rowpost.settings.due_times import DueTimes
+from rowpost.settings.environment import ScheduleSettings, SupervisorSettings
 from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.queue import Queue
 from rowpost.workers import events
@@ -82,7 +84,10 @@ def exported(target) -> Scrape:
         target.settings, supervisor=SupervisorSettings(idle_timeout=0.3, delayed_lateness=0.1, metrics=0)
     )
     settings = with_endpoints(settings, ["tests.support.traced:sales", "tests.support.traced:billing"])
+    nightly = ScheduleSettings("nightly", "Sales", "Sales", "Shop.Count", DueTimes("0 2 1 1 *"), body="{}")
+    settings = replace(settings, schedules=(nightly,))
     with connect(target.settings) as database:
+        database.call("register_schedule", **describe_schedule(nightly).record)
         for name in ("Sales", "Billing"):
             Queue(name, database).purge()
         with sales.open(database) as bus:
@@ -95,7 +100,10 @@ def exported(target) -> Scrape:
             url = supervisor.seen(events.MetricsServed)[0].url
             due = "rowpost_queue_delayed_next_due_timestamp_seconds"
             supervisor.until(lambda: scrape(url).value(due, queue="Sales") is not None, "the delayed message is seen")
+            due = "rowpost_schedule_next_due_timestamp_seconds"
+            supervisor.until(lambda: scrape(url).value(due, schedule="nightly") is not None, "the schedule is seen")
             found = scrape(url)
+        database.call("unregister_schedule", schedule_name="nightly")
         waiting = DelayedMessages("Sales", database)
         for each in waiting.browse(10):
             waiting.cancel(each.key)

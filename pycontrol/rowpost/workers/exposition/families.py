@@ -148,6 +148,7 @@ class Families:
         yield from self._described(status)
         yield from self._of_queues(GaugeMetricFamily, _GAUGES, status)
         yield from self._of_queues(CounterMetricFamily, _COUNTERS, status)
+        yield from self._of_schedules()
         yield from self._times(status)
 
     def _of_supervisor(self, status: Status) -> Iterator[Metric]:
@@ -211,6 +212,17 @@ class Families:
             ]
             labels = ["queue", *([metric.label] if metric.label else [])]
             yield _family(kind, metric.name, metric.text, labels, values)
+
+    def _of_schedules(self) -> Iterator[Metric]:
+        """Yield the metric of schedules; none without schedules."""
+        if due := self._seen.schedules:
+            yield _family(
+                GaugeMetricFamily,
+                "rowpost_schedule_next_due_timestamp_seconds",
+                "When the schedule is due next, in seconds since 1970; absent if it is paused.",
+                ["queue", "schedule"],
+                [([*name], each) for name, each in due.items()],
+            )
 
     def _times(self, status: Status) -> Iterator[Metric]:
         for name, text, attribute in _TIMES:

@@ -67,6 +67,8 @@ class Observations:
         self._events: Counter[tuple[type[events.Event], str]] = Counter()
         self._counts: Counter[tuple[type[events.Event], str]] = Counter()
         self._peeks: dict[str, LastPeek] = {}
+        #: by queue and schedule, when it is due next; None if it is paused
+        self._schedules: dict[tuple[str, str], float | None] = {}
         #: by queue, the processes that have imported the handler, and not ended since
         self._able: dict[str, set[int]] = {}
 
@@ -84,6 +86,8 @@ class Observations:
         self._events[kind, event.queue] += 1
         if isinstance(event, events.DelayedMoved | events.ExpiredPurged):
             self._counts[kind, event.queue] += event.count
+        elif isinstance(event, events.Ticked):
+            self._schedules[event.queue, event.schedule] = event.next_due
         elif isinstance(event, events.WorkerStarted):
             self._able.setdefault(event.queue, set()).add(event.pid)
         elif isinstance(event, events.WorkerDied | events.WorkerStopped):
@@ -113,6 +117,11 @@ class Observations:
     def count(self, kind: type[events.DelayedMoved | events.ExpiredPurged], queue: str) -> int:
         """Return how many messages the events of a kind were about."""
         return self._counts[kind, queue]
+
+    @property
+    def schedules(self) -> dict[tuple[str, str], float]:
+        """When each schedule is due next, in seconds since 1970, by queue and name; without those that are paused."""
+        return {name: due for name, due in sorted(self._schedules.items()) if due is not None}
 
     def peek(self, queue: str) -> LastPeek:
         """Return the last peek at a queue."""
