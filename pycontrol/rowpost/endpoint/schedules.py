@@ -6,6 +6,7 @@ and sends their messages. A handler that cannot be imported is reported by its o
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,18 +48,23 @@ def scheduled(endpoint: Endpoint, settings: Settings) -> tuple[ScheduleSettings,
     )
 
 
-def with_schedules(settings: Settings, unknown: Callable[[HandlerNotFound], None] = lambda error: None) -> Settings:
+def with_schedules(
+    settings: Settings, unknown: Callable[[HandlerNotFound], None] = lambda error: None, *, imported: bool = False
+) -> Settings:
     """Return the settings with the schedules that their endpoints declare.
 
     Args:
         settings: the environment.
         unknown: is called for each handler that cannot be imported here.
+        imported: import no module, and skip endpoints of such modules.
 
     Raises:
         SettingsError: two schedules have the same name.
     """
     found = {each.name: each for each in settings.schedules}
-    for queue, endpoint in endpoints_of(settings, lambda _, error: unknown(error)):
+    known = [each for each in settings.queues if each.worker and each.worker.handler.partition(":")[0] in sys.modules]
+    searched = replace(settings, queues=tuple(known)) if imported else settings
+    for queue, endpoint in endpoints_of(searched, lambda _, error: unknown(error)):
         for each in scheduled(endpoint, settings):
             if found.setdefault(each.name, each) != each:
                 raise SettingsError(
@@ -124,14 +130,19 @@ class ScheduleSender:
 
 
 def senders_of(settings: Settings) -> dict[str, dict[str, ScheduleSender]]:
-    """Return the senders of all schedules whose queues have workers here: by queue, and by the schedule's name."""
+    """Return the senders of the schedules of these settings whose queues have workers here: by queue, and by the
+    schedule's name. Without schedules, nothing is imported.
+    """
     found: dict[str, dict[str, ScheduleSender]] = defaultdict(dict)
+    declared = {each.name for each in settings.schedules}
+    if not declared:
+        return {}
     endpoints: dict[str, Endpoint] = {}
     for _, endpoint in endpoints_of(settings):
         endpoint.configure(settings)
         queue = queue_name(settings, endpoint.queue)
         endpoints[queue] = endpoint
-        for schedule in endpoint.schedules:
+        for schedule in (each for each in endpoint.schedules if each.name in declared):
             found[queue][schedule.name] = ScheduleSender.of(endpoint, schedule)
     working = {queue.name for queue in settings.queues if queue.worker is not None}
     working |= {queue.name for queue in settings.queues if working & set(queue.partitions)}

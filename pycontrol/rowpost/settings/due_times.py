@@ -22,12 +22,13 @@ from cronsim import CronSim, CronSimError
 
 from rowpost.errors import InvalidSchedule
 
-__all__ = ["MISSED", "DueTimes", "Missed"]
+__all__ = ["EPOCH", "MISSED", "DueTimes", "Missed"]
 
 #: what becomes of ticks that nobody sent in time
 Missed = Literal["skip", "once", "all"]
 MISSED: tuple[Missed, ...] = ("skip", "once", "all")
 
+#: from which intervals are counted
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHORTEST, LONGEST = timedelta(seconds=1), timedelta(days=36_525)
 _FIELDS = 5

@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, cast
 from uuid import UUID, uuid5
 
 from rowpost.database.connection import Connection
+from rowpost.errors import InvalidSchedule
 from rowpost.settings.due_times import EPOCH, DueTimes, Missed
 from rowpost.wire.outgoing import Outgoing
 
@@ -90,27 +92,53 @@ class Ticked:
     wait: float | None = None
 
 
-def watch(database: Connection, queue: str) -> list[SeenSchedule]:
+def _raise(name: str, error: InvalidSchedule) -> None:
+    raise error
+
+
+def watch(
+    database: Connection, queue: str, broken: Callable[[str, InvalidSchedule], None] = _raise
+) -> list[SeenSchedule]:
     """Return the schedules whose messages the supervisors of a queue send.
+
+    Args:
+        database: the connection.
+        queue: the queue's name.
+        broken: is called with the name of a schedule whose due times cannot be computed here, which is skipped. By
+            default it raises the error.
 
     Raises:
         QueueNotFound: the queue is not registered.
         QueueNotGranted: the login may not receive from it.
         FeatureMissing: schedules are not deployed.
+        InvalidSchedule: this machine does not know the time zone of a schedule, and `broken` is not given.
     """
-    return [
-        SeenSchedule(
-            row.schedule_name,
-            DueTimes(row.cron, None if row.interval_ms is None else row.interval_ms * _MILLISECOND, row.zone),
-            cast("Missed", row.missed),
-            _utc(row.ticked_to),
-            None if row.next_due is None else _utc(row.next_due),
-            None if row.requested_at is None else _utc(row.requested_at),
-            row.is_paused,
-            _utc(row.measured_at),
+    found = []
+    for row in database.call("watch_schedules", queue_name=queue):
+        try:
+            due = _due_times(row.cron, row.interval_ms, row.zone)
+        except InvalidSchedule as error:
+            broken(row.schedule_name, error)
+            continue
+        found.append(
+            SeenSchedule(
+                row.schedule_name,
+                due,
+                cast("Missed", row.missed),
+                _utc(row.ticked_to),
+                None if row.next_due is None else _utc(row.next_due),
+                None if row.requested_at is None else _utc(row.requested_at),
+                row.is_paused,
+                _utc(row.measured_at),
+            )
         )
-        for row in database.call("watch_schedules", queue_name=queue)
-    ]
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _due_times(cron: str | None, interval_ms: int | None, zone: str) -> DueTimes:
+    """Return due times, which are checked once and not with each look."""
+    return DueTimes(cron, None if interval_ms is None else interval_ms * _MILLISECOND, zone)
 
 
 def step(seen: SeenSchedule) -> Step:

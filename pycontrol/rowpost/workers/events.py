@@ -39,11 +39,11 @@ __all__ = [
     "Recovered",
     "Reloaded",
     "Resumed",
+    "ScheduleMoved",
     "Stopping",
     "TargetChanged",
     "ThrottlingEnded",
     "ThrottlingStarted",
-    "Ticked",
     "TimedOut",
     "Transferred",
     "Trouble",
@@ -313,7 +313,7 @@ class DelayedMoved(
     failed: int = 0
 
 
-class Ticked(Event, level=logging.DEBUG, frequent=True, text="schedule {0.schedule}: {0.count:,} messages sent"):
+class ScheduleMoved(Event, level=logging.DEBUG, frequent=True, text="schedule {0.schedule}: {0.count:,} messages sent"):
     """A schedule is seen with another due time than before, or `count` of its messages were sent by this process.
 
     `next_due` is the tick that was due then, in seconds since 1970; None if the schedule is paused, or nothing is due.

@@ -73,6 +73,7 @@ def test_a_changed_schedule_is_planned_and_stored(shop, database):
 
 
 @pytest.mark.parametrize("by_queue", [False, True])
+@pytest.mark.promise("undeclared-schedules-go")
 def test_a_schedule_that_is_gone_is_planned_and_removed(shop, database, by_queue):
     apply(database, declaring(shop, NIGHTLY, HOURLY))
 
@@ -117,6 +118,7 @@ def test_a_schedule_that_only_another_environment_declared_stays_and_is_named(sh
     assert difference(database, declaring(shop, HOURLY)).is_empty
 
 
+@pytest.mark.promise("undeclared-schedules-go")
 def test_a_schedule_that_a_handler_may_declare_that_cannot_be_imported_stays_and_is_named(shop, database):
     apply(database, declaring(shop, NIGHTLY))
 

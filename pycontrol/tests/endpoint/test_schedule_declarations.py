@@ -183,11 +183,19 @@ def test_a_handler_that_cannot_be_imported_is_told_and_its_schedules_are_unknown
     assert len(unknown) == 1
 
 
+def test_without_schedules_nothing_is_imported():
+    settings = replace(
+        Settings(), queues=(QueueSettings("Sales", worker=WorkerSettings("tests.support.dies_at_import:x")),)
+    )
+
+    assert senders_of(settings) == {}
+
+
 def test_messages_are_sent_where_the_queue_has_a_worker():
     here = ScheduleSettings("here", "Hosted@[app]", "Billing", "Shop.Order", DueTimes("0 4 * * *"), body="{}")
     elsewhere = replace(here, name="elsewhere", queue="Billing@[app]")
 
-    found = senders_of(hosting(schedules=(here, elsewhere)))
+    found = senders_of(with_schedules(hosting(schedules=(here, elsewhere))))
 
     assert {queue: sorted(senders) for queue, senders in found.items()} == {"Hosted@[app]": ["Hosted.makes", "here"]}
 

@@ -78,6 +78,7 @@ def test_a_schedule_moves_on_once_from_what_was_seen(database, sql, store):
     assert watch(database, queue).ticked_to == to
 
 
+@pytest.mark.promise("ticks-follow-the-servers-clock")
 def test_a_tick_that_is_not_due_by_the_servers_clock_is_not_done(database, sql, store):
     queue = store()
     seen = set_back(sql)
@@ -123,6 +124,7 @@ def test_a_schedule_that_another_session_moves_on_is_left_to_it_without_waiting(
     assert advance(database, queue, seen, seen + timedelta(minutes=1))
 
 
+@pytest.mark.promise("each-tick-once")
 def test_of_many_sessions_one_moves_a_schedule_on(target, sql, store):
     queue = store()
     seen = set_back(sql)

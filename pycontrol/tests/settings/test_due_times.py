@@ -29,6 +29,7 @@ def test_a_local_time_is_due_at_its_moment_in_winter_and_in_summer():
 
 
 @pytest.mark.parametrize("cron", ["30 2 * * *", "0,30 2 * * *", "15 2 29 3 *"])
+@pytest.mark.promise("changes-of-the-clock")
 def test_a_local_time_that_is_skipped_is_due_once_at_the_next_valid_moment(cron):
     due = berlin(cron)
 
@@ -44,6 +45,7 @@ def test_a_skipped_time_that_falls_on_another_one_is_due_once():
     assert ticks(berlin("0 2,3 * * *"), "2026-03-29T00:00", 2) == ["29 01:00", "30 00:00"]
 
 
+@pytest.mark.promise("changes-of-the-clock")
 def test_a_local_time_that_occurs_twice_is_due_the_first_time():
     assert ticks(berlin("30 2 * * *"), "2026-10-24T12:00", 2) == ["25 00:30", "26 01:30"]
 

@@ -11,6 +11,7 @@ import resource
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,10 +31,18 @@ class Server:
         folder: of the data; the socket's folder lies beside it. The folder above must belong to this user.
         options: of the server's command line, such as "-c max_connections=40".
         largest_file: bytes; a file that would grow beyond cannot be extended. None for no limit.
+        variables: variables of the server's process beside those of this one.
     """
 
-    def __init__(self, folder: Path, options: str = "", largest_file: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        options: str = "",
+        largest_file: int | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder, self._more, self._largest_file = folder, options, largest_file
+        self._variables = variables or {}
         #: not within the data: a base backup would copy the socket's lock
         self.socket_folder = folder.with_name(f"{folder.name}socket")
         self._user = None
@@ -92,7 +101,15 @@ class Server:
 
     def _run(self, program: str, *arguments: object) -> None:
         command = [str(_PROGRAMS / program), *map(str, arguments)]
-        subprocess.run(command, check=True, user=self._user, cwd="/", stdout=subprocess.DEVNULL, preexec_fn=self._limit)
+        subprocess.run(
+            command,
+            check=True,
+            user=self._user,
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            preexec_fn=self._limit,
+            env={**os.environ, **self._variables},
+        )
 
     def _limit(self) -> None:
         if self._largest_file is not None:

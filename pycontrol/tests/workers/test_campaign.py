@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support.campaign import failover, fuzz, injected, kinds, surroundings
+from tests.support.campaign import failover, fuzz, injected, kinds, surroundings, ticks
 from tests.support.campaign.ledger import Ledger
 
 
@@ -21,6 +21,7 @@ from tests.support.campaign.ledger import Ledger
         (failover.failovers, 1, ["receive_only"]),
         (injected.errors, 50, None),
         (surroundings.settings, 2, None),
+        (ticks.ticks, 300, None),
         (fuzz.functions, 10_000, None),
         (fuzz.workers, 100, None),
     ],

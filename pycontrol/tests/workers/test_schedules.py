@@ -114,25 +114,32 @@ def test_a_tick_is_sent_to_the_own_queue_with_an_id_that_follows_from_its_due_ti
     assert headers[ENCLOSED_MESSAGE_TYPES].startswith("Shop.MakeReport")
 
 
-@pytest.mark.parametrize(("missed", "back"), [("skip", []), ("once", [0]), ("all", [3, 2, 1, 0])])
-def test_what_was_missed_is_skipped_sent_once_or_sent_for_each_tick(database, sql, reports, missed, back):
-    @reports.every("*/2 * * * *", missed=missed)
-    def often(due: datetime) -> MakeReport:
+@pytest.mark.parametrize(("missed", "hours"), [("skip", []), ("once", [0]), ("all", [3, 2, 1, 0])])
+def test_what_was_missed_is_skipped_sent_once_or_sent_for_each_tick(database, sql, reports, missed, hours):
+    @reports.every("0 * * * *", missed=missed)
+    def hourly(due: datetime) -> MakeReport:
         return MakeReport(due)
 
     settings = reports.stored()
-    now = sql.database.call("list_schedules")[0].measured_at
-    last = now.replace(minute=now.minute - now.minute % 2, second=0, microsecond=0)
-    # a tick of every four minutes: two hours ago it was 120, and the last one is at most two minutes old
-    sql.run("UPDATE rowpost.schedule SET cron = ?, ticked_to = ?", f"{last.minute} */1 * * *", last - 4 * HOUR)
-    late = now - last > timedelta(seconds=55)
+    # the last tick was ten minutes ago
+    last = sql.database.call("list_schedules")[0].measured_at.replace(second=0, microsecond=0) - timedelta(minutes=10)
+    sql.run("UPDATE rowpost.schedule SET cron = ?, ticked_to = ?", f"{last.minute} * * * *", last - 4 * HOUR)
 
     look(database, settings)
 
-    expected = [last - each * HOUR for each in back]
-    if missed == "skip" and not late:
-        expected = [last]
-    assert due_times(database) == [each.replace(tzinfo=UTC) for each in expected]
+    assert due_times(database) == [(last - each * HOUR).replace(tzinfo=UTC) for each in hours]
+    assert watch(database, "Sales")[0].ticked_to == last.replace(tzinfo=UTC)
+
+
+def test_a_tick_that_is_less_than_a_minute_old_is_not_skipped(database, sql, reports):
+    @reports.every(timedelta(seconds=1), missed="skip")
+    def each_second(due: datetime) -> MakeReport:
+        return MakeReport(due)
+
+    settings = reports.stored()
+    set_back(sql)
+
+    assert look(database, settings) == 1
 
 
 def test_a_catch_up_is_sent_in_batches_that_commit_one_by_one(database, sql, reports):
@@ -229,6 +236,7 @@ def test_a_paused_schedule_sends_only_what_is_requested(database, sql, reports):
     assert (paused, requested, len(sent(database))) == (0, [1, 0], 1)
 
 
+@pytest.mark.promise("ticks-follow-the-servers-clock")
 def test_a_clock_that_went_back_repeats_nothing(database, sql, reports):
     @reports.every("0 * * * *", missed="all")
     def hourly(due: datetime) -> MakeReport:
@@ -240,6 +248,7 @@ def test_a_clock_that_went_back_repeats_nothing(database, sql, reports):
     assert [look(database, settings) for _ in range(2)] == [0, 0]
 
 
+@pytest.mark.promise("each-tick-once")
 def test_who_sees_the_same_tick_at_once_sends_it_once(database, target, sql, reports):
     @reports.every("0 * * * *")
     def hourly(due: datetime) -> MakeReport:
@@ -257,6 +266,7 @@ def test_who_sees_the_same_tick_at_once_sends_it_once(database, target, sql, rep
     assert (results, len(sent(database))) == ([1, 0], 1)
 
 
+@pytest.mark.promise("each-tick-once")
 def test_a_session_that_dies_between_moving_on_and_sending_leaves_the_tick_to_the_next_one(
     database, target, sql, reports
 ):
@@ -295,13 +305,36 @@ def test_a_schedule_that_fails_delays_no_other_and_is_told_once(target, sql, rep
     task = make_schedule_ticker(settings, told.append)
     task.start()
     try:
-        eventually(lambda: sum(event.count for event in told if isinstance(event, events.Ticked)) >= 2, "two ticks")
+        eventually(
+            lambda: sum(event.count for event in told if isinstance(event, events.ScheduleMoved)) >= 2, "two ticks"
+        )
     finally:
         task.stop()
 
     (trouble,) = [event for event in told if isinstance(event, events.Trouble)]
     assert "schedule a" in trouble.error
-    assert {event.schedule for event in told if isinstance(event, events.Ticked) and event.count} == {"b"}
+    assert {event.schedule for event in told if isinstance(event, events.ScheduleMoved) and event.count} == {"b"}
+
+
+def test_a_schedule_whose_time_zone_is_unknown_here_delays_no_other_and_is_told_once(target, sql, reports):
+    for name in ("a", "b"):
+
+        @reports.every("* * * * *", name=name)
+        def often(due: datetime) -> MakeReport:
+            return MakeReport(due)
+
+    settings, told = reports.stored(), []
+    set_back(sql, 5)
+    sql.run("UPDATE rowpost.schedule SET zone = 'Mars/Olympus' WHERE schedule_name = 'a'")
+    task = make_schedule_ticker(settings, told.append)
+    task.start()
+    try:
+        eventually(lambda: sent(sql.database), "the other one sends")
+    finally:
+        task.stop()
+
+    (trouble,) = [event for event in told if isinstance(event, events.Trouble)]
+    assert "schedule a: There is no time zone 'Mars/Olympus'" in trouble.error
 
 
 def test_a_supervisor_without_schedules_makes_no_statement_for_them(target, shop):
@@ -342,6 +375,7 @@ def ticks_are_whole(sql):
     return total
 
 
+@pytest.mark.promise("each-tick-once")
 def test_three_supervisors_send_each_tick_once_and_its_handler_writes_once(ticking, sql):
     with Running(ticking) as first, Running(ticking), Running(ticking):
         first.until(lambda: sql.value("SELECT count(*) FROM ticks") >= 303, "300 missed ticks, and some more")

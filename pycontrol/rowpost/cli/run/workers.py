@@ -75,7 +75,7 @@ def work(
         CommandInterrupted: Ctrl-C was pressed.
     """
     import_from_current_folder()
-    settings = with_instances(load(session))
+    settings = with_schedules(with_instances(load(session)))
     if install:
         _install(session, settings)
     queued: SimpleQueue[Event] = SimpleQueue()
@@ -83,7 +83,9 @@ def work(
         settings,
         on_event=queued.put,
         # the supervisor imports no module that is new: it would have to live with it
-        load=lambda: with_instances(load(Session(session.environment, session.as_json)), imported=True),
+        load=lambda: with_schedules(
+            with_instances(load(Session(session.environment, session.as_json)), imported=True), imported=True
+        ),
     )
     _prepare(session, settings)
     as_json, live = _as_json(session), not plain and session.out.is_terminal and not session.out.is_dumb_terminal
@@ -111,7 +113,7 @@ def _install(session: Session, settings: Settings) -> None:
             ExitCode.USAGE,
         )
     main, *business = session.databases()
-    needs = with_schedules(with_needs(settings))
+    needs = with_needs(settings)
     others = ((each, replace(each.settings, sagas=needs.sagas)) for each in business)
     for each, wanted in ((main, needs), *others):
         with each.connected() as database:
@@ -145,7 +147,7 @@ def _prepare(session: Session, settings: Settings) -> None:
                     f"The queue {name!r} is not deployed in {settings.target}. {declare}Run: rowpost apply. "
                     "In development, rowpost run --install creates what is missing."
                 )
-        settings = with_schedules(with_sagas(settings))
+        settings = with_sagas(settings)
         check_sagas(settings, database)
         check_schedules(settings, database)
         check_leases(settings, database)

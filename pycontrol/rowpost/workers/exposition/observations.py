@@ -86,7 +86,7 @@ class Observations:
         self._events[kind, event.queue] += 1
         if isinstance(event, events.DelayedMoved | events.ExpiredPurged):
             self._counts[kind, event.queue] += event.count
-        elif isinstance(event, events.Ticked):
+        elif isinstance(event, events.ScheduleMoved):
             self._schedules[event.queue, event.schedule] = event.next_due
         elif isinstance(event, events.WorkerStarted):
             self._able.setdefault(event.queue, set()).add(event.pid)

@@ -33,7 +33,7 @@ from rowpost.settings.environment import Settings
 from rowpost.transport.delayed import wait_after_peek
 from rowpost.workers.answers import Answer, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.events import DelayedMoved, Emit, Event, Reloaded, Ticked, Trouble, log_event
+from rowpost.workers.events import DelayedMoved, Emit, Event, Reloaded, ScheduleMoved, Trouble, log_event
 from rowpost.workers.exposition.observations import Observations, Status
 from rowpost.workers.exposition.serve import serve
 from rowpost.workers.protocol import Assignment, WorkerProgress
@@ -295,7 +295,7 @@ class Supervisor:
                 self._on_answer(self._pools.by_name[answer.queue], answer, now)
             case Event() as event:
                 self._emit(event)
-                if isinstance(event, DelayedMoved | Ticked) and event.queue in self._pools.by_name:
+                if isinstance(event, DelayedMoved | ScheduleMoved) and event.queue in self._pools.by_name:
                     self._pools.by_name[event.queue].peek_soon()
 
     def _wake(self, queue: str | None, now: float) -> None:

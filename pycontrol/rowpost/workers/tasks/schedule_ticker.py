@@ -40,9 +40,14 @@ class _Ticker:
         return list(self._senders)
 
     def __call__(self, database: Connection, queue: str) -> float:
-        wait = self._lateness
-        for seen in watch(database, queue):
-            sender = self._senders[queue].get(seen.name)  # another environment sends for the same queue
+        wait, senders = self._lateness, self._senders[queue]
+
+        def fail(name: str, error: RowpostError) -> None:
+            if name in senders:
+                self._fail(queue, name, error)
+
+        for seen in watch(database, queue, fail):
+            sender = senders.get(seen.name)  # another environment sends for the same queue
             if sender is not None and self._failing.get(seen.name, 0.0) <= time.monotonic():
                 ticked = self._tick(database, queue, seen, sender)
                 self._tell(queue, seen, ticked)
@@ -57,23 +62,24 @@ class _Ticker:
         except (DatabaseUnavailable, Deadlock):
             raise
         except RowpostError as error:
-            if seen.name not in self._failing:
-                self._emit(
-                    events.Trouble(
-                        queue=queue, error=f"Failed to send the message of the schedule {seen.name}: {error}"
-                    )
-                )
-            self._failing[seen.name] = time.monotonic() + RETRY_S
+            self._fail(queue, seen.name, error)
             return Ticked()
         self._failing.pop(seen.name, None)
         return ticked
+
+    def _fail(self, queue: str, name: str, error: RowpostError) -> None:
+        """Report a failure of a schedule once, and set when it is tried again."""
+        if name not in self._failing:
+            text = f"Failed to send the message of the schedule {name}: {error}"
+            self._emit(events.Trouble(queue=queue, error=text))
+        self._failing[name] = time.monotonic() + RETRY_S
 
     def _tell(self, queue: str, seen: SeenSchedule, ticked: Ticked) -> None:
         next_due = None if seen.is_paused else seen.next_due
         if ticked.sent or self._told.get(seen.name, seen.now) != next_due:
             self._told[seen.name] = next_due
             self._emit(
-                events.Ticked(
+                events.ScheduleMoved(
                     queue=queue,
                     schedule=seen.name,
                     count=ticked.sent,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.support.campaign import failover, fuzz, injected, kinds, surroundings
+from tests.support.campaign import failover, fuzz, injected, kinds, surroundings, ticks
 from tests.support.campaign.endpoints import MODES
 from tests.support.campaign.kinds import Result
 
@@ -29,6 +29,7 @@ KINDS = {
     "wires": Kind(kinds.wires, 40),
     "pressure": Kind(kinds.pressure, 60),
     "failovers": Kind(failover.failovers, 20),
+    "ticks": Kind(ticks.ticks, 10_000),
     "errors": Kind(injected.errors, 3000),
     "settings": Kind(surroundings.settings, 1_000),  # all of them: a server has some hundred
     "functions": Kind(fuzz.functions, 1_000_000),
