@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from rowpost.database.connection import Connection
-from rowpost.errors import InvalidSchedule, ScheduleNotFound
+from rowpost.errors import FeatureMissing, InvalidSchedule, ScheduleNotFound
 from rowpost.operations.documents import ScheduleDocument, Schedules, ScheduleTimes, document_of
 from rowpost.operations.log import Noted, Operator
 from rowpost.operations.operation import Operation, Result
@@ -22,6 +22,7 @@ __all__ = [
     "ResumeSchedule",
     "RunSchedule",
     "ScheduleChanged",
+    "lateness",
     "next_times",
     "schedules",
 ]
@@ -55,6 +56,18 @@ def next_times(database: Connection, name: str, count: int) -> ScheduleTimes:
     now = row.measured_at.replace(tzinfo=UTC)
     times = islice(_due_times(row).following(now), min(count, MOST_TIMES))
     return ScheduleTimes(_document(row), [each.isoformat() for each in times])
+
+
+def lateness(database: Connection) -> dict[str, int]:
+    """Return by how many milliseconds the latest schedule of each queue is late. Queues without schedules are left out."""
+    try:
+        rows = _rows(database)
+    except FeatureMissing:
+        return {}
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row.queue_name] = max(found.get(row.queue_name, 0), row.late_ms or 0)
+    return found
 
 
 def _rows(database: Connection) -> list[Any]:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from rowpost.database.connection import connect_url
 from tests.support.program import Program, environment_file, rowpost
 from tests.support.workers import eventually
 
@@ -101,6 +102,19 @@ def test_a_schedule_is_paused_resumed_and_run_and_each_is_a_line_in_the_operatio
     assert resumed.json["schedule"] == "cleaning"
     assert (run.code, after["paused"], bool(after["requested_at"])) == (0, False, True)
     assert operations(shop)[:3] == ["run-schedule", "resume-schedule", "pause-schedule"]
+
+
+def test_the_metrics_of_a_queue_say_how_late_its_schedules_are(shop: Program):
+    back = "ticked_to = '2026-01-01', next_due = '2026-01-01'"
+    with connect_url(shop.engine, shop.variables["SHOP_URL"]) as database:
+        database.driver_connection.execute(f"UPDATE rowpost.schedule SET {back} WHERE schedule_name = 'cleaning'")
+
+    found = {each["queue"]: each["schedule_late_ms"] for each in shop("queue", "metrics", "--json").json}
+    shown = shop("queue", "metrics").out
+
+    assert found["Sales"] > 0
+    assert found["Billing"] is None
+    assert "schedule late s" in shown
 
 
 @pytest.mark.parametrize("what", ["pause", "resume", "run", "next"])

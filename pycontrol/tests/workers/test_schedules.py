@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rowpost.deploy.apply import apply
+from rowpost.deploy.grants import grant
 from rowpost.deploy.plan import plan
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.schedules import ScheduleSender, senders_of, with_schedules
-from rowpost.errors import InvalidMessage
+from rowpost.errors import InvalidMessage, QueueNotGranted
 from rowpost.settings.due_times import DueTimes
 from rowpost.settings.environment import QueueSettings, ScheduleSettings, SupervisorSettings, WorkerSettings
 from rowpost.transport.queue import Queue
@@ -18,6 +19,7 @@ from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, SCHEDULE, S
 from rowpost.wire.message_types import message_type
 from rowpost.workers import events
 from rowpost.workers.tasks.schedule_ticker import make_schedule_ticker
+from tests.support.logins import logins
 from tests.support.workers import Running, eventually
 
 HOUR = timedelta(hours=1)
@@ -289,6 +291,26 @@ def test_a_session_that_dies_between_moving_on_and_sending_leaves_the_tick_to_th
     after = len(sent(database))
 
     assert (after, look(database, settings), len(sent(database))) == (0, 1, 1)
+
+
+def test_the_login_of_an_endpoint_sends_its_schedules_and_no_others(target, sql, reports):
+    @reports.every("0 * * * *")
+    def hourly(due: datetime) -> MakeReport:
+        return MakeReport(due)
+
+    settings = reports.stored(
+        ScheduleSettings("other", "Billing", "Billing", "Shop.Clean", DueTimes("0 * * * *"), body="{}")
+    )
+    set_back(sql)
+    with logins(sql, target.url) as made:
+        name = made.make("worker")
+        grant(sql.database, name, receive_from=["Sales"], send_to=["Sales"], tables=target.babelfish)
+        with made.open(name) as database:
+            done = look(database, settings)
+            with pytest.raises(QueueNotGranted):
+                watch(database, "Billing")
+
+    assert done == 1
 
 
 # ------------------------------------------------------------------ the task

@@ -15,6 +15,7 @@ from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import FeatureMissing, PermissionDenied
 from rowpost.operations.figures import registered_queues
+from rowpost.operations.schedules import lateness
 from rowpost.transport.jobs import clean_jobs
 from rowpost.transport.maintenance import MaintenanceStep, Metrics, maintain_queue, queue_metrics
 
@@ -43,13 +44,25 @@ def show_metrics(
         if over:
             time.sleep(over)
         metrics = {queue: queue_metrics(database, queue) for queue in queues}
+        late = {queue: each for queue, each in lateness(database).items() if queue in metrics}
     rates = {queue: metrics[queue].rates(before[queue]) for queue in before}
     if session.as_json:
-        session.document([_document(queue, each, rates.get(queue)) for queue, each in metrics.items()])
+        session.document(
+            [
+                _document(queue, each, rates.get(queue)) | {"schedule_late_ms": late.get(queue)}
+                for queue, each in metrics.items()
+            ]
+        )
         return
     leases = any(each.leased is not None for each in metrics.values())
     rows = [_row(queue, each, rates.get(queue), leases=leases) for queue, each in metrics.items()]
     columns = (*_COLUMNS[:2], *(["leased"] if leases else []), *_COLUMNS[2:])
+    if late:  # only where a queue has schedules
+        columns = (*columns, "schedule late s")
+        rows = [
+            (*row, f"{late[queue] / 1000:,.0f}" if queue in late else "")
+            for queue, row in zip(metrics, rows, strict=True)
+        ]
     table(session.out, columns, rows, right=columns[1:])
 
 
