@@ -59,7 +59,7 @@ def next_times(database: Connection, name: str, count: int) -> ScheduleTimes:
 
 
 def lateness(database: Connection) -> dict[str, int]:
-    """Return by how many milliseconds the latest schedule of each queue is late. Queues without schedules are left out."""
+    """Return by how many milliseconds the latest schedule of each queue is late; without queues that have none."""
     try:
         rows = _rows(database)
     except FeatureMissing:
