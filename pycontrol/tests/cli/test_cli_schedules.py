@@ -161,6 +161,20 @@ def test_run_refuses_to_start_if_a_schedule_is_not_stored_and_install_stores_it(
     assert "rowpost apply" in refused.err
 
 
+def test_install_stores_the_schedules_of_one_endpoint_and_removes_none_of_another(environment):
+    program = environment(CLEANING)
+    (program.folder / "shop_sums.py").write_text(
+        REPORTS.replace('Endpoint("Sales")', 'Endpoint("Billing")').replace("MakeReport", "MakeSum")
+    )
+
+    first = program("run", "--install", "--until-idle", "shop_reports:reports")
+    second = program("run", "--install", "--until-idle", "shop_sums:reports")
+
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert {"Sales.nightly", "Billing.nightly"} <= set(listed(program))
+    assert program("apply", "--yes").code == 0
+
+
 def test_a_supervisor_sends_what_is_requested(shop: Program):
     assert shop("queue", "purge", "Billing", "--yes").code == 0
     shop("schedules", "run", "cleaning")

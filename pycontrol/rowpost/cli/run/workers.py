@@ -46,6 +46,8 @@ from rowpost.workers.supervision.supervisor import Supervisor
 
 __all__ = ["work"]
 
+#: an installation knows the endpoints of this run alone, so it removes no schedule of another one
+OTHERS = (("schedules", "an endpoint that this run does not have"),)
 #: between two lines of figures if the output is not a terminal
 FIGURES_INTERVAL_S = 10.0
 
@@ -117,7 +119,7 @@ def _install(session: Session, settings: Settings) -> None:
     others = ((each, replace(each.settings, sagas=needs.sagas)) for each in business)
     for each, wanted in ((main, needs), *others):
         with each.connected() as database:
-            made = apply(database, plan(wanted)).applied
+            made = apply(database, replace(plan(wanted), uncertain=OTHERS)).applied
         if made:
             session.note(
                 f"Installed in {wanted.target}: {len(made)} objects, for "
