@@ -525,6 +525,7 @@ STAGES: dict[str, Callable[[Stage], None]] = {
     "outbox.md": with_outbox,
     "recoverability.md": with_failed_messages,
     "sagas.md": with_saga,
+    "schedules.md": with_schedule,
     "transactions.md": with_participant,
 }
 
