@@ -76,6 +76,7 @@ def test_plan_names_a_feature_that_stays_because_a_handler_cannot_be_imported(sh
 def test_a_command_without_its_feature_names_the_line_and_the_command(shop, tmp_path):
     commands = {
         "sagas": [("sagas", "list")],
+        "schedules": [("schedules", "list"), ("schedules", "pause", "nightly")],
         "spark": [
             ("spark", "archive", "Sales", tmp_path / "archive"),
             ("spark", "archive", "Sales", tmp_path / "drained", "--drain"),
