@@ -91,7 +91,9 @@ def test_each_operation_returns_its_document(client, generated, arguments, path)
     answer = operation.sync_detailed(client=client, **arguments.get(name, {}))
 
     expected = next(each.document for each in PATHS if each.path == path).__name__
-    assert type(answer.parsed).__name__ == ("Problem" if {"saga", "schedule"} & arguments.get(name, {}).keys() else expected)
+    assert type(answer.parsed).__name__ == (
+        "Problem" if {"saga", "schedule"} & arguments.get(name, {}).keys() else expected
+    )
     assert answer.parsed.to_dict() == json.loads(answer.content)
 
 
