@@ -152,13 +152,11 @@ def test_a_catch_up_is_sent_in_batches_that_commit_one_by_one(database, sql, rep
     settings = reports.stored()
     set_back(sql, 150)
 
-    batches = [look(database, settings) for _ in range(3)]
+    batches = [look(database, settings) for _ in range(4)]
 
     found = due_times(database)
-    assert batches[0] == 100
-    assert batches[1] >= 50
-    assert batches[2] <= 1
-    assert len(set(found)) == len(found)
+    assert (batches[0], max(batches)) == (100, 100)
+    assert sum(batches) == len(found) == len(set(found)) >= 150
 
 
 def test_a_function_that_returns_none_sends_nothing_and_the_schedule_moves_on(database, sql, reports):
