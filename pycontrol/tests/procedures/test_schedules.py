@@ -41,7 +41,7 @@ def watch(database, queue):
 
 def set_back(sql, back=HOUR):
     """Let the ticks up to so long ago be done."""
-    now = sql.database.call("list_schedules")[0].measured_at
+    now = sql.database.call("list_schedules")[0].measured_at.replace(microsecond=0)
     sql.run("UPDATE rowpost.schedule SET ticked_to = ?, next_due = ?", now - back, now - back + timedelta(minutes=1))
     return now - back
 
