@@ -154,7 +154,7 @@ class SagaTest:
 
     def __enter__(self) -> SagaTest:
         if self._given is None:
-            self._database = open_temporary(f"rowpost {self._endpoint.name}", self._endpoint.default_schema)
+            self._database = open_temporary(f"rowpost {self._endpoint.name}")
         else:
             self._database = self._given
         self._drop_changed_saga()

@@ -122,7 +122,9 @@ def compare(plan: Plan, state: ServerState, has_rows: Callable[[str], bool] = la
         return PlanDiff(complete, tuple(changes))
     retired = [entry.script_name for entry in state.journal if entry.object_kind in RETIRED]
     gone = (*settled.dropped, *retired)
-    known = {*(step.script_name for step in steps), *gone, *settled.left}
+    # a schema stays when nothing is declared in it any more: others may have tables there
+    schemas = [entry.script_name for entry in state.journal if entry.object_kind == "schema"]
+    known = {*(step.script_name for step in steps), *gone, *settled.left, *schemas}
     titles = {entry.title for entry in plan.entries}
     return PlanDiff(
         complete,

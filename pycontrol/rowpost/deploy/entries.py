@@ -138,6 +138,11 @@ class QueueEntry(_Entry):
             "table_name": self.table_name,
         }
 
+    @property
+    def made_schema(self) -> str | None:
+        """The schema that a deployment makes for its tables; None if the table is made elsewhere."""
+        return self.schema_name if self.kind == "own" else None
+
     def _side_table(self, dialect: Dialect, suffix: str) -> str:
         """Return the name of a table beside the queue's, as the NServiceBus transport names that of delayed messages;
         with the queue's key if that is too long.
@@ -180,6 +185,11 @@ class SagaEntry(_Entry):
     transitional_name: str | None = None
     transitional_type: str | None = None
 
+    @property
+    def made_schema(self) -> str | None:
+        """The same as for a queue."""
+        return self.schema_name
+
     def placeholders(self, dialect: Dialect) -> dict[str, str]:
         """Return the values of the placeholders in its templates."""
         types = COLUMN_TYPES[dialect.name]
@@ -215,6 +225,11 @@ class SubscriptionEntry(_Entry):
     catalog_name: str | None
     schema_name: str
     table_name: str
+
+    @property
+    def made_schema(self) -> str | None:
+        """The same as for a queue."""
+        return self.schema_name if self.catalog_name is None else None
 
     def placeholders(self, dialect: Dialect) -> dict[str, str]:
         """Return the values of the placeholders in its templates."""

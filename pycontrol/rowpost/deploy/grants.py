@@ -25,9 +25,9 @@ from rowpost.deploy.plan import declared_features
 from rowpost.deploy.scripts import Script, load_scripts
 from rowpost.deploy.state import read_state
 from rowpost.settings.environment import QueueSettings, Settings
-from rowpost.wire.address import parse_address, queue_key
+from rowpost.wire.address import DEFAULT_SCHEMA, parse_address, queue_key
 
-__all__ = ["LoginAccess", "grant", "grant_execute", "grant_role", "grant_statements", "grant_tables"]
+__all__ = ["LoginAccess", "grant", "grant_execute", "grant_role", "grant_schema", "grant_statements", "grant_tables"]
 
 ENDPOINT_ROLE = "rowpost_endpoint"
 
@@ -56,6 +56,11 @@ def grant_tables(dialect: Dialect, table: str, login: str) -> str:
     For endpoints that send and receive by plain SQL. rowpost's own need none of it.
     """
     return f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {dialect.quote(login)};"
+
+
+def grant_schema(dialect: Dialect, schema: str, login: str) -> str:
+    """Return the right that PostgreSQL asks for before it looks for a table in a schema."""
+    return f"GRANT USAGE ON SCHEMA {dialect.quote(schema)} TO {dialect.quote(login)};"
 
 
 class LoginAccess(TypedDict, total=False):
@@ -138,8 +143,18 @@ def _spell(engine: str, login: str, access: LoginAccess, deployed: _Deployed) ->
         grant_execute(dialect, procedure, queue_key(parse_address(name), engine), login) for procedure, name in wanted
     ]
     if access.get("tables"):
+        grants += [grant_schema(dialect, schema, login) for schema in _schemas(engine, access)]
         grants += [grant_tables(dialect, table, login) for table in dict.fromkeys(_tables(dialect, access, deployed))]
     return [grant_role(dialect, ENDPOINT_ROLE, login), *grants]
+
+
+def _schemas(engine: str, access: LoginAccess) -> list[str]:
+    """Return the schemas in which a login with rights on tables finds none without a right of its own (PostgreSQL)."""
+    if engine != "postgresql":
+        return []
+    names = [*access.get("receive_from", ()), *access.get("send_to", ()), *access.get("sagas", ())]
+    schemas = {str(parse_address(name).qualified(engine).schema) for name in names}
+    return sorted(schemas - {DEFAULT_SCHEMA[engine]})
 
 
 def _tables(dialect: Dialect, access: LoginAccess, deployed: _Deployed) -> list[str]:

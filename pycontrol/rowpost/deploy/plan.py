@@ -22,6 +22,7 @@ from rowpost.deploy.entries import (
     SagaEntry,
     ScheduleEntry,
     SubscriptionEntry,
+    default_table,
     describe_queue,
     describe_saga,
     describe_schedule,
@@ -208,9 +209,9 @@ def build_plan(
     environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = ()
 ) -> Plan:
     """Return a plan out of its parts, tables of subscriptions, queues, sagas and then schedules in the order given; not
-    `whole`: of these alone.
+    `whole`: of these alone. Their schemas are made before them.
 
-    What a release does not know is left out: sagas, tables of subscriptions, schedules, triggers.
+    What a release does not know is left out: schemas, sagas, tables of subscriptions, schedules, triggers.
     """
     given = list(entries)
     queues = [entry for entry in given if isinstance(entry, QueueEntry)]
@@ -225,8 +226,13 @@ def build_plan(
     features = frozenset(features) | ({"sagas"} if sagas else frozenset())
     features |= {"schedules"} if schedules else frozenset()
     rendering = Rendering(scripts, features)
-    items: list[ScriptStep | Entry] = [*rendering.shared()] if whole else []
+    items: list[ScriptStep | Entry] = []
     registered: list[Rendered] = [*subscriptions, *queues, *sagas]
+    placed = [default_table(scripts.engine), *registered] if whole else registered
+    for schema in sorted({each.made_schema for each in placed if each.made_schema is not None}):
+        items += rendering.schema(schema)
+    if whole:
+        items += rendering.shared()
     for entry in registered:
         items += [entry, *rendering.steps_of(entry)]
     items += schedules

@@ -9,6 +9,7 @@
     tables/saga/create.sql, procedures/saga/*.sql with {saga_key}    per type of saga, likewise
     tables/subscription/create.sql, procedures/*.sql with {subscription_key}    per table of subscriptions, likewise
     fragments/<name>.sql               no script: a line that is only {name} in a script is replaced by this text
+    tables/schema/create.sql           per schema of queues, sagas or subscriptions; not dbo
     grants.sql, tables/queue/grants.sql, tables/saga/grants.sql      every time
 
 PostgreSQL's twins have the same paths below sql/postgresql/.
@@ -38,6 +39,8 @@ __all__ = [
 
 #: what a template of each kind of the registry's entries holds
 _PLACEHOLDERS = {"queue": "{queue_key}", "saga": "{saga_key}", "subscription": "{subscription_key}"}
+#: makes a schema
+SCHEMA_SCRIPT = "tables/schema/create.sql"
 OWN_TABLE = re.compile(r"\b(?:CREATE|ALTER)\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?rowpost\.(\w+)", re.IGNORECASE)
 
 
@@ -97,7 +100,7 @@ class Templates:
 
 @dataclass(frozen=True)
 class ScriptSet:
-    """All scripts of one dialect, by what they are for.
+    """All scripts of one dialect, by what they are for. A release may have no script of schemas.
 
     `contract` is the release's own: an earlier release is rendered by that. `schema_version` is the number of the
     newest one-time script.
@@ -109,6 +112,7 @@ class ScriptSet:
     begin: Script
     database: tuple[Script, ...]
     grants: Script
+    schema: Script | None
     queue: Templates
     saga: Templates
     subscription: Templates
@@ -179,6 +183,7 @@ def _load(engine: str, folder: Path | None) -> ScriptSet:
             ),
         ),
         grants=read("grants.sql"),
+        schema=read(SCHEMA_SCRIPT) if (root / SCHEMA_SCRIPT).is_file() else None,
         queue=templates("queue", "create", "create_delayed", "forget", "drop", "grants"),
         saga=templates("saga"),  # a release that knows no sagas has none
         subscription=templates("subscription"),

@@ -37,7 +37,7 @@ class JournalEntry(NamedTuple):
     @property
     def key(self) -> str:
         """The key of the entry of the registry that the script was rendered for; empty if there is none."""
-        return self.script_name.partition(".sql:")[2]
+        return "" if self.object_kind == "schema" else self.script_name.partition(".sql:")[2]
 
     @property
     def forget_call(self) -> tuple[str, None, dict[str, Any]]:

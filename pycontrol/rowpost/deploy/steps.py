@@ -81,6 +81,14 @@ class Rendering:
         script = self._scripts.grants
         return ScriptStep(script.name, script.kind, expand(script.text, self._fragments))
 
+    def schema(self, name: str) -> list[ScriptStep]:
+        """Return the step of a schema; none of dbo, which every database of SQL Server has. Raises DeployError."""
+        script = self._scripts.schema
+        if script is None or (self._dialect.name, name) == ("sqlserver", "dbo"):
+            return []
+        text = self._render(script, {"schema_name": name})
+        return [ScriptStep(f"{script.name}:{name}", script.kind, text, "schema", self._dialect.quote(name))]
+
     def _of_database(self, script: Script) -> ScriptStep:
         text = expand(script.text, self._fragments)
         kind, name = ("table", script.table) if script.kind == "once" else ("procedure", script.stem)

@@ -263,7 +263,7 @@ class Endpoint(EndpointDeclaration):
     def _own_database(self) -> Connection:
         with self._lock:
             if self._embedded is None or self._embedded.closed:
-                self._embedded = open_temporary(f"rowpost {self.name}", self.default_schema)
+                self._embedded = open_temporary(f"rowpost {self.name}")
                 prepare(self, self._embedded)
             return self._embedded
 

@@ -27,18 +27,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def open_temporary(application_name: str, schema: str | None = None) -> Connection:
-    """Open a connection to this process's own database on the embedded server: no environment's messages are in it.
-
-    `schema` is the default schema of the endpoint's environment, which is created there.
-    """
-    from rowpost.database.dialects.postgresql.temporary import create_schema
-
+def open_temporary(application_name: str) -> Connection:
+    """Open a connection to this process's own database on the embedded server: no environment's messages are in it."""
     settings = Settings()
-    database = connect_url(settings.engine, embedded.temporary(settings.data_folder), application_name)
-    if schema is not None:
-        create_schema(database.driver_connection, schema)
-    return database
+    return connect_url(settings.engine, embedded.temporary(settings.data_folder), application_name)
 
 
 def prepare(endpoint: EndpointDeclaration, database: Connection) -> None:

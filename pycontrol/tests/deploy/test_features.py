@@ -106,7 +106,7 @@ def test_every_table_and_every_feature_is_in_the_contract():
     contract = load_contract()
     saga = SagaSettings("P", "A", transitional="B", transitional_type="string")
 
-    scripts = {name.removeprefix("tables/") for name in names(offline("postgresql", sagas=(saga,), subscription_table="Subscribers", supervisor=SupervisorSettings(wake_up="everybody"), queues=(QueueSettings("Sales", lease=True),)))
+    scripts = {name.removeprefix("tables/") for name in names(offline("postgresql", sagas=(saga,), subscription_table="Subscribers", supervisor=SupervisorSettings(wake_up="everybody"), queues=(QueueSettings("Sales", lease=True), QueueSettings("Sales@[app]"))))
                if name.startswith("tables/") and not name.endswith("grants")}  # fmt: skip
 
     assert scripts == set(contract.tables)

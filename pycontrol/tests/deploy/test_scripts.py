@@ -169,6 +169,7 @@ def test_the_hash_does_not_see_line_ends_or_a_byte_order_mark(folder):
         ("procedures/deploy/get_version.sql", "", "anytime", None),
         ("grants.sql", "", "everytime", None),
         ("tables/queue/grants.sql", "", "everytime", None),
+        ("tables/schema/create.sql", "CREATE SCHEMA x;", "anytime", None),
     ],
 )
 def test_when_a_script_runs_follows_from_its_place(name, text, kind, table):

@@ -3,12 +3,12 @@
 import pytest
 
 from rowpost.database.connection import connect_url
-from rowpost.database.dialects.postgresql.temporary import create_schema
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.provisioning import prepare
 from rowpost.errors import SchemaTooNew
+from rowpost.settings.environment import Settings
+from rowpost.transport.queue import Queue
 from rowpost.version import __version__
-from tests.support import schema
 
 NEXT = "{}.{}.0".format(__version__.split(".")[0], int(__version__.split(".")[1]) + 1)
 
@@ -16,7 +16,6 @@ NEXT = "{}.{}.0".format(__version__.split(".")[0], int(__version__.split(".")[1]
 @pytest.fixture
 def database(new_database):
     with connect_url("postgresql", new_database("embedded")) as opened:
-        create_schema(opened.driver_connection, schema.current() or "public")
         prepare(Endpoint("Sales"), opened)
         yield opened
 
@@ -43,3 +42,14 @@ def test_an_endpoint_refuses_a_database_of_a_release_that_does_not_serve_it(data
 
     with pytest.raises(SchemaTooNew, match=r"deployed by rowpost 99\.0\.0"):
         prepare(Endpoint("Sales"), database)
+
+
+def test_an_endpoint_of_another_default_schema_makes_it(new_database):
+    endpoint = Endpoint("Sales")
+    endpoint.configure(Settings(default_schema="made"))
+    with connect_url("postgresql", new_database("embedded")) as database:
+        prepare(endpoint, database)
+        with endpoint.open(database) as bus:
+            bus.send(b"x", to="Sales")
+
+        assert Queue("Sales@[made]", database).peek(5) == 1

@@ -386,6 +386,15 @@ def test_the_fingerprint_of_a_table_lists_its_columns_and_of_what_is_not_there_i
     assert found["y.sql"][5:7] == (None, None)
 
 
+def test_the_fingerprint_of_a_schema_says_that_it_is_there(database):
+    record(database, "x.sql", object_kind="schema", object_name=database.dialect.quote("rowpost"))
+    record(database, "y.sql", object_kind="schema", object_name=database.dialect.quote('now"he]re.x'))
+
+    found = journal(database)
+    assert found["x.sql"][5:7] == ("schema", "schema")
+    assert found["y.sql"][5:7] == (None, None)
+
+
 def test_a_script_of_once_may_run_again_as_it_was_and_not_as_another(database):
     record(database, "x.sql", "once")
     record(database, "x.sql", "once")

@@ -314,10 +314,11 @@ def test_a_missing_right_is_named_with_its_object(queue, target, sql, login):
             }, missing
 
 
-def test_an_operator_vacuums_where_the_server_lets_others_than_the_owner(make_queue, target, sql, login):
+@pytest.mark.parametrize("queue_name", [None, "Vacuumed@[elsewhere]"])
+def test_an_operator_vacuums_where_the_server_lets_others_than_the_owner(make_queue, target, sql, login, queue_name):
     if target.settings.engine == "sqlserver":
         pytest.skip("on SQL Server maintain_queue runs as its owner: no right is needed")
-    queue, name = make_queue(), login.make("operator")
+    queue, name = make_queue(queue_name), login.make("operator")
     sql.run(grant_role(sql.database.dialect, "rowpost_operator", name))
     table = sql.table(queue.name)
     sql.run(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")

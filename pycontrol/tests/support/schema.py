@@ -52,7 +52,7 @@ def install(schema: str) -> None:
     @wraps(declare)
     def in_schema(self: EndpointDeclaration, *args: Any, **options: Any) -> None:
         declare(self, *args, **options)
-        self._take_names(Naming("postgresql", schema))
+        self._take_names(Naming("postgresql", schema), self.options.audit_queue)
 
     EndpointDeclaration.__init__ = in_schema
     for kind, method, place in (

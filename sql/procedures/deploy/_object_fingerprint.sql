@@ -2,14 +2,14 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER FUNCTION rowpost._object_fingerprint(
-    @object_kind varchar(10), -- table or procedure
+    @object_kind varchar(10), -- schema, table or procedure
     @object_name nvarchar(520) -- quoted, with its schema
 )
 RETURNS nvarchar(max)
 AS
 /*
 Returns the fingerprint of an object: the SHA-256 of a procedure's definition, or a table's columns, one a line.
-NULL if the object does not exist.
+A schema has only a name. NULL if the object does not exist.
 */
 BEGIN
     DECLARE @object_id int = OBJECT_ID(@object_name);
@@ -46,6 +46,9 @@ BEGIN
                 SET @fingerprint = CONCAT(@fingerprint + NCHAR(10), @column);
         END;
     END;
+
+    IF @object_kind = 'schema' AND SCHEMA_ID(PARSENAME(@object_name, 1)) IS NOT NULL
+        SET @fingerprint = N'schema';
 
     RETURN @fingerprint;
 END;

@@ -5,7 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.record_script
     @script_name nvarchar(800), -- path below sql/, with :<queue key> where rendered
     @script_kind varchar(20), -- once, anytime or everytime
     @script_hash varchar(128), -- SHA-256 of the rendered text
-    @object_kind varchar(20) = NULL, -- table or procedure
+    @object_kind varchar(20) = NULL, -- schema, table or procedure
     @object_name nvarchar(1040) = NULL -- quoted, with its schema
 AS
 /*

@@ -39,6 +39,14 @@ EXEC tSQLt.AssertEquals @Expected = 64, @Actual = @length;
 IF @one = @other OR @one LIKE N'%[^0-9a-f]%'
     EXEC tSQLt.Fail @Message0 = @one;
 GO
+CREATE OR ALTER PROCEDURE deploy__object_fingerprint.[test _object_fingerprint says of a schema that it is there]
+AS
+DECLARE @there nvarchar(max) = rowpost."_object_fingerprint"('schema', N'[rowpost]');
+DECLARE @gone nvarchar(max) = rowpost."_object_fingerprint"('schema', N'[no such ]]schema]');
+
+EXEC tSQLt.AssertEqualsString @Expected = N'schema', @Actual = @there;
+EXEC tSQLt.AssertEqualsString @Expected = NULL, @Actual = @gone;
+GO
 CREATE OR ALTER PROCEDURE deploy__object_fingerprint.[test _object_fingerprint is NULL for what is not there]
 AS
 DECLARE @procedure nvarchar(max) = rowpost."_object_fingerprint"('procedure', N'rowpost.[no such thing'']; --]');

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION rowpost._object_fingerprint(
-    p_object_kind text, -- table, procedure or trigger
+    p_object_kind text, -- schema, table, procedure or trigger
     p_object_name text -- quoted, with its schema; the function of a trigger
 ) RETURNS text
 LANGUAGE plpgsql STABLE
@@ -7,7 +7,7 @@ SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
 Returns the fingerprint of an object: the SHA-256 of a procedure's definition, or a table's columns, one a line.
-A trigger's is its function's, with the tables that have the trigger, its events, and whether it is enabled.
+A trigger's is its function's, with the tables that have the trigger, its events, and whether it is enabled. A schema has only a name.
 Null if the object does not exist.
 */
 DECLARE
@@ -30,6 +30,10 @@ BEGIN
             JOIN pg_language AS l ON l.oid = p.prolang
             WHERE p.oid = to_regproc(p_object_name)
         );
+    END IF;
+
+    IF p_object_kind = 'schema' THEN
+        RETURN CASE WHEN to_regnamespace(p_object_name) IS NOT NULL THEN 'schema' END;
     END IF;
 
     RETURN (

@@ -2,7 +2,7 @@ CREATE OR REPLACE FUNCTION rowpost.record_script(
     p_script_name text, -- path below sql/, with :<queue key> where rendered
     p_script_kind text, -- once, anytime or everytime
     p_script_hash text, -- SHA-256 of the rendered text
-    p_object_kind text DEFAULT NULL, -- table, procedure or trigger
+    p_object_kind text DEFAULT NULL, -- schema, table, procedure or trigger
     p_object_name text DEFAULT NULL -- quoted, with its schema; the function of a trigger
 ) RETURNS void
 LANGUAGE plpgsql

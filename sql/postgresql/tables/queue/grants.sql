@@ -2,6 +2,8 @@
 -- are granted one by one: rowpost queue grant.
 {procedure_grants}
 DO $rowpost$
+DECLARE
+    v_role text;
 BEGIN
     IF to_regproc('rowpost."read_range:{queue_key}"') IS NOT NULL THEN
         -- read_range runs as its caller, so that the server plans it as a part of the query that calls it. Its caller
@@ -15,6 +17,14 @@ BEGIN
         IF current_setting('server_version_num')::integer >= 170000 THEN
             EXECUTE format('GRANT MAINTAIN ON %s TO rowpost_operator', '{queue_table}'::regclass);
         END IF;
+    END IF;
+    IF to_regproc('rowpost."receive_messages:{queue_key}"') IS NOT NULL THEN
+        -- The name of the table is resolved with the caller's rights, and only PUBLIC's own schema is open to everybody.
+        FOREACH v_role IN ARRAY ARRAY['rowpost_operator', 'rowpost_body_reader'] LOOP
+            IF NOT has_schema_privilege(v_role, '{schema_name}', 'USAGE') THEN
+                EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', '{schema_name}', v_role);
+            END IF;
+        END LOOP;
     END IF;
 END
 $rowpost$;

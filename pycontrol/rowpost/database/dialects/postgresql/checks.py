@@ -47,10 +47,6 @@ _MISSING = """
 SELECT format('GRANT CREATE ON DATABASE %%I TO %%I;', current_database(), current_user)
 WHERE NOT has_database_privilege(current_database(), 'CREATE')
 UNION ALL
-SELECT format('CREATE SCHEMA %%I AUTHORIZATION %%I;', s.name, current_user)
-FROM unnest(%(schemas)s::text[]) AS s (name)
-WHERE to_regnamespace(quote_ident(s.name)) IS NULL
-UNION ALL
 SELECT format('GRANT CREATE ON SCHEMA %%I TO %%I;', n.nspname, current_user)
 FROM pg_namespace AS n
 WHERE n.nspname = ANY (%(schemas)s::text[]) AND NOT has_schema_privilege(n.oid, 'CREATE')
@@ -221,7 +217,8 @@ def _two_phase(prepared: int) -> Check:
 def _rights(connection: psycopg.Connection, schemas: Sequence[str], deployed: bool) -> Check:
     """Return the rights that apply and queue grant need.
 
-    `schemas` are those of queues and subscriptions; public has the default table of these.
+    `schemas` are those of queues and subscriptions; public has the default table of these. apply makes those that are
+    missing.
     """
     wanted = sorted({"public", *schemas})
     missing = [row[0] for row in connection.execute(_MISSING, {"schemas": wanted}, prepare=False).fetchall()]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from contextlib import closing
 
-import psycopg
 from psycopg.sql import SQL, Identifier
 
 from rowpost.database.dialects.postgresql.session import open_connection
 
-__all__ = ["create_database", "create_schema", "databases_named", "drop_database"]
+__all__ = ["create_database", "databases_named", "drop_database"]
 
 _APPLICATION = "rowpost temporary databases"
 
@@ -25,11 +24,6 @@ def create_database(url: str, name: str) -> None:
     """Create an empty database."""
     with closing(open_connection(url, _APPLICATION)) as connection:
         connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
-
-
-def create_schema(connection: psycopg.Connection, name: str) -> None:
-    """Create a schema, if there is none."""
-    connection.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(name)))
 
 
 def drop_database(url: str, name: str) -> None:

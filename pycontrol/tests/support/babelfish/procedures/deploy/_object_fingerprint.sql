@@ -2,14 +2,14 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER FUNCTION rowpost._object_fingerprint(
-    @object_kind varchar(10), -- table or procedure
+    @object_kind varchar(10), -- schema, table or procedure
     @object_name nvarchar(520) -- quoted, with its schema
 )
 RETURNS nvarchar(max)
 AS
 /*
 Returns the fingerprint of an object: the SHA-256 of a procedure's definition, or a table's columns, one a line.
-NULL if the object does not exist.
+A schema has only a name. NULL if the object does not exist.
 Babelfish: CONVERT with style 2 writes no hexadecimal digits there; they are spelt one by one. One reading of
 sys.columns takes a tenth of a second: a table's columns are read at once.
 */
@@ -50,6 +50,9 @@ BEGIN
         ) WITHIN GROUP (ORDER BY c.column_id)
         FROM sys.columns AS c
         WHERE c.object_id = @object_id;
+
+    IF @object_kind = 'schema' AND SCHEMA_ID(PARSENAME(@object_name, 1)) IS NOT NULL
+        SET @fingerprint = N'schema';
 
     RETURN @fingerprint;
 END;
