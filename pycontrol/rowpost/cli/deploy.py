@@ -15,6 +15,7 @@ from rowpost.cli.exits import CommandInterrupted, ExitCode, Refused
 from rowpost.cli.printing import table, visible
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.database.connection import Connection
+from rowpost.database.contract import ROLES
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.capabilities import capabilities
@@ -26,6 +27,7 @@ from rowpost.deploy.plan_files import write_plan_files
 from rowpost.deploy.reading import read_entry, read_plan
 from rowpost.deploy.release import go_back, open_release, undo_scripts, way_back_script, write_release_archive
 from rowpost.deploy.review import Review, compare_releases, read_definition, review
+from rowpost.deploy.scripts import ROLES_SCRIPT
 from rowpost.deploy.taken import dotted
 from rowpost.deploy.verify import verify
 from rowpost.endpoint.hosting import undeclared_queues, with_sagas
@@ -37,6 +39,7 @@ __all__ = ["run_apply", "run_verify", "show_plan", "show_version"]
 
 #: features that an endpoint uses by itself: whether it does is known only to who can import it
 OF_HANDLERS = ("outbox", "sagas", "schedules", "transactions")
+ROLES_STAY = "The roles stay, because other databases of the server may use them."
 STATES = {
     "added": "new",
     "changed": "changed",
@@ -45,6 +48,7 @@ STATES = {
     "edited": "script edited after it ran: apply refuses",
     "dropped": "no longer part of the release",
     "undeclared": "no longer declared, empty: will be dropped",
+    "revoked": "no longer declared: its rights will be revoked",
     "unknown": "not part of this release",
 }
 
@@ -216,6 +220,10 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
         return
     _print_review(session, planned, found, session.settings.target)
     _note_kept(session, diff.kept)
+    if any(entry.script_name == ROLES_SCRIPT for entry in diff.dropped):
+        session.note(f"apply revokes the rights of rowpost's roles in this database. {ROLES_STAY}")
+    elif not (session.settings.has_roles or session.settings.embedded or ROLES in diff.plan.features):
+        session.note("roles: none: no roles are made, and only the login that owns rowpost works.")
     changes = sum(count for state, count in found.counts.items() if state != "unknown")
     what = f"{changes} to change, " if changes else ""
     session.note(f"{what}{len(diff.names('unchanged'))} unchanged.{_also_registered(diff.undeclared)}")
@@ -349,6 +357,8 @@ def _apply(session: Session, yes: bool, by_queue: bool) -> None:
         f"{result.unchanged} unchanged.{_also_registered(result.undeclared)}"
     )
     _note_kept(session, result.kept)
+    if ROLES_SCRIPT in result.dropped:
+        session.note(f"The rights of rowpost's roles in this database were revoked. {ROLES_STAY}")
     for name in result.altered:
         session.note(
             f"{name}: the table was changed by hand and was not replaced. rowpost verify shows the differences."

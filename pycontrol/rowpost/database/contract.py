@@ -21,14 +21,16 @@ from rowpost.errors import ContractError
 from rowpost.wire.address import TEMPLATE_NAME_LIMIT
 
 __all__ = [
-    "CORE", "FEATURES_OF_QUEUES", "CatalogueEntry", "Contract", "Feature", "Parameter", "Procedure", "load_contract",
-    "parse_contract", "read_contract",
+    "CORE", "FEATURES_OF_QUEUES", "ROLES", "CatalogueEntry", "Contract", "Feature", "Parameter", "Procedure",
+    "load_contract", "parse_contract", "read_contract",
 ]  # fmt: skip
 
 #: the feature of all that every deployment has
 CORE = "core"
 #: the features that single queues have, and not a whole database
 FEATURES_OF_QUEUES = frozenset({"delayed", "lease", "wake_up"})
+#: the feature of the cluster's roles on PostgreSQL, which an environment declares by its key `roles`
+ROLES = "roles"
 
 T = TypeVar("T")
 # msgspec analyses a class when it first meets it, and the process crashes if two threads do so at once.

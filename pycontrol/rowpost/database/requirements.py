@@ -107,7 +107,7 @@ def _server(database: Connection, settings: Settings) -> Iterator[Check]:
     try:
         with database.translated():
             yield from database.dialect.checks(
-                database.raw_connection, sorted({str(each.schema) for each in addresses})
+                database.raw_connection, sorted({str(each.schema) for each in addresses}), roles=settings.has_roles
             )
             yield check_connections(settings, database.dialect.connection_limit(database.raw_connection))
     except RowpostError as error:

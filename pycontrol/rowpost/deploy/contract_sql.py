@@ -12,12 +12,46 @@ from collections.abc import Collection, Iterable
 from rowpost.database.contract import CORE, Contract, Procedure
 
 __all__ = [
-    "contract_fragments", "drop_empty_table", "drop_object", "drop_procedures", "name_recoverable", "role_grants",
-    "template_rows",
+    "REVOKE_ROLES", "contract_fragments", "drop_empty_table", "drop_object", "drop_procedures", "name_recoverable",
+    "public_revokes", "role_grants", "template_rows",
 ]  # fmt: skip
 
 #: what an INSERT into a queue's table holds as a comment, in a template
 _IN_INSERT = re.compile(r" /\*(, \w+) \*/")
+#: takes the rights of the cluster's roles in a database away, on PostgreSQL. The roles stay, because other databases of
+#: the server may use them.
+REVOKE_ROLES = """\
+DO $rowpost$
+DECLARE
+    v_role text;
+    v_place text;
+BEGIN
+    FOREACH v_role IN ARRAY ARRAY['rowpost_endpoint', 'rowpost_operator', 'rowpost_reader', 'rowpost_body_reader'] LOOP
+        CONTINUE WHEN to_regrole(v_role) IS NULL;
+        FOR v_place IN
+            SELECT 'SCHEMA rowpost'
+            UNION ALL
+            SELECT 'ALL FUNCTIONS IN SCHEMA rowpost'
+            UNION ALL
+            SELECT format('TABLE %I.%I', q.schema_name, q.table_name)
+            FROM rowpost.queue AS q
+            WHERE q.kind <> 'external' AND to_regclass(format('%I.%I', q.schema_name, q.table_name)) IS NOT NULL
+            UNION ALL
+            SELECT format('SCHEMA %I', n.nspname)
+            FROM pg_catalog.pg_namespace AS n
+            WHERE EXISTS (SELECT FROM pg_catalog.aclexplode(n.nspacl) AS a WHERE a.grantee = to_regrole(v_role))
+              AND (EXISTS (SELECT FROM rowpost.queue AS q WHERE q.schema_name = n.nspname AND q.kind <> 'external')
+                OR EXISTS (
+                    SELECT FROM rowpost.journal AS j
+                    WHERE CASE j.object_kind WHEN 'schema' THEN to_regnamespace(j.object_name) END = n.oid
+                ))
+        LOOP
+            EXECUTE format('REVOKE ALL ON %s FROM %I', v_place, v_role);
+        END LOOP;
+    END LOOP;
+END
+$rowpost$;
+"""
 _CREATE = re.compile(r"^CREATE( OR ALTER)? PROCEDURE", re.MULTILINE)
 
 
@@ -37,21 +71,23 @@ def contract_fragments(contract: Contract, engine: str, features: Collection[str
 
 
 def role_grants(engine: str, procedures: Iterable[Procedure]) -> str:
-    """Spell which roles may execute these procedures.
-
-    On PostgreSQL, PUBLIC may execute a new function. A template's is revoked here, because a queue is also deployed
-    alone; grants.sql revokes the others.
-    """
+    """Spell which roles may execute these procedures."""
     names: dict[tuple[str, ...], list[str]] = {}
     for procedure in procedures:
         names.setdefault(procedure.roles, []).append(_name(engine, procedure))
     granted = [(", ".join(f"rowpost_{role}" for role in roles), each) for roles, each in names.items() if roles]
     if engine == "sqlserver":
         return "\n".join(f"GRANT EXECUTE ON {name} TO {roles};" for roles, each in granted for name in each)
-    templates = [name for each in names.values() for name in each if ":" in name]
-    statements = [f"REVOKE ALL ON FUNCTION\n{_listed(templates)}\nFROM PUBLIC;"] if templates else []
-    statements += [f"GRANT EXECUTE ON FUNCTION\n{_listed(each)}\nTO {roles};" for roles, each in granted]
-    return "\n".join(statements)
+    return "\n".join(f"GRANT EXECUTE ON FUNCTION\n{_listed(each)}\nTO {roles};" for roles, each in granted)
+
+
+def public_revokes(procedures: Iterable[Procedure]) -> str:
+    """Spell that PUBLIC may not execute these templates, for PostgreSQL, where it may execute a new function.
+
+    A queue is also deployed alone, without grants.sql, which revokes the others.
+    """
+    names = [_name("postgresql", each) for each in procedures]
+    return f"REVOKE ALL ON FUNCTION\n{_listed(names)}\nFROM PUBLIC;" if names else ""
 
 
 def drop_procedures(engine: str, procedures: Iterable[Procedure]) -> str:

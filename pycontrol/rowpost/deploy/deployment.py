@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.contract_sql import drop_empty_table, drop_object
+from rowpost.deploy.contract_sql import REVOKE_ROLES, drop_empty_table, drop_object
 from rowpost.deploy.diff import PlanChange
 from rowpost.deploy.entries import Entry, QueueEntry
 from rowpost.deploy.parts import DeploymentPart
 from rowpost.deploy.plan import Plan, build_plan
 from rowpost.deploy.runner import BatchError, BatchRunner, PostgresqlRunner, SqlserverRunner, is_babelfish
-from rowpost.deploy.scripts import Script, ScriptSet, load_scripts
+from rowpost.deploy.scripts import ROLES_SCRIPT, Script, ScriptSet, load_scripts
 from rowpost.deploy.sql_text import SqlTextError, split_batches
 from rowpost.deploy.state import JournalEntry
 from rowpost.deploy.steps import ScriptStep
@@ -72,7 +72,7 @@ class DeploymentTransaction:
     def drop(self, entries: Iterable[JournalEntry]) -> list[JournalCall]:
         """Drop what these scripts made, tables last, and return the calls that take them out of the journal.
 
-        A table that has rows is an error.
+        A table that has rows is an error. Of roles, only their rights go.
         """
         calls: list[JournalCall] = []
         for entry in sorted(entries, key=lambda each: each.object_kind == "table"):
@@ -84,6 +84,8 @@ class DeploymentTransaction:
                     else partial(drop_object, kind=str(entry.object_kind))
                 )
                 self.run_script(Script(entry.script_name, spell(self._database.engine, entry.object_name)))
+            elif entry.script_name == ROLES_SCRIPT:
+                self.run_script(Script(entry.script_name, REVOKE_ROLES))
             calls.append(entry.forget_call)
         return calls
 

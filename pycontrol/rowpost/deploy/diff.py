@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rowpost.deploy.entries import DeclaredFeature, Entry, ScheduleEntry
-from rowpost.deploy.features import Kept, settle
+from rowpost.deploy.features import Kept, deployed_features, settle
 from rowpost.deploy.plan import Plan
 from rowpost.deploy.state import JournalEntry, ServerState
 from rowpost.deploy.steps import ScriptStep
@@ -27,7 +27,7 @@ class PlanChange:
     """One item of the plan and how it stands on the server.
 
     `state` is one of
-        added      not there yet
+        added      not there yet, or rights of a feature that is new on the server
         changed    there with another text, or entered differently
         drifted    its procedure was changed or dropped by hand, or its table dropped: apply makes it again
         altered    its table's columns were changed by hand: apply leaves that alone, verify names it
@@ -103,6 +103,7 @@ def compare(plan: Plan, state: ServerState, has_rows: Callable[[str], bool] = la
     steps = complete.steps
     # Several one-time scripts may shape one table: the last one's fingerprint is the one that must be alive.
     last = {step.object_name: step.script_name for step in steps if step.script_name in recorded}
+    new = complete.features - deployed_features(plan.scripts, state) if state.journal else frozenset()
     changes: list[PlanChange] = []
     renewed: set[str] = set()
     for item in complete.items:
@@ -115,6 +116,8 @@ def compare(plan: Plan, state: ServerState, has_rows: Callable[[str], bool] = la
         else:
             entry = recorded.get(item.script_name)
             found = _step_state(item, entry, last.get(item.object_name) == item.script_name)
+            if found == "everytime" and plan.scripts.contract.feature_of(item.script_name) in new:
+                found = "added"
             if found in ("unchanged", "altered") and item.object_kind == "table" and item.owner in renewed:
                 found = "changed"  # the registry says what the table should have
             changes.append(PlanChange(item, found, entry))

@@ -9,12 +9,12 @@ reason. A schedule goes likewise, unless a handler that may declare it cannot be
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any
 
-from rowpost.database.contract import CORE, FEATURES_OF_QUEUES
+from rowpost.database.contract import CORE, FEATURES_OF_QUEUES, ROLES
 from rowpost.deploy.entries import MOVING, DeclaredFeature, Entry, QueueEntry, SagaEntry, ScheduleEntry
 from rowpost.deploy.plan import Plan, build_plan
 from rowpost.deploy.scripts import ScriptSet
@@ -23,11 +23,12 @@ from rowpost.deploy.state import JournalEntry, ServerState
 __all__ = ["Kept", "Settled", "deployed_features", "settle"]
 
 
-def deployed_features(scripts: ScriptSet, script_names: Iterable[str]) -> frozenset[str]:
-    """Return the features of scripts that ran, by their names in the journal; without the core, and without those that
-    single queues have.
+def deployed_features(scripts: ScriptSet, state: ServerState) -> frozenset[str]:
+    """Return the features of the scripts that ran on a server, without the core, and without those that single queues
+    have.
     """
-    return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE} - FEATURES_OF_QUEUES
+    ran = frozenset(scripts.contract.feature_of(entry.script_name) for entry in state.journal)
+    return (ran | ({ROLES} if state.has_roles else set())) - {CORE} - FEATURES_OF_QUEUES
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def settle(plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> S
         state: the server's. Registered queues and sagas that the plan does not declare stay.
         has_rows: whether the table that a script made has rows, by the script's name.
     """
-    present = deployed_features(plan.scripts, (entry.script_name for entry in state.journal))
+    present = deployed_features(plan.scripts, state)
     if not plan.whole:
         return Settled(_completed(plan, list(plan.entries), plan.features | present))
     registered = {entry.title: entry for entry in state.registry}
@@ -79,9 +80,13 @@ def settle(plan: Plan, state: ServerState, has_rows: Callable[[str], bool]) -> S
     for title in [title for title, entry in registered.items() if here.is_removed(entry)]:
         del registered[title]
     staying = {
-        feature for feature in sorted(present - plan.features)
+        feature for feature in sorted(present - plan.features - {ROLES})
         if here.judge(DeclaredFeature(feature), f"the feature {feature}", f"add {feature} to `features:`")
     }  # fmt: skip
+    if ROLES in present - plan.features and here.judge(
+        DeclaredFeature(ROLES), "the rights of rowpost's roles", "write `roles: cluster`", "write `roles: none`"
+    ):
+        staying.add(ROLES)
     entries = [here.judge_option("delayed", entry, registered.get(entry.title)) for entry in plan.entries]
     entries = [here.judge_option("lease", entry, registered.get(entry.title)) for entry in entries]
     titles = {entry.title for entry in entries}
@@ -170,10 +175,23 @@ class _Server:
                 "which nothing is found.",
             )
 
-    def judge(self, feature: DeclaredFeature, subject: str, line: str, *, uncertain: str = "") -> bool:
+    def judge(
+        self,
+        feature: DeclaredFeature,
+        subject: str,
+        line: str,
+        undone: str = "remove the line again",
+        *,
+        uncertain: str = "",
+    ) -> bool:
         """Decide about a feature that the plan does not declare. Return whether it stays.
 
-        `uncertain` is the feature that says whether a handler may declare it, if it is not the same.
+        Args:
+            feature: the feature.
+            subject: what it is called.
+            line: how an environment declares it.
+            undone: how an environment stops to do so.
+            uncertain: the feature that says whether a handler may declare it, if it is not the same.
         """
         mine = (self._plan.environment, feature) in self._state.declared
         others = sorted(
@@ -192,7 +210,7 @@ class _Server:
             self._keep(subject, f"the environment {' and '.join(others)} declares it", "Nothing is to be done.")
             self.forgotten += [feature] if mine else []
         elif not mine:
-            remedy = f"{keep} To drop it, do that, then remove the line again and run rowpost apply once more."
+            remedy = f"{keep} To drop it, do that, then {undone} and run rowpost apply once more."
             self._keep(subject, "no apply of this environment is on record that declared it", remedy)
         elif filled:
             names = ", ".join(each.script_name for each in filled)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 from rowpost.database.connection import Connection
-from rowpost.database.contract import Procedure, load_contract
+from rowpost.database.contract import ROLES, Procedure, load_contract
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.deployment import changing
@@ -24,6 +24,7 @@ from rowpost.deploy.features import deployed_features
 from rowpost.deploy.plan import declared_features
 from rowpost.deploy.scripts import Script, load_scripts
 from rowpost.deploy.state import read_state
+from rowpost.errors import DeployError
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import DEFAULT_SCHEMA, parse_address, queue_key
 
@@ -93,7 +94,10 @@ class _Deployed:
 
 
 def grant_statements(settings: Settings, login: str, **access: Unpack[LoginAccess]) -> list[str]:
-    """Return the statements that grant a login its rights in an environment, as its file declares it."""
+    """Return the statements that grant a login its rights in an environment, as its file declares it.
+
+    Raises DeployError if the environment has no roles.
+    """
     deployed = _Deployed(
         features=declared_features(settings, load_scripts(settings.engine)),
         without_delayed={queue.name for queue in settings.queues if not queue.delayed or queue.kind == "external"},
@@ -107,7 +111,7 @@ def grant(database: Connection, login: str, **access: Unpack[LoginAccess]) -> li
     """Grant a login its rights in a database, in one transaction, and return the statements. Raises DeployError."""
     state = read_state(database)
     deployed = _Deployed(
-        features=deployed_features(load_scripts(database.engine), (row.script_name for row in state.journal)),
+        features=deployed_features(load_scripts(database.engine), state),
         without_delayed={queue.name for queue in state.queues if not queue.delayed},
         with_lease={queue.name for queue in state.queues if queue.lease},
         moving={saga.name for saga in state.sagas if saga.transitional_name},
@@ -120,6 +124,11 @@ def grant(database: Connection, login: str, **access: Unpack[LoginAccess]) -> li
 
 
 def _spell(engine: str, login: str, access: LoginAccess, deployed: _Deployed) -> list[str]:
+    if engine == "postgresql" and ROLES not in deployed.features:
+        raise DeployError(
+            f"The login {login} is granted nothing: with `roles: none` only the login that owns rowpost works. Write "
+            "`roles: cluster` into the environment's file, and run rowpost apply with a login that may create roles."
+        )
     dialect, contract = dialect_for(engine), load_contract()
     wanted = [
         (procedure, name)

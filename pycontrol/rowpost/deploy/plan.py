@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from rowpost.database.contract import FEATURES_OF_QUEUES
+from rowpost.database.contract import FEATURES_OF_QUEUES, ROLES
 from rowpost.deploy.by_hand import HOW_TO_RUN, Section, progress_text, spell_calls, spell_script
 from rowpost.deploy.entries import (
     DeclaredFeature,
@@ -164,14 +164,15 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
 
 
 def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
-    """Return the features that an environment has: those that it names, those of its sections, and those of its
-    engine.
+    """Return the features that an environment has: those that it names, those of its keys and sections, and those of
+    its engine.
     """
-    of_sections = {
+    of_sections: dict[str, object] = {
         "sagas": settings.own_sagas,
         "schedules": settings.schedules,
         "outbox": settings.outboxes,
         "transactions": settings.participants,
+        ROLES: settings.engine == "postgresql" and settings.has_roles,
     }
     named = {*settings.features, *(name for name, section in of_sections.items() if section)}
     known = scripts.contract.features
@@ -237,7 +238,7 @@ def build_plan(
         items += [entry, *rendering.steps_of(entry)]
     items += schedules
     if whole:
-        items.append(rendering.grants())
+        items += rendering.grants()
     for entry in registered:
         items += rendering.grants_of(entry)
     return Plan(environment, scripts, tuple(items), whole=whole, features=features)

@@ -86,12 +86,15 @@ def _text(plan: Plan, part: DeploymentPart, number: int, names: list[str]) -> st
 
 def _after_shared(plan: Plan, first: str) -> str:
     """Spell the check that the objects which all queues share are those of this plan."""
-    grants = next(step for step in plan.steps if step.script_name == plan.scripts.grants.name)
+    rights = [step for step in plan.steps if step.owner is None and step.kind == "everytime"]
     exists = {"sqlserver": "OBJECT_ID(N'rowpost.journal', N'U')", "postgresql": "to_regclass('rowpost.journal')"}
     conditions = (
         f"{exists[plan.engine]} IS NOT NULL",
         SCHEMA_IS.format(plan.schema_version),
-        f"EXISTS (SELECT 1 FROM rowpost.journal AS j WHERE j.script_hash = '{grants.hash}')",  # noqa: S608 -- a hash
+        *(
+            f"EXISTS (SELECT 1 FROM rowpost.journal AS j WHERE j.script_hash = '{each.hash}')"  # noqa: S608 -- a hash
+            for each in rights
+        ),
     )
     said = (
         f"The objects that all queues share are not those of this plan. Run {first} first; if the database has a newer "

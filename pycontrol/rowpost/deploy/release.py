@@ -124,7 +124,7 @@ def go_back(
     scripts = load_scripts(database.engine, release.folder)
     with changing(database, environment, scripts) as (running, scripts):
         state = read_state(database)
-        features = deployed_features(scripts, (entry.script_name for entry in state.journal))
+        features = deployed_features(scripts, state)
         plan = _without_tables(build_plan(environment, scripts, state.registry, features=features), state)
         diff = compare(plan, replace(state, registry=()))
         running.run_part(whole_part(diff))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from rowpost.database.connection import Connection
+from rowpost.database.contract import ROLES
 from rowpost.deploy.contract_sql import drop_object
 from rowpost.deploy.diff import PlanChange, PlanDiff
 from rowpost.deploy.plan import Plan, count_by_feature
@@ -81,7 +82,7 @@ class Review:
     @property
     def summary(self) -> list[str]:
         """What stands on top, a line each."""
-        names = ("added", "changed", "drifted", "dropped", "undeclared", "altered", "edited")
+        names = ("added", "changed", "drifted", "dropped", "undeclared", "revoked", "altered", "edited")
         words = {"undeclared": "no longer declared"}
         counted = [f"{self.counts[name]} {words.get(name, name)}" for name in names if name in self.counts]
         if not counted:
@@ -104,7 +105,16 @@ def review(diff: PlanDiff, engine: str, definition: ReadDefinition) -> Review:
     """Return what apply would change, with the difference against what lives in the server."""
     changes = [change for change in diff.changes if change.state not in ("unchanged", "everytime")]
     items = [_item(change, engine, definition) for change in changes]
-    gone = [Item(entry.script_name, "undeclared", entry.script_hash, None) for entry in diff.dropped]
+    feature_of = diff.plan.scripts.contract.feature_of
+    gone = [
+        Item(
+            entry.script_name,
+            "revoked" if feature_of(entry.script_name) == ROLES else "undeclared",
+            entry.script_hash,
+            None,
+        )
+        for entry in diff.dropped
+    ]
     gone += [Item(entry.title, "undeclared", None, None) for entry in diff.removed]
     gone += [Item(entry.script_name, "unknown", entry.script_hash, None) for entry in diff.unknown]
     runs = [(change, change.item) for change in changes if change.runs and isinstance(change.item, ScriptStep)]

@@ -11,6 +11,7 @@
     fragments/<name>.sql               no script: a line that is only {name} in a script is replaced by this text
     tables/schema/create.sql           per schema of queues, sagas or subscriptions; not dbo
     grants.sql, tables/queue/grants.sql, tables/saga/grants.sql      every time
+    tables/roles.sql, tables/queue/roles.sql, tables/saga/roles.sql  every time with `roles: cluster` (PostgreSQL only)
 
 PostgreSQL's twins have the same paths below sql/postgresql/.
 """
@@ -29,6 +30,7 @@ from rowpost.deploy.sql_text import expand
 from rowpost.errors import DeployError
 
 __all__ = [
+    "ROLES_SCRIPT",
     "Script",
     "ScriptSet",
     "Templates",
@@ -39,8 +41,8 @@ __all__ = [
 
 #: what a template of each kind of the registry's entries holds
 _PLACEHOLDERS = {"queue": "{queue_key}", "saga": "{saga_key}", "subscription": "{subscription_key}"}
-#: makes a schema
-SCHEMA_SCRIPT = "tables/schema/create.sql"
+#: makes the roles of the cluster, on PostgreSQL
+ROLES_SCRIPT = "tables/roles.sql"
 OWN_TABLE = re.compile(r"\b(?:CREATE|ALTER)\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?rowpost\.(\w+)", re.IGNORECASE)
 
 
@@ -56,7 +58,7 @@ class Script:
         """once, anytime or everytime."""
         if ONE_TIME.fullmatch(self.name):
             return "once"
-        return "everytime" if self.name.endswith("grants.sql") else "anytime"
+        return "everytime" if self.stem in ("grants", "roles") else "anytime"
 
     @cached_property
     def stem(self) -> str:
@@ -100,7 +102,7 @@ class Templates:
 
 @dataclass(frozen=True)
 class ScriptSet:
-    """All scripts of one dialect, by what they are for. A release may have no script of schemas.
+    """All scripts of one dialect, by what they are for. A release may have no script of schemas or of roles.
 
     `contract` is the release's own: an earlier release is rendered by that. `schema_version` is the number of the
     newest one-time script.
@@ -112,6 +114,7 @@ class ScriptSet:
     begin: Script
     database: tuple[Script, ...]
     grants: Script
+    roles: Script | None
     schema: Script | None
     queue: Templates
     saga: Templates
@@ -165,9 +168,12 @@ def _load(engine: str, folder: Path | None) -> ScriptSet:
         return Templates(
             tables=tuple(each for each in found if each.stem.startswith("create")),
             procedures=tuple(each for each in procedures if _PLACEHOLDERS[kind] in each.text),
-            grants=tuple(each for each in found if each.stem == "grants"),
+            grants=tuple(each for each in found if each.kind == "everytime"),
             removal=tuple(each for each in found if each.stem.startswith(("drop", "forget"))),
         )
+
+    def optional(name: str) -> Script | None:
+        return read(name) if (root / name).is_file() else None
 
     return ScriptSet(
         engine=engine,
@@ -183,7 +189,8 @@ def _load(engine: str, folder: Path | None) -> ScriptSet:
             ),
         ),
         grants=read("grants.sql"),
-        schema=read(SCHEMA_SCRIPT) if (root / SCHEMA_SCRIPT).is_file() else None,
+        roles=optional(ROLES_SCRIPT),
+        schema=optional("tables/schema/create.sql"),
         queue=templates("queue", "create", "create_delayed", "forget", "drop", "grants"),
         saga=templates("saga"),  # a release that knows no sagas has none
         subscription=templates("subscription"),

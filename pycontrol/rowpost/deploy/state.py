@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from rowpost.database.connection import Connection
+from rowpost.database.dialects.relations import HAS_ROLES
 from rowpost.deploy.entries import DeclaredFeature, Entry, QueueEntry, SagaEntry, ScheduleEntry, SubscriptionEntry
 from rowpost.errors import SchemaMissing, SchemaTooNew
 
@@ -60,6 +61,8 @@ class ServerState:
         schema_version: the newest schema number; 0 if none was recorded.
         tool_version: the version of rowpost that deployed it.
         declared: each environment with each feature that it declared.
+        has_roles: whether the roles of the cluster have rights here. An earlier release has granted them without a
+            row of the journal.
     """
 
     journal: tuple[JournalEntry, ...] = ()
@@ -67,6 +70,7 @@ class ServerState:
     schema_version: int = 0
     tool_version: str = ""
     declared: tuple[tuple[str, DeclaredFeature], ...] = ()
+    has_roles: bool = False
 
     @property
     def queues(self) -> list[QueueEntry]:
@@ -109,7 +113,16 @@ def read_state(database: Connection) -> ServerState:
     )
     version = database.call("get_version")
     schema_version, tool_version = version[0][:2] if version else (0, "")
-    return ServerState(journal, tuple(registry), schema_version, tool_version, tuple(declared))
+    return ServerState(
+        journal, tuple(registry), schema_version, tool_version, tuple(declared), _roles_have_rights(database)
+    )
+
+
+def _roles_have_rights(database: Connection) -> bool:
+    if database.engine != "postgresql":
+        return False
+    with database.translated():
+        return database.dialect.script(database.driver_connection, HAS_ROLES) == [(True,)]
 
 
 def _entries(database: Connection, kind: type[Kind]) -> list[Kind]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from rowpost.database.contract import CORE
+from rowpost.database.contract import CORE, ROLES
 from rowpost.database.dialects.choice import dialect_for
-from rowpost.deploy.contract_sql import contract_fragments, name_recoverable, role_grants
+from rowpost.deploy.contract_sql import contract_fragments, name_recoverable, public_revokes, role_grants
 from rowpost.deploy.entries import QueueEntry, Rendered, SagaEntry, SubscriptionEntry, default_table
 from rowpost.deploy.scripts import Script, ScriptSet, Templates, hash_text
 from rowpost.deploy.sql_text import SqlTextError, expand, render, split_batches
@@ -76,10 +76,12 @@ class Rendering:
         steps = [self._of_database(each) for each in self._scripts.database if feature_of(each.name) in wanted]
         return steps + self._procedures(default_table(self._scripts.engine), None)
 
-    def grants(self) -> ScriptStep:
-        """Return the step of the rights on what every database has."""
-        script = self._scripts.grants
-        return ScriptStep(script.name, script.kind, expand(script.text, self._fragments))
+    def grants(self) -> list[ScriptStep]:
+        """Return the steps of the rights on what every database has, and of the roles."""
+        wanted = [self._scripts.grants, self._scripts.roles if ROLES in self._features else None]
+        return [
+            ScriptStep(each.name, each.kind, expand(each.text, self._fragments)) for each in wanted if each is not None
+        ]
 
     def schema(self, name: str) -> list[ScriptStep]:
         """Return the step of a schema; none of dbo, which every database of SQL Server has. Raises DeployError."""
@@ -120,12 +122,15 @@ class Rendering:
 
     def grants_of(self, entry: Rendered) -> list[ScriptStep]:
         """Return the steps of the rights on an entry's objects. Raises DeployError."""
+        procedures = entry.procedures(self._contract, self._features)
         granted = {
-            "procedure_grants": role_grants(self._scripts.engine, entry.procedures(self._contract, self._features))
+            "procedure_grants": role_grants(self._scripts.engine, procedures),
+            "public_revokes": public_revokes(procedures),
         }
         return [
             self._of_entry(Script(each.name, expand(each.text, granted)), entry, owner=entry.title)
             for each in self._templates(entry).grants
+            if self._contract.feature_of(each.name) in (CORE, *self._features)
         ]
 
     def _of_entry(

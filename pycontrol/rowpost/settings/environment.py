@@ -92,6 +92,8 @@ def default_data_folder() -> Path:
         return Path(named or "~/rowpost")
 
 
+#: whether a deployment makes rowpost's roles on PostgreSQL, and grants them their rights
+Roles = Literal["none", "cluster"]
 Feature = Literal["maintenance", "outbox", "sagas", "schedules", "spark", "transactions"]
 #: what an environment may declare: the features of sql/contract.yml but for those that the core and single queues have
 FEATURES: tuple[str, ...] = get_args(Feature)
@@ -175,6 +177,9 @@ class Settings:
         features: what a deployment makes apart from the core (`FEATURES`); sections of sagas, schedules, outboxes and
             participants add theirs. The embedded server, and settings that do not come from a file, have all unless
             they name some.
+        roles: on PostgreSQL. With "cluster", a deployment makes rowpost's roles, which belong to the whole server, and
+            grants them their rights in the database. With "none", it makes and grants none, and only the login that
+            owns rowpost works. None: "none" for the embedded server, and "cluster" for every other.
         service_control: where endpoints report that they are alive; None: nowhere.
         telemetry: where spans and meters of OpenTelemetry go; None: nowhere, and nothing is observed.
         host: how ServiceControl tells the instances of this environment's endpoints apart.
@@ -201,6 +206,7 @@ class Settings:
     participants: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     outboxes: tuple[OutboxSettings, ...] = ()
     features: tuple[str, ...] = FEATURES
+    roles: Roles | None = None
     business_of: str = ""
     named: tuple[tuple[str, str], ...] = ()
     service_control: ServiceControlSettings | None = None
@@ -225,6 +231,13 @@ class Settings:
     def embedded(self) -> bool:
         """Whether the database is the private PostgreSQL that rowpost starts."""
         return self.url is None
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether logins work by rowpost's roles. SQL Server's belong to the database, and are always made."""
+        if self.engine == "sqlserver":
+            return True
+        return not self.embedded if self.roles is None else self.roles == "cluster"
 
     @property
     def target(self) -> str:
@@ -279,6 +292,7 @@ class _Top:
     audit_queue: str | None = None
     compat: Literal["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"] | None = None
     features: tuple[Feature, ...] | None = None
+    roles: Roles | None = None
 
 
 def load_settings(environment: str | Path | None = None, *, offline: bool = False) -> Settings:
@@ -305,6 +319,13 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
     clustered = compat_of(compat).clustered if top.compat else True
     supervisor = _read_supervisor(sections["supervisor"], dialect, schema)
     queues = read_queues(root, dialect, schema, compat, clustered, supervisor.error_queue)
+    outboxes = read_outboxes(root, offline=offline)
+    if top.roles == "none" and "postgresql" not in (dialect, *(each.engine for each in outboxes)):
+        raise root.error(
+            "roles",
+            "'none' is for PostgreSQL only, whose roles belong to the whole server. SQL Server's roles belong to the "
+            "database, and the login that deploys may always make them: remove the key",
+        )
     return Settings(
         environment=top.environment or path.stem,
         engine=dialect,
@@ -332,8 +353,9 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         message_types=read_message_types(root),
         folder=path.parent,
         participants=read_participants(root, dialect, offline=offline),
-        outboxes=read_outboxes(root, offline=offline),
+        outboxes=outboxes,
         features=(FEATURES if top.engine == "embedded" else ()) if top.features is None else top.features,
+        roles=top.roles,
     )
 
 

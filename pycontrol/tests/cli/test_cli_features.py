@@ -2,7 +2,7 @@
 
 import pytest
 
-from rowpost.database.contract import CORE, FEATURES_OF_QUEUES, load_contract
+from rowpost.database.contract import CORE, FEATURES_OF_QUEUES, ROLES, load_contract
 from tests.support.program import Program, environment_file, program
 
 __all__ = ["program"]  # a fixture
@@ -92,7 +92,7 @@ def test_a_command_without_its_feature_names_the_line_and_the_command(shop, tmp_
 
     ended = {(feature, *words): rowpost(*words) for feature, each in commands.items() for words in each}
 
-    everywhere = {CORE, *FEATURES_OF_QUEUES, "maintenance"}  # on PostgreSQL, or by a setting of the queues
+    everywhere = {CORE, ROLES, *FEATURES_OF_QUEUES, "maintenance"}  # on PostgreSQL, or by another key than features
     by_section = {"outbox", "transactions"}  # their commands need a section of the file, which declares the feature
     assert {*commands} == set(load_contract().features) - everywhere - by_section
     for (feature, *words), each in ended.items():

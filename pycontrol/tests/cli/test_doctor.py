@@ -110,7 +110,7 @@ def test_a_login_without_rights_is_told_what_is_refused(target, sql):
 def test_the_schemas_of_sagas_are_checked_as_those_of_queues_are(target, database, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        type(database.dialect), "checks", lambda self, connection, schemas: iter(asked.append(schemas) or ())
+        type(database.dialect), "checks", lambda self, connection, schemas, roles: iter(asked.append(schemas) or ())
     )
     settings = replace(
         target.settings,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rowpost.database.contract import CORE, FEATURES_OF_QUEUES, load_contract
+from rowpost.database.contract import CORE, FEATURES_OF_QUEUES, ROLES, load_contract
 from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.contract_sql import drop_empty_table
 from rowpost.deploy.deployment import deployment
@@ -106,11 +106,11 @@ def test_every_table_and_every_feature_is_in_the_contract():
     contract = load_contract()
     saga = SagaSettings("P", "A", transitional="B", transitional_type="string")
 
-    scripts = {name.removeprefix("tables/") for name in names(offline("postgresql", sagas=(saga,), subscription_table="Subscribers", supervisor=SupervisorSettings(wake_up="everybody"), queues=(QueueSettings("Sales", lease=True), QueueSettings("Sales@[app]"))))
+    scripts = {name.removeprefix("tables/") for name in names(offline("postgresql", sagas=(saga,), subscription_table="Subscribers", supervisor=SupervisorSettings(wake_up="everybody"), roles="cluster", queues=(QueueSettings("Sales", lease=True), QueueSettings("Sales@[app]"))))
                if name.startswith("tables/") and not name.endswith("grants")}  # fmt: skip
 
     assert scripts == set(contract.tables)
-    assert {*FEATURES, CORE, *FEATURES_OF_QUEUES} == set(contract.features)
+    assert {*FEATURES, CORE, ROLES, *FEATURES_OF_QUEUES} == set(contract.features)
     assert {table.feature for table in contract.tables.values()} <= set(contract.features)
 
 
@@ -119,7 +119,7 @@ def test_a_business_database_gets_the_outbox_alone():
 
     planned = plan(business_settings(Settings(environment="p", outboxes=(outbox,)), outbox))
 
-    assert planned.features == {"outbox", "maintenance"}
+    assert planned.features == {"outbox", "maintenance", "roles"}
     assert planned.environment == "p, outbox shop"
 
 

@@ -202,7 +202,9 @@ def test_a_queue_that_nobody_registered_cannot_leave(deployed, leave):
     ],
 )
 def test_grants_are_spelt_for_the_engine_without_a_server(engine, role, receive, send):
-    statements = grant_statements(Settings(engine=engine), "shop]x", receive_from=["Sales"], send_to=["error"])
+    statements = grant_statements(
+        Settings(engine=engine, roles="cluster"), "shop]x", receive_from=["Sales"], send_to=["error"]
+    )
 
     assert statements[0] == role
     assert {receive, send} <= set(statements)
@@ -211,7 +213,7 @@ def test_grants_are_spelt_for_the_engine_without_a_server(engine, role, receive,
 
 
 def test_a_queue_that_is_purged_at_the_start_may_be_purged():
-    statements = grant_statements(Settings(engine="postgresql"), "shop", purge=["Sales"])
+    statements = grant_statements(Settings(engine="postgresql", roles="cluster"), "shop", purge=["Sales"])
 
     assert statements[1:] == ['GRANT EXECUTE ON FUNCTION rowpost."purge_queue:Sales" TO "shop";']
 

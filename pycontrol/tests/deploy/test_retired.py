@@ -68,7 +68,9 @@ def test_doctor_names_a_slot_that_is_left_with_the_statement_that_drops_it(logic
         for name in ("rowpost_shop_audit", "of_somebody_else"):
             database.driver_connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
 
-        found = [each for each in database.dialect.checks(database.driver_connection, []) if "slot" in each.name]
+        found = [
+            each for each in database.dialect.checks(database.driver_connection, [], roles=True) if "slot" in each.name
+        ]
 
     assert [(each.name, each.state, each.advice) for each in found] == [
         (

@@ -7,7 +7,7 @@ import pytest
 
 from rowpost.database.contract import load_contract
 from rowpost.database.sql_folder import dialect_folder, sql_folder
-from rowpost.deploy.contract_sql import contract_fragments, role_grants
+from rowpost.deploy.contract_sql import contract_fragments, public_revokes, role_grants
 from rowpost.deploy.plan import plan
 from rowpost.deploy.scripts import Script, hash_text, load_scripts, read_script
 from rowpost.deploy.sql_text import SqlTextError, code_line, code_only, expand, render, split_batches
@@ -138,7 +138,8 @@ def test_every_file_of_the_product_can_be_rendered_and_split(engine):
     scripts = load_scripts(engine)
     of_queues = (*scripts.queue.tables, *scripts.queue.procedures, *scripts.queue.grants, *scripts.queue.removal)
     fragments = contract_fragments(scripts.contract, engine) | {
-        "procedure_grants": role_grants(engine, load_contract().templates())
+        "procedure_grants": role_grants(engine, load_contract().templates()),
+        "public_revokes": public_revokes(load_contract().templates()),
     }
 
     expanded = [Script(script.name, expand(script.text, fragments)) for script in of_queues]
@@ -169,6 +170,7 @@ def test_the_hash_does_not_see_line_ends_or_a_byte_order_mark(folder):
         ("procedures/deploy/get_version.sql", "", "anytime", None),
         ("grants.sql", "", "everytime", None),
         ("tables/queue/grants.sql", "", "everytime", None),
+        ("tables/queue/roles.sql", "", "everytime", None),
         ("tables/schema/create.sql", "CREATE SCHEMA x;", "anytime", None),
     ],
 )

@@ -86,7 +86,8 @@ NOT_RUN = {
     },
 }
 NAMES = ("Sales", "Billing", "Billing2", "Mail", "Stock", "Checking", "OrderPolicy", "error", "audit")
-QUEUES = f"engine: embedded\nqueues: {{{', '.join(f'{name}: {{}}' for name in NAMES)}}}\n"
+# the guides name servers on which other logins work
+QUEUES = f"engine: embedded\nroles: cluster\nqueues: {{{', '.join(f'{name}: {{}}' for name in NAMES)}}}\n"
 
 
 @dataclass

@@ -396,6 +396,11 @@ def test_a_question_of_what_was_meant_ends_its_sentence(write, tmp_path, monkeyp
         ("engine: sqlserver\nurl: postgresql://h/d", ("url: must be an ODBC connection string",)),
         ("engine: postgresql\nurl: 7", ("url: must be a text",)),
         ("default_schema: ${SCHEMA}", ("default_schema: ${...} is replaced in url only",)),
+        ("roles: database", ("roles: 'database' is not one of none, cluster",)),
+        (
+            "engine: sqlserver\nurl: Server=a;Database=b\nroles: none",
+            ("roles: 'none' is for PostgreSQL only", "remove"),
+        ),
         ("compat: v10", ("compat: 'v10' is not one of v1, v2, v3, v4, v5, v6, v7, v8, v9",)),
         ("queues: [Sales]", ("queues: must be a mapping",)),
         ("queues: {Sales: yes}", ("queues.Sales: must be a mapping",)),
@@ -572,6 +577,30 @@ def test_a_connection_string_that_odbc_reads_otherwise_is_refused_by_name(write,
 def test_a_value_in_braces_and_a_data_source_name_are_no_keywords_of_ado_net(write):
     for text in ("Server=a;Database=b;UID=u;PWD={x;Initial Catalog=y}", "DSN=shop;UID=u;PWD=p"):
         assert load_settings(write(f'engine: sqlserver\nurl: "{text}"\n')).url == text
+
+
+SERVERS = {"postgresql": "postgresql://app@db01/shop", "sqlserver": "Server=sql01;Database=shop"}
+
+
+@pytest.mark.parametrize(
+    ("text", "has_roles"),
+    [
+        ("engine: embedded", False),
+        ("engine: embedded\nroles: cluster", True),
+        (f"engine: postgresql\nurl: {SERVERS['postgresql']}", True),
+        (f"engine: postgresql\nurl: {SERVERS['postgresql']}\nroles: none", False),
+        (f"engine: sqlserver\nurl: {SERVERS['sqlserver']}", True),
+        (f"engine: sqlserver\nurl: {SERVERS['sqlserver']}\nroles: cluster", True),
+        # for the outbox; SQL Server's roles are made all the same
+        (
+            f"engine: sqlserver\nurl: {SERVERS['sqlserver']}\nroles: none\n"
+            f"outbox: {{shop: {{url: {SERVERS['postgresql']}}}}}",
+            True,
+        ),
+    ],
+)
+def test_the_embedded_server_has_no_roles_unless_they_are_asked_for_and_every_other_has(write, text, has_roles):
+    assert load_settings(write(text)).has_roles == has_roles
 
 
 def test_every_default_name_is_in_the_default_schema_as_a_written_one(write):

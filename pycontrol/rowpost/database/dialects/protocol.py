@@ -273,8 +273,11 @@ class Dialect(Protocol):
     def check_deployable(self, connection: Any) -> None:
         """Check that the database can run the scripts. Raises UnsupportedServer."""
 
-    def checks(self, connection: Any, schemas: Sequence[str]) -> Iterator[Check]:
-        """Check what the server allows: writing, the rights of a deployment with queues in these schemas, and more."""
+    def checks(self, connection: Any, schemas: Sequence[str], *, roles: bool) -> Iterator[Check]:
+        """Check what the server allows: writing, the rights of a deployment with queues in these schemas, and more.
+
+        `roles` says whether the environment has rowpost's roles.
+        """
 
     def listen(self, connection: Any) -> bool:
         """Start to receive notifications of senders. Return False if the engine has none."""

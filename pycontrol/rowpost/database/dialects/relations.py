@@ -1,10 +1,10 @@
-"""What stands in a database under some names, asked before a deployment makes tables there: one text for each
-engine.
+"""What a deployment asks a database before it changes anything: what stands there under some names, one text for each
+engine, and whether roles have rights.
 """
 
 from __future__ import annotations
 
-__all__ = ["RELATIONS", "SCHEMAS"]
+__all__ = ["HAS_ROLES", "RELATIONS", "SCHEMAS"]
 
 #: one row a column of each relation that is there: name as asked, what it is (empty for a table that can hold rows of a
 #: queue, a saga or subscriptions), column, the column's type without a length, whether each insert must fill it
@@ -38,6 +38,15 @@ LEFT JOIN sys.columns AS c ON c.object_id = o.object_id
 ORDER BY o.object_id, c.column_id;
 """,  # noqa: E501
 }
+
+#: on PostgreSQL: whether the roles of the cluster have rights in the database
+HAS_ROLES = """
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_namespace AS n
+    CROSS JOIN LATERAL pg_catalog.aclexplode(n.nspacl) AS a
+    WHERE n.nspname = 'rowpost' AND a.grantee = pg_catalog.to_regrole('rowpost_operator')
+)
+"""
 
 #: the schemas that the login can see
 SCHEMAS = {

@@ -28,10 +28,12 @@ def install(bridge: BridgeSettings, here: BridgeSide, there: BridgeSide, databas
     settings = Settings(
         f"bridge {bridge.name}",
         here.settings.engine,
+        here.settings.url,
         default_schema=here.settings.default_schema,
         compat=here.settings.compat,
         queues=missing,
         features=("outbox",),
+        roles=here.settings.roles,
         subscription_table=here.settings.subscription_table,
     )
     made = apply(database, plan(settings)).applied

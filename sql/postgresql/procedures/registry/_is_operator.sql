@@ -9,7 +9,10 @@ Atomicity: reads only.
 Locking:   none that lasts.
 */
 -- the caller is the login, or the role of its last SET ROLE
-SELECT pg_has_role(c.caller, 'rowpost_operator', 'USAGE') OR pg_has_role(c.caller, n.nspowner, 'USAGE')
+SELECT pg_has_role(c.caller, n.nspowner, 'USAGE') OR EXISTS (
+    -- only of a role that has rights in this database: with `roles: none` it may be there for other databases, or not at all
+    SELECT FROM aclexplode(n.nspacl) AS a WHERE a.grantee = to_regrole('rowpost_operator') AND pg_has_role(c.caller, a.grantee, 'USAGE')
+)
 FROM pg_namespace AS n
 CROSS JOIN (SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END AS caller) AS c
 WHERE n.nspname = 'rowpost'

@@ -3,10 +3,14 @@
 -- and with its function the trigger on the table
 DROP FUNCTION IF EXISTS rowpost."notify_inserts:{queue_key}" CASCADE;
 DO $rowpost$
+DECLARE
+    v_role text;
 BEGIN
-    IF to_regclass('{queue_table}') IS NOT NULL THEN
-        REVOKE SELECT (id, expires, headers, body, seq) ON {queue_table} FROM rowpost_operator, rowpost_body_reader;
-    END IF;
+    FOREACH v_role IN ARRAY ARRAY['rowpost_operator', 'rowpost_body_reader'] LOOP
+        IF to_regclass('{queue_table}') IS NOT NULL AND to_regrole(v_role) IS NOT NULL THEN
+            EXECUTE format('REVOKE ALL ON %s FROM %I', '{queue_table}'::regclass, v_role);
+        END IF;
+    END LOOP;
 END
 $rowpost$;
 -- An earlier version made a publication of the queue's inserts.

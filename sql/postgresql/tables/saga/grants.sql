@@ -1,3 +1,2 @@
--- What operators and readers may execute on this saga, rendered from the roles in contract.yml. The logins of endpoints
--- are granted one by one: rowpost queue grant.
-{procedure_grants}
+-- Nobody but the owner may execute the saga's procedures, until tables/saga/roles.sql or rowpost queue grant gives a right.
+{public_revokes}

@@ -12,6 +12,7 @@ import psycopg
 
 from rowpost.database.dialects.postgresql.pooling import is_pooled
 from rowpost.database.dialects.protocol import Check
+from rowpost.database.dialects.relations import HAS_ROLES
 from rowpost.errors import UnsupportedServer
 
 __all__ = [
@@ -50,13 +51,15 @@ UNION ALL
 SELECT format('GRANT CREATE ON SCHEMA %%I TO %%I;', n.nspname, current_user)
 FROM pg_namespace AS n
 WHERE n.nspname = ANY (%(schemas)s::text[]) AND NOT has_schema_privilege(n.oid, 'CREATE')
-UNION ALL
-SELECT format('CREATE ROLE %%I;', r.name)
+"""
+#: the same for the roles of the cluster
+_MISSING_ROLES = """
+SELECT format('CREATE ROLE %I;', r.name)
 FROM unnest(ARRAY['rowpost_endpoint', 'rowpost_operator', 'rowpost_reader', 'rowpost_body_reader']) AS r (name)
 WHERE to_regrole(r.name) IS NULL
   AND NOT (SELECT u.rolcreaterole OR u.rolsuper FROM pg_roles AS u WHERE u.rolname = current_user)
 UNION ALL
-SELECT format('GRANT %%I TO %%I WITH ADMIN OPTION;', r.rolname, current_user)
+SELECT format('GRANT %I TO %I WITH ADMIN OPTION;', r.rolname, current_user)
 FROM pg_roles AS r
 JOIN pg_roles AS u ON u.rolname = current_user
 WHERE r.rolname = 'rowpost_endpoint'
@@ -153,8 +156,8 @@ def _encoding(connection: psycopg.Connection) -> Check:
     return Check("encoding", "bad", f"its encoding is {encoding}, in which {why}", _ENCODING_REMEDY)
 
 
-def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
-    """Check a server on which queues in these schemas are, or are to be, deployed.
+def checks(connection: psycopg.Connection, schemas: Sequence[str], *, roles: bool) -> Iterator[Check]:
+    """Check a server on which queues in these schemas are, or are to be, deployed, with the cluster's roles or without.
 
     Raises:
         psycopg.Error: the connection was lost.
@@ -172,13 +175,15 @@ def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[C
     owner, owns, member, sees = connection.execute(_OWNER, prepare=False).fetchone()  # type: ignore[misc]
     if owns:
         deployed = connection.execute("SELECT to_regnamespace('rowpost')", prepare=False).fetchone() != (None,)
-        yield _rights(connection, schemas, deployed)
+        yield _rights(connection, schemas, deployed, roles)
     else:
         found = f"the role {owner} owns rowpost here, and what this login creates would have another owner"
         advice = f"only a deployment needs them: deploy with the login {owner}" + (
             f", or add to the url: options=-c%20role%3D{owner}" if member else ""
         )
         yield Check("rights to deploy", "note", found, advice)
+    if not roles:
+        yield _without_roles(connection, owner, works=member)
     if not sees:
         found = (
             f"the role {owner} cannot see since when sessions of other logins have a transaction open, so that queue "
@@ -214,7 +219,7 @@ def _two_phase(prepared: int) -> Check:
     )
 
 
-def _rights(connection: psycopg.Connection, schemas: Sequence[str], deployed: bool) -> Check:
+def _rights(connection: psycopg.Connection, schemas: Sequence[str], deployed: bool, roles: bool) -> Check:
     """Return the rights that apply and queue grant need.
 
     `schemas` are those of queues and subscriptions; public has the default table of these. apply makes those that are
@@ -222,9 +227,23 @@ def _rights(connection: psycopg.Connection, schemas: Sequence[str], deployed: bo
     """
     wanted = sorted({"public", *schemas})
     missing = [row[0] for row in connection.execute(_MISSING, {"schemas": wanted}, prepare=False).fetchall()]
-    if not missing:
-        return Check("rights to deploy", "ok", "this login may run apply and queue grant")
+    of_roles = [row[0] for row in connection.execute(_MISSING_ROLES, prepare=False).fetchall()] if roles else []
+    if not missing and not of_roles:
+        what = "apply and queue grant" if roles else "apply"
+        return Check("rights to deploy", "ok", f"this login may run {what}")
     found = "this login lacks rights that apply or queue grant need"
-    return Check(
-        "rights to deploy", "note" if deployed else "bad", found, f"an administrator runs: {' '.join(missing)}"
-    )
+    advice = f"an administrator runs: {' '.join([*missing, *of_roles])}"
+    if of_roles:
+        advice += " Without the roles: write `roles: none`, and only the login that owns rowpost works"
+    return Check("rights to deploy", "note" if deployed else "bad", found, advice)
+
+
+def _without_roles(connection: psycopg.Connection, owner: str, *, works: bool) -> Check:
+    """Return what `roles: none` means for this login. `works` says whether it has the rights of the owner."""
+    if connection.execute(HAS_ROLES, prepare=False).fetchone() == (True,):
+        found = "the environment has `roles: none`, and rowpost's roles have rights in this database"
+        return Check("roles", "note", found, "rowpost plan says whether apply revokes them, or why they stay")
+    found = f"with `roles: none` no role is made and none is granted a right: only the login {owner} works"
+    if works:
+        return Check("roles", "ok", found)
+    return Check("roles", "bad", found, f"connect as {owner}, or write `roles: cluster` and run rowpost apply")

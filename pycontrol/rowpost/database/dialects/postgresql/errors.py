@@ -32,6 +32,10 @@ SESSION_LIMITS = {
 }
 UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53100", "53300", "25006", *SESSION_LIMITS}
 LOGIN_REFUSED = {"28P01", "28000", "3D000"}
+_OWNER_ALONE = (
+    "If the environment has `roles: none`, only the login that owns rowpost works: connect with that login, or write "
+    "`roles: cluster` and run rowpost apply"
+)
 _ADD_MEMBER = 'GRANT {role} TO "LOGIN"'
 TRY_AGAIN = {"40P01", "40001", "55P03"}
 _EXPLAINED: dict[str, tuple[type[RowpostError], str]] = {
@@ -63,7 +67,8 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     elif state in ("42883", "3F000", "42P01") or (state == "42703" and is_of_saga(statement)):
         return _missing(state, said, statement)
     elif state == "42501":
-        kind, said = PermissionDenied, f"{said}. {where_rights_are(statement, _ADD_MEMBER)}"
+        without_roles = f" {_OWNER_ALONE}" if statement is not None and said.endswith(" rowpost") else ""
+        kind, said = PermissionDenied, f"{said}. {where_rights_are(statement, _ADD_MEMBER)}{without_roles}"
     elif state in TRY_AGAIN:
         kind = LockTimeout if state == "55P03" else Deadlock
     elif state in LOGIN_REFUSED or (not state and _is_refusal(said)):

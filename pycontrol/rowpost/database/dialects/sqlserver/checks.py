@@ -51,8 +51,9 @@ HAVING HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', N'CONTROL') = 1;
 CONTROL = "SELECT HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', N'CONTROL');"
 
 
-def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Check]:
-    """Check a database in which queues in these schemas are, or are to be, deployed.
+def checks(connection: pyodbc.Connection, schemas: Sequence[str], *, roles: bool) -> Iterator[Check]:
+    """Check a database in which queues in these schemas are, or are to be, deployed. The roles belong to the database,
+    and are always there.
 
     Raises:
         pyodbc.Error: the connection was lost, or the server does not know a function of the queries.
