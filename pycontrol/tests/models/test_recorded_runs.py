@@ -15,6 +15,7 @@ from rowpost.errors import RowpostError
 from rowpost.recoverability.policy import plain_recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.settings.engine import engine_of
+from rowpost.settings.worker import FunctionRetries
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address, queue_key
 from tests.support.crashing import TYPE
@@ -64,7 +65,7 @@ class Runs:
         retries = Retries(
             self.queue.name,
             key,
-            recoverability=plain_recoverability(RETRIES + 1),
+            recoverability=plain_recoverability(FunctionRetries(RETRIES + 1)),
             address=self.queue.name,
             error_queue="error",
         )
