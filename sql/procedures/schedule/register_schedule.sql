@@ -45,7 +45,8 @@ SET
 FROM rowpost.schedule AS s WITH (UPDLOCK, HOLDLOCK)
 CROSS APPLY
 (
-    SELECT CASE WHEN ISNULL(s.cron, N'') = ISNULL(@cron, N'') AND ISNULL(s.interval_ms, 0) = ISNULL(@interval_ms, 0) AND s.zone = @zone THEN 1 ELSE 0 END AS due_alike
+    SELECT CASE WHEN ISNULL(s.cron, N'') = ISNULL(@cron, N'') AND ISNULL(s.interval_ms, 0) = ISNULL(@interval_ms, 0)
+            AND s.zone = @zone THEN 1 ELSE 0 END AS due_alike
 ) AS c
 WHERE s.schedule_name = @schedule_name;
 

@@ -13,7 +13,8 @@ EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'Sampl
     @interval_ms = 3600000, @zone = N'UTC', @missed = N'all';
 UPDATE s SET s.ticked_to = '2026-01-01', s.next_due = '2026-01-01T01:00:00' FROM rowpost.schedule AS s;
 
-EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly', @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
+EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly',
+    @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
     @sent_due_ms = 1767229200000;
 
 DECLARE @right int = (
@@ -32,10 +33,12 @@ EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'Sampl
 UPDATE s SET s.ticked_to = '2026-01-01', s.next_due = '2026-01-01T01:00:00' FROM rowpost.schedule AS s;
 
 INSERT INTO #said (advanced)
-EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly', @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
+EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly',
+    @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
     @sent_due_ms = 1767229200000;
 INSERT INTO #said (advanced)
-EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly', @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
+EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly',
+    @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
     @sent_due_ms = 1767229200000;
 
 DECLARE @moved int = (SELECT COUNT(*) FROM #said AS s WHERE s.advanced = 1);
@@ -50,7 +53,8 @@ EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'Sampl
 UPDATE s SET s.ticked_to = '2026-01-01', s.next_due = '2026-01-01T01:00:00' FROM rowpost.schedule AS s;
 UPDATE s SET s.ticked_to = '2026-01-01T00:30:00' FROM rowpost.schedule AS s;
 
-EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly', @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
+EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly',
+    @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
     @sent_due_ms = 1767229200000;
 
 DECLARE @right int = (
@@ -67,7 +71,8 @@ EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'Sampl
 UPDATE s SET s.ticked_to = '2026-01-01', s.next_due = '2026-01-01T01:00:00' FROM rowpost.schedule AS s;
 UPDATE s SET s.is_paused = 1 FROM rowpost.schedule AS s;
 
-EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly', @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
+EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly',
+    @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
     @sent_due_ms = 1767229200000;
 
 DECLARE @right int = (
@@ -83,7 +88,8 @@ EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'Sampl
     @interval_ms = 3600000, @zone = N'UTC', @missed = N'all';
 UPDATE s SET s.ticked_to = '2026-01-01', s.next_due = '2026-01-01T01:00:00' FROM rowpost.schedule AS s;
 
-EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly', @seen_ms = 1767225600000, @ticked_to_ms = 4922985600000, @next_due_ms = 4923072000000,
+EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly',
+    @seen_ms = 1767225600000, @ticked_to_ms = 4922985600000, @next_due_ms = 4923072000000,
     @sent_due_ms = 4922985600000;
 
 DECLARE @right int = (
@@ -99,7 +105,8 @@ EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'Sampl
     @interval_ms = 3600000, @zone = N'UTC', @missed = N'all';
 UPDATE s SET s.ticked_to = '2026-01-01', s.next_due = '2026-01-01T01:00:00' FROM rowpost.schedule AS s;
 
-EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly', @seen_ms = 1767225600000, @ticked_to_ms = 1767225600000, @next_due_ms = 1767232800000;
+EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly',
+    @seen_ms = 1767225600000, @ticked_to_ms = 1767225600000, @next_due_ms = 1767232800000;
 
 DECLARE @right int = (
     SELECT COUNT(*)
@@ -124,7 +131,8 @@ CREATE OR ALTER PROCEDURE schedule_advance_schedule.[test advance_schedule names
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51001;
 
-EXEC rowpost.advance_schedule @queue_name = N'x''; DROP TABLE rowpost.queue; --', @schedule_name = N'hourly', @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
+EXEC rowpost.advance_schedule @queue_name = N'x''; DROP TABLE rowpost.queue; --', @schedule_name = N'hourly',
+    @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
     @sent_due_ms = 1767229200000;
 GO
 CREATE OR ALTER PROCEDURE schedule_advance_schedule.[test advance_schedule is undone by the callers rollback]
@@ -134,7 +142,8 @@ EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'Sampl
 UPDATE s SET s.ticked_to = '2026-01-01', s.next_due = '2026-01-01T01:00:00' FROM rowpost.schedule AS s;
 SAVE TRANSACTION before_it;
 
-EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly', @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
+EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly',
+    @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
     @sent_due_ms = 1767229200000;
 ROLLBACK TRANSACTION before_it;
 
@@ -152,7 +161,8 @@ EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'Sampl
 DECLARE @options int = @@OPTIONS;
 DECLARE @transactions int = @@TRANCOUNT;
 
-EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly', @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
+EXEC rowpost.advance_schedule @queue_name = N'Sample', @schedule_name = N'hourly',
+    @seen_ms = 1767225600000, @ticked_to_ms = 1767229200000, @next_due_ms = 1767232800000,
     @sent_due_ms = 1767229200000;
 
 EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;

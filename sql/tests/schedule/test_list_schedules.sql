@@ -17,7 +17,8 @@ EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'Sampl
     @interval_ms = 3600000, @zone = N'UTC', @missed = N'all';
 UPDATE s SET s.ticked_to = '2026-01-01', s.next_due = '2026-01-01T01:00:00' FROM rowpost.schedule AS s;
 
-INSERT INTO #listed (schedule_name, queue_name, destination, message_type, cron, interval_ms, zone, missed, next_due, sent_due, late_ms, requested_at, is_paused, reason, changed_by, changed_at, measured_at)
+INSERT INTO #listed (schedule_name, queue_name, destination, message_type, cron, interval_ms,
+    zone, missed, next_due, sent_due, late_ms, requested_at, is_paused, reason, changed_by, changed_at, measured_at)
 EXEC rowpost.list_schedules;
 
 DECLARE @right int = (
@@ -39,7 +40,8 @@ EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'Sampl
 UPDATE s SET s.ticked_to = '2026-01-01', s.next_due = '2026-01-01T01:00:00' FROM rowpost.schedule AS s;
 UPDATE s SET s.is_paused = 1 FROM rowpost.schedule AS s;
 
-INSERT INTO #listed (schedule_name, queue_name, destination, message_type, cron, interval_ms, zone, missed, next_due, sent_due, late_ms, requested_at, is_paused, reason, changed_by, changed_at, measured_at)
+INSERT INTO #listed (schedule_name, queue_name, destination, message_type, cron, interval_ms,
+    zone, missed, next_due, sent_due, late_ms, requested_at, is_paused, reason, changed_by, changed_at, measured_at)
 EXEC rowpost.list_schedules;
 
 DECLARE @late bigint = (SELECT l.late_ms FROM #listed AS l);
@@ -52,7 +54,8 @@ CREATE TABLE #listed
  zone nvarchar(100), missed nvarchar(10), next_due datetime2(3), sent_due datetime2(3), late_ms bigint, requested_at datetime2(3), is_paused bit,
  reason nvarchar(400), changed_by nvarchar(128), changed_at datetime2(3), measured_at datetime2(3));
 
-INSERT INTO #listed (schedule_name, queue_name, destination, message_type, cron, interval_ms, zone, missed, next_due, sent_due, late_ms, requested_at, is_paused, reason, changed_by, changed_at, measured_at)
+INSERT INTO #listed (schedule_name, queue_name, destination, message_type, cron, interval_ms,
+    zone, missed, next_due, sent_due, late_ms, requested_at, is_paused, reason, changed_by, changed_at, measured_at)
 EXEC rowpost.list_schedules;
 
 EXEC tSQLt.AssertEmptyTable @TableName = N'#listed';

@@ -109,7 +109,8 @@ CREATE OR ALTER PROCEDURE schedule_register_schedule.[test register_schedule nam
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51001;
 
-EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'x''; DROP TABLE rowpost.queue; --', @destination = N'Sample', @message_type = N'Shop.Count',
+EXEC rowpost.register_schedule @schedule_name = N'hourly', @queue_name = N'x''; DROP TABLE rowpost.queue; --',
+    @destination = N'Sample', @message_type = N'Shop.Count',
     @interval_ms = 3600000, @zone = N'UTC', @missed = N'all';
 GO
 CREATE OR ALTER PROCEDURE schedule_register_schedule.[test register_schedule is undone by the callers rollback]
