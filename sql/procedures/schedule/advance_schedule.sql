@@ -29,7 +29,6 @@ EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key O
 EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_name;
 
 -- In two steps, because DATEADD takes an int.
-DECLARE @seen datetime2(3) = DATEADD(MILLISECOND, CAST(@seen_ms % 86400000 AS int), DATEADD(DAY, CAST(@seen_ms / 86400000 AS int), @day));
 DECLARE @ticked_to datetime2(3) = DATEADD(MILLISECOND, CAST(@ticked_to_ms % 86400000 AS int), DATEADD(DAY, CAST(@ticked_to_ms / 86400000 AS int), @day));
 
 UPDATE s
@@ -40,8 +39,8 @@ SET
 FROM rowpost.schedule AS s WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE s.schedule_name = @schedule_name
   AND s.queue_key = @queue_key
-  AND s.ticked_to = @seen
-  AND (@ticked_to = @seen OR @ticked_to <= @now)
+  AND DATEDIFF_BIG(MILLISECOND, @day, s.ticked_to) = @seen_ms
+  AND (@ticked_to_ms = @seen_ms OR @ticked_to <= @now)
   AND s.is_paused = 0;
 
 SELECT CAST(@@ROWCOUNT AS bit) AS advanced;

@@ -20,16 +20,14 @@ DECLARE @queue_key nvarchar(128);
 EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
 EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_name;
 
--- In two steps, because DATEADD takes an int.
-DECLARE @day datetime2(3) = DATEADD(DAY, CAST(@requested_at_ms / 86400000 AS int), CAST('1970-01-01' AS datetime2(3)));
-DECLARE @requested_at datetime2(3) = DATEADD(MILLISECOND, CAST(@requested_at_ms % 86400000 AS int), @day);
+DECLARE @day datetime2(3) = '1970-01-01';
 
 UPDATE s
 SET s.requested_at = NULL
 FROM rowpost.schedule AS s WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE s.schedule_name = @schedule_name
   AND s.queue_key = @queue_key
-  AND s.requested_at = @requested_at;
+  AND DATEDIFF_BIG(MILLISECOND, @day, s.requested_at) = @requested_at_ms;
 
 SELECT CAST(@@ROWCOUNT AS bit) AS taken;
 GO
